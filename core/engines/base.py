@@ -1,0 +1,174 @@
+"""What an engine is: the contract between an action and whatever runs its responder.
+
+A new kind of engine is one module that fulfils `Engine`, and one line in `core.engines.ENGINES`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+JsonObject = Mapping[str, Any]
+
+REMOVED = "REMOVED"
+"""What stands in a report where a secret was (`semantics.md 5`)."""
+
+SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
+
+
+@dataclass(frozen=True)
+class Responder:
+    """One entry of an engine's catalogue, as that engine knows it (`interface.md 2.2`)."""
+
+    id: str
+    name: str
+    """The definition's id, such as `Mailer_1_0`; catalogues are merged by it (`semantics.md 4`)."""
+    version: str
+    description: str
+    data_types: tuple[str, ...]
+    """Kinds as the definition gives them, such as `thehive:alert`."""
+    max_tlp: int = 3
+    """The highest TLP it may see; 3 where the check is off."""
+    max_pap: int = 3
+    definition: str = ""
+    """`responderDefinition` on the wire; the name where the engine has nothing else."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A definition that can't be used, and why, in one sentence that names file and reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What an engine offers, and what it had to leave out."""
+
+    responders: tuple[Responder, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a responder, as the engine needs to know it.
+
+    The same job may be given to `Engine.run` again after a restart; `engine_job_id` is then what was known before.
+    """
+
+    action_id: str
+    """`~<digits>`; also the label on a remote engine, so that a lost job can be found."""
+    responder_id: str
+    """The engine's own id of the responder."""
+    responder_name: str
+    data: JsonObject
+    data_type: str
+    """Such as `thehive:alert`, in lower case (`semantics.md 7`)."""
+    tlp: int
+    pap: int
+    message: str = ""
+    parameters: JsonObject = field(default_factory=dict)
+    engine_job_id: str = ""
+    resumed: bool = False
+    """True when an earlier owner had handed it over: settle it by looking, never by running it twice."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """News of a job on its way, told as soon as it is known."""
+
+    engine_job_id: str
+    running: bool = False
+    """True from when the program has really started; it moves the action to `InProgress`."""
+    pid: int | None = None
+    pid_started: int | None = None
+    """Start time of that process in clock ticks since boot (`/proc/<pid>/stat` field 22)."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a job ended. A responder that fails is a value, not an exception (`architecture.md 4.5`)."""
+
+    success: bool
+    message: str = ""
+    """The sentence for people; for a failure what went wrong."""
+    full: JsonObject = field(default_factory=dict)
+    summary: JsonObject = field(default_factory=dict)
+    artifacts: tuple[Any, ...] = ()
+    operations: tuple[Any, ...] = ()
+    """As the responder asked for them, unchecked: any JSON may be in here."""
+    error_message: Any = None
+    """The responder's own `errorMessage`, any JSON."""
+    input: JsonObject | None = None
+    """The responder's `input` as it gave it back, secrets removed."""
+    config: JsonObject = field(default_factory=dict)
+    """The configuration of the run, secrets removed; with proxy, cacerts, check_tlp, max_tlp, check_pap, max_pap, jobTimeout."""
+    printed: str = ""
+    """What the program printed, bounded."""
+
+
+Told = Callable[[Progress], Awaitable[None]]
+
+
+class Engine(Protocol):
+    """Runs responders. Every method may be called at any time and from several tasks of one event loop."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capacity(self) -> int | None:
+        """How many jobs it takes at once; more wait in core, where they can still be cancelled. None: no bound."""
+
+    async def catalogue(self) -> Catalogue:
+        """What it offers now. Raises ResponderBotError("unavailable") with the reason when it can't say."""
+
+    def job_id(self, action_id: str) -> str:
+        """The job's id if it is fixed before the engine is called (process engine), else `""`."""
+
+    async def run(self, job: Job, told: Told) -> Report:
+        """Run the job, or with `job.resumed` follow the one that already runs, up to its end.
+
+        Never raises for what the responder or the engine does: that is a Report with success False. It tells
+        `running` once the program has started. Cancelling this coroutine (core stops) leaves the job running.
+        Safe to be called again for the same action at any point of an earlier call: nothing runs twice.
+        """
+
+    async def cancel(self, job: Job) -> None:
+        """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") where that can't be done."""
+
+    async def close(self) -> None:
+        """Let go of connections and threads; running jobs go on."""
+
+
+def without_secrets(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
+    """`value` with every secret replaced by REMOVED: by the names given, and by words in a key (`semantics.md 5`)."""
+    if isinstance(value, Mapping):
+        return {
+            key: REMOVED if _is_secret(key, item, secret_names) else without_secrets(item, secret_names)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, secret_names) for item in value]
+    return value
+
+
+def _is_secret(key: Any, item: Any, secret_names: frozenset[str]) -> bool:
+    """Booleans and empty values are shown: they hide nothing, and `use_key: false` helps who reads the report."""
+    if isinstance(item, bool | None) or item == "":
+        return False
+    name = str(key).lower()
+    return str(key) in secret_names or any(word in name for word in SECRET_WORDS)
+
+
+def as_sentence(error_message: Any) -> str:
+    """Text for people made of an `errorMessage`, which may be any JSON (`responder-process.md 2`)."""
+    if isinstance(error_message, str):
+        return error_message.strip() or "The responder failed and gave no reason."
+    if isinstance(error_message, Mapping):
+        inner = error_message.get("message") or error_message.get("errorMessage")
+        if isinstance(inner, str) and inner.strip():
+            return inner.strip()
+    if error_message is None:
+        return "The responder failed and gave no reason."
+    return f"The responder failed and said: {error_message}"
