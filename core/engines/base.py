@@ -102,7 +102,7 @@ class Report:
     input: JsonObject | None = None
     """The responder's `input` as it gave it back, secrets removed."""
     config: JsonObject = field(default_factory=dict)
-    """The configuration of the run, secrets removed; with proxy, cacerts, check_tlp, max_tlp, check_pap, max_pap, jobTimeout."""
+    """The configuration of the run, secrets removed; with proxy, cacerts, the TLP and PAP checks, jobTimeout."""
     printed: str = ""
     """What the program printed, bounded."""
 
