@@ -1,0 +1,371 @@
+"""The words on core's wire: what requests carry and what answers hold.
+
+Two kinds: an `...Input` is what a client may send (strict; null means absent; unknown fields are ignored,
+`semantics.md 1`), the others are answers, whose JSON is also what the store keeps. All are frozen.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
+KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
+
+OBJECT_TYPES: Mapping[Kind, str] = {
+    "alert": "Alert",
+    "case": "Case",
+    "case_task": "Task",
+    "case_task_log": "Log",
+    "case_artifact": "Observable",
+}
+"""How answers name a kind (`interface.md 2.1`: a listing says `Alert`, a run on a log says `Log`)."""
+
+ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
+OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
+
+Permission = Literal[
+    "manageAction", "manageCaseTemplate", "manageAlert", "manageCase", "manageTask", "actOnBehalf", "manageUser"
+]
+Profile = Literal["analyst", "org-admin", "read-only", "service"]
+
+_ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
+PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
+    "analyst": _ANALYST,
+    "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser"),
+    "read-only": (),
+    "service": ("actOnBehalf",),
+}
+
+TLP_NAMES = ("clear", "green", "amber", "red")
+SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
+
+Level = Annotated[int, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
+Severity = Annotated[int, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
+Millis = Annotated[int, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
+ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
+Text = Annotated[str, Field(min_length=1)]
+
+CustomFields = dict[str, Any]
+"""`{"name": {"<kind>": value or null, "order": n}}`, or short `{"name": value}`; checked by core.case_templates."""
+
+
+class Word(BaseModel):
+    """A frozen word whose names on the wire are camelCase."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+    def wire(self) -> str:
+        """Its JSON on the wire, keys in the order in which they are declared; absent values are left out."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Input(Word):
+    """What a client sends: types are strict, and a null counts as absent (`semantics.md 1`)."""
+
+    model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_means_absent(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+class ArtifactInput(Input):
+    """An observable, inside an alert or added to a case (`semantics.md 2`)."""
+
+    data_type: Text
+    data: Text
+    message: str | None = None
+    tlp: Level = 2
+    tags: list[str] = Field(default_factory=list)
+    ioc: bool = False
+    sighted: bool = False
+
+
+class AlertInput(Input):
+    """`POST /api/alert` (`semantics.md 2`)."""
+
+    type: Text
+    source: Text
+    source_ref: Text
+    title: Text
+    description: Text
+    severity: Severity = 2
+    date: Millis | None = None
+    tags: list[str] = Field(default_factory=list)
+    tlp: Level = 2
+    pap: Level = 2
+    external_link: str | None = None
+    custom_fields: CustomFields = Field(default_factory=dict)
+    case_template: str | None = None
+    artifacts: list[ArtifactInput] = Field(default_factory=list)
+
+
+class TaskInput(Input):
+    """A task: in a template (`interface.md 2.4`), in a case, or on its own."""
+
+    title: Text
+    group: str = "default"
+    description: str = ""
+    order: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+
+
+class LogInput(Input):
+    """`POST /api/case/task/{id}/log`."""
+
+    message: Text
+
+
+class CaseInput(Input):
+    """`POST /api/case`; `template` is the name of a case template (`semantics.md 2, 3`)."""
+
+    title: Text
+    description: Text
+    severity: Severity | None = None
+    start_date: Millis | None = None
+    owner: str | None = None
+    flag: bool = False
+    tlp: Level | None = None
+    pap: Level | None = None
+    tags: list[str] = Field(default_factory=list)
+    tasks: list[TaskInput] = Field(default_factory=list)
+    custom_fields: CustomFields = Field(default_factory=dict)
+    template: str | None = None
+
+
+class CaseTemplateInput(Input):
+    """`POST /api/case/template` (`interface.md 4.3`); only the name is required (`semantics.md 3`)."""
+
+    name: Text
+    display_name: str = ""
+    title_prefix: str = ""
+    description: str = ""
+    severity: Severity = 2
+    tlp: Level = 2
+    pap: Level = 2
+    tags: list[str] = Field(default_factory=list)
+    tasks: list[TaskInput] = Field(default_factory=list)
+    custom_fields: CustomFields = Field(default_factory=dict)
+
+
+class RunInput(Input):
+    """`POST /api/connector/engine/action` (`interface.md 4.4`, additions of `semantics.md 5`)."""
+
+    responder_id: Text
+    object_type: Kind
+    object_id: str
+    engine_id: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    only_if_idle: bool = False
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+class Stored(Word):
+    """What every object has. Alerts and cases show absent values as null, so they override `wire`."""
+
+    id_: ObjectId = Field(alias="_id")
+    id: ObjectId
+    created_by: str
+    updated_by: str | None = None
+    created_at: Millis
+    updated_at: Millis | None = None
+
+
+class Artifact(Stored):
+    """An observable."""
+
+    type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
+    data_type: str
+    data: str
+    message: str | None = None
+    tlp: Level = 2
+    tags: list[str] = Field(default_factory=list)
+    ioc: bool = False
+    sighted: bool = False
+
+
+class Alert(Stored):
+    """An alert; keys in the order of `semantics.md 2`."""
+
+    type_: Literal["alert"] = Field("alert", alias="_type")
+    type: str
+    source: str
+    source_ref: str
+    external_link: str | None = None
+    case: str | None = None
+    title: str
+    description: str
+    severity: Severity
+    date: Millis
+    tags: list[str]
+    tlp: Level
+    pap: Level
+    status: Literal["New", "Ignored", "Imported", "Updated"] = "New"
+    follow: bool = True
+    custom_fields: dict[str, Any]
+    case_template: str | None = None
+    artifacts: list[Artifact]
+    similar_cases: list[Any] = Field(default_factory=list)
+
+    def wire(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+
+class Task(Stored):
+    """A task of a case or of a template (`interface.md 2.4`)."""
+
+    type_: Literal["case_task"] = Field("case_task", alias="_type")
+    title: str
+    group: str
+    description: str
+    order: int
+    status: Literal["Waiting", "InProgress", "Completed", "Cancel"] = "Waiting"
+    flag: bool = False
+
+
+class Case(Stored):
+    """A case, with its tasks' ids found by search."""
+
+    type_: Literal["case"] = Field("case", alias="_type")
+    case_id: int
+    title: str
+    description: str
+    severity: Severity
+    start_date: Millis
+    end_date: Millis | None = None
+    owner: str
+    flag: bool = False
+    tlp: Level
+    pap: Level
+    tags: list[str]
+    status: Literal["Open", "Resolved", "Deleted"] = "Open"
+    resolution_status: str | None = None
+    summary: str | None = None
+    template: str | None = None
+    custom_fields: dict[str, Any]
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    stats: dict[str, Any] = Field(default_factory=dict)
+    permissions: list[str] = Field(default_factory=list)
+
+    def wire(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+
+class Log(Stored):
+    """An entry in a task's log."""
+
+    type_: Literal["case_task_log"] = Field("case_task_log", alias="_type")
+    message: str
+    start_date: Millis
+    status: Literal["Ok", "Deleted"] = "Ok"
+    owner: str
+
+
+class CaseTemplate(Stored):
+    """A case template with its tasks (`interface.md 2.3`)."""
+
+    type_: Literal["caseTemplate"] = Field("caseTemplate", alias="_type")
+    name: str
+    display_name: str
+    title_prefix: str
+    description: str
+    severity: Severity
+    tlp: Level
+    pap: Level
+    tags: list[str]
+    tasks: list[Task]
+    custom_fields: dict[str, Any]
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    flag: bool = False
+    status: Literal["Ok"] = "Ok"
+
+
+class Approval(Word):
+    """What a policy asks for before an action is handed to its engine (`semantics.md 5`)."""
+
+    needed: int
+    approved_by: list[str]
+    expires_at: Millis
+
+
+class Action(Word):
+    """One run of a responder (`interface.md 2.1`, additions of `semantics.md 5`)."""
+
+    id_: ObjectId = Field(alias="_id")
+    id: ObjectId
+    responder_id: str
+    responder_name: str
+    responder_definition: str
+    engine_id: str
+    engine_job_id: str
+    object_type: str
+    object_id: ObjectId
+    status: ActionStatus
+    start_date: Millis
+    end_date: Millis | None = None
+    operations: str
+    report: str
+    created_by: str
+    created_at: Millis
+    approval: Approval | None = None
+
+
+class Policy(Word):
+    """What a responder's settings ask of who runs it."""
+
+    confirm: str = ""
+    approval: int = 0
+
+
+class OfferedResponder(Word):
+    """A responder that may run on an object (`interface.md 2.2`).
+
+    With `explain=true` also those that may not, each with a verdict, reasons and the policy (`semantics.md 4`).
+    """
+
+    id: str
+    name: str
+    version: str
+    description: str
+    data_type_list: list[str]
+    engine_ids: list[str]
+    verdict: Literal["can_run", "cannot_run"] | None = None
+    reasons: list[str] | None = None
+    policy: Policy | None = None
+
+
+class Event(Word):
+    """One change of one object (`semantics.md 8`); ids only."""
+
+    seq: int
+    at: Millis
+    type: str
+    object_type: str
+    object_id: ObjectId
+    root_id: ObjectId
+    user: str
+
+
+class EventPage(Word):
+    """An answer of the feed."""
+
+    events: list[Event]
+    last: int
+
+
+class Person(Word):
+    """Who somebody is, and what they may do (`semantics.md 10`)."""
+
+    login: str
+    profile: Profile
+    permissions: list[Permission]
+    clearance: Level

@@ -1,0 +1,17 @@
+"""The SQL of the catalogues that engines were last heard to offer."""
+
+from core.store.database import Transaction
+from core.store.objects import Reads
+
+
+def keep(tx: Transaction, engine: str, doc: str, at: int) -> None:
+    tx.run(
+        "INSERT INTO catalogue (engine, doc, at) VALUES (:engine, :doc, :at)"
+        " ON CONFLICT (engine) DO UPDATE SET doc = excluded.doc, at = excluded.at",
+        {"engine": engine, "doc": doc, "at": at},
+    )
+
+
+def kept(reads: Reads, engine: str) -> str | None:
+    row = reads.row("SELECT doc FROM catalogue WHERE engine = :engine", {"engine": engine})
+    return None if row is None else str(row["doc"])

@@ -1,0 +1,231 @@
+"""The connection to SQLite: one writer that groups commits, readers of their own.
+
+Three methods are all that the rest of the store uses (`rows`, `run`, `transaction`), so that a second database could
+stand behind them. Why so: a connection shared between threads can lose an acknowledged write, and a deferred BEGIN
+fails at once when it must turn into a write (`architecture.md 2`).
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlite_utils
+
+from core.errors import ResponderBotError
+
+T = TypeVar("T")
+Params = Mapping[str, Any]
+Row = sqlite3.Row
+
+PAGE_BYTES = 16_384  # an action with its report fits on one page: 2.4 KB an action instead of 4.1 (performance.md 1)
+BUSY_TIMEOUT_S = 10.0  # another process's commit is waited for this long
+WAL_PAGES = 10_000  # fewer checkpoints: they are what makes a commit slow
+MMAP_BYTES = 268_435_456  # halves the SQL time of a short read
+
+_STOP = object()
+
+
+class Transaction:
+    """What the writer hands to a piece of work: reads and writes that become visible together."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        return self._connection.execute(sql, params or {}).fetchall()
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        row: Row | None = self._connection.execute(sql, params or {}).fetchone()
+        return row
+
+    def run(self, sql: str, params: Params | None = None) -> int:
+        """Run a statement; how many rows it touched."""
+        return self._connection.execute(sql, params or {}).rowcount
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part that is undone alone when it raises."""
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK TO part")
+            raise
+        finally:
+            self._connection.execute("RELEASE part")
+
+
+class _Work:
+    """One piece of work on its way through the writer."""
+
+    def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.done: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.done.cancelled():
+            return
+        if self.error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(self.error)
+
+
+class Database:
+    """A SQLite file, opened with `Database.open`; `migrate` brings its schema up to date."""
+
+    def __init__(self, path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> None:
+        self.path = path
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._listeners: list[Callable[[], None]] = []
+        self._writer_connection = _connect(path)
+        _prepare(self._writer_connection, migrate)
+        self._reader = _connect(path, read_only=True)
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._aside_reader = _connect(path, read_only=True)
+        self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
+        self._writer.start()
+
+    async def close(self) -> None:
+        """Commit what was handed in, then let go of the file."""
+        self._queue.put(_STOP)
+        await asyncio.to_thread(self._writer.join)
+        self._aside.shutdown()
+        for connection in (self._reader, self._aside_reader, self._writer_connection):
+            connection.close()
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        """A short read of what is committed, at once on the calling loop."""
+        return self._reader.execute(sql, params or {}).fetchall()
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        row: Row | None = self._reader.execute(sql, params or {}).fetchone()
+        return row
+
+    async def rows_aside(self, sql: str, params: Params | None = None) -> list[Row]:
+        """A read that may take long, such as a search, beside the loop."""
+
+        def read() -> list[Row]:
+            return self._aside_reader.execute(sql, params or {}).fetchall()
+
+        return await asyncio.get_running_loop().run_in_executor(self._aside, read)
+
+    async def transaction(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in the writer; returns what it returns, once that is durable.
+
+        Work of several callers shares one commit. Work that raises is undone alone, and the error comes out here.
+        Raises ResponderBotError("unavailable") when the file can't be written.
+        """
+        item = _Work(work, asyncio.get_running_loop())
+        self._queue.put(item)
+        # Shielded: a caller that is cancelled must not make the writer's answer fail for the others of its batch.
+        result: T = await asyncio.shield(item.done)
+        return result
+
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        """Call `listener` on the caller's loop after each commit of this process."""
+        self._listeners.append(listener)
+
+    def version(self) -> int:
+        """Changes when another process has committed (`semantics.md 8`)."""
+        return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
+
+    def backup(self, target: Path) -> None:
+        """A consistent copy while in use; blocks, so call it beside the loop."""
+        with sqlite3.connect(self.path) as source, sqlite3.connect(target) as copy:
+            source.backup(copy)
+        source.close()
+        copy.close()
+
+    def _write(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            with suppress(queue.Empty):
+                while True:
+                    batch.append(self._queue.get_nowait())
+            works = [item for item in batch if item is not _STOP]
+            if works:
+                self._commit(works)
+                self._tell(works)
+            if len(works) < len(batch):
+                return
+
+    def _commit(self, works: list[_Work]) -> None:
+        connection = self._writer_connection
+        transaction = Transaction(connection)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for item in works:
+                _attempt(item, transaction)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            for item in works:
+                item.error = _unavailable(error)
+
+    def _tell(self, works: list[_Work]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
+        for item in works:
+            by_loop.setdefault(item.loop, []).append(item)
+        for loop, items in by_loop.items():
+            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._settle, items)
+
+    def _settle(self, items: list[_Work]) -> None:
+        for item in items:
+            item.settle()
+        for listener in self._listeners:
+            listener()
+
+
+def _attempt(item: _Work, transaction: Transaction) -> None:
+    try:
+        with transaction.part():
+            item.result = item.work(transaction)
+    except ResponderBotError as error:
+        item.error = error
+    except sqlite3.OperationalError:
+        raise  # disk full, file gone: the whole commit is in doubt
+    except Exception as error:
+        item.error = error
+
+
+def _unavailable(error: sqlite3.Error) -> ResponderBotError:
+    failure = ResponderBotError("unavailable", f"The store can't be written ({error}); try again in a moment.")
+    failure.__cause__ = error
+    return failure
+
+
+def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Database], None]) -> None:
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    # One process migrates, a second one waits here and then finds nothing to do.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(sqlite_utils.Database(connection))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,86 @@
+"""The tables of core, as migrations: each runs once, in order, and is never changed after it has landed."""
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("core")
+
+
+@migrations()
+def first_tables(db: Database) -> None:
+    # One number space for every object and action (semantics.md 1), kept in a row so that it is the same everywhere.
+    db.table("sequence").create({"id": int, "last": int}, pk="id")
+    db.table("sequence").insert({"id": 1, "last": 0})
+
+    # doc: the answer's JSON, ready-made. unique_key: what may exist once of a kind (an alert's reference, a
+    # template's name).
+    db.table("object").create(
+        {"id": int, "kind": str, "parent_id": int, "unique_key": str, "doc": str},
+        pk="id",
+        not_null={"kind", "doc"},
+    )
+    db.table("object").create_index(["kind", "unique_key"], unique=True)
+    db.table("object").create_index(["kind", "id"])
+    db.table("object").create_index(["parent_id", "kind", "id"])
+
+    # doc: the answer's JSON. whole_report: only where the one in doc was cut. handed_at: when the engine was about to
+    # be called. owner and lease_until: which core follows it. hold: JSON of the approval that it waits for.
+    db.table("action").create(
+        {
+            "id": int,
+            "kind": str,
+            "object_id": int,
+            "root_id": int,
+            "responder_name": str,
+            "engine_name": str,
+            "engine_responder_id": str,
+            "status": str,
+            "created_by": str,
+            "acted_through": str,
+            "created_at": int,
+            "handed_at": int,
+            "ended_at": int,
+            "owner": str,
+            "lease_until": int,
+            "engine_job_id": str,
+            "pid": int,
+            "pid_started": int,
+            "cancelled_by": str,
+            "parameters": str,
+            "hold": str,
+            "doc": str,
+            "whole_report": str,
+        },
+        pk="id",
+        not_null={"kind", "object_id", "status", "created_by", "created_at", "doc"},
+    )
+    db.table("action").create_index(["object_id", "id"])
+    db.table("action").create_index(["created_by", "id"])
+    db.execute("CREATE INDEX action_open ON action (id) WHERE status IN ('Waiting', 'InProgress')")
+
+    db.table("idempotency").create(
+        {"login": str, "key": str, "body": str, "action_id": int, "created_at": int}, pk=("login", "key")
+    )
+    db.table("idempotency").create_index(["created_at"])
+
+    db.execute(
+        "CREATE TABLE event (seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, type TEXT NOT NULL,"
+        " object_type TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER NOT NULL, user TEXT NOT NULL)"
+    )
+    db.table("event").create_index(["at"])
+
+    db.table("user").create(
+        {"login": str, "profile": str, "clearance": int, "key_hash": str, "disabled": int, "created_at": int},
+        pk="login",
+        not_null={"profile", "clearance"},
+    )
+    db.table("user").create_index(["key_hash"], unique=True)
+    db.table("slack_link").create({"team": str, "slack_user": str, "login": str}, pk=("team", "slack_user"))
+    db.table("slack_link").create_index(["login"])
+
+    # What each engine offered when it was last heard of, so that a list is whole while an engine is down.
+    db.table("catalogue").create({"engine": str, "doc": str, "at": int}, pk="engine")
+
+
+def migrate(db: Database) -> None:
+    """Bring the tables up to date; does nothing where they are."""
+    migrations.apply(db)

@@ -1,0 +1,80 @@
+"""The SQL of users and of the Slack people linked to them."""
+
+import sqlite3
+
+from core.errors import ResponderBotError
+from core.store.database import Row, Transaction
+from core.store.objects import Reads
+
+_COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"
+
+
+def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: str, created_at: int) -> None:
+    """Raises ResponderBotError("exists") where the login is taken."""
+    try:
+        tx.run(
+            "INSERT INTO user (login, profile, clearance, key_hash, disabled, created_at)"
+            " VALUES (:login, :profile, :clearance, :key_hash, 0, :created_at)",
+            {
+                "login": login,
+                "profile": profile,
+                "clearance": clearance,
+                "key_hash": key_hash,
+                "created_at": created_at,
+            },
+        )
+    except sqlite3.IntegrityError as error:
+        raise ResponderBotError("exists", f"There is a user {login} already.") from error
+
+
+def by_key_hash(reads: Reads, key_hash: str) -> Row | None:
+    return reads.row(f"SELECT {_COLUMNS}, key_hash FROM user WHERE key_hash = :key_hash", {"key_hash": key_hash})
+
+
+def by_login(reads: Reads, login: str) -> Row | None:
+    return reads.row(f"SELECT {_COLUMNS}, key_hash FROM user WHERE login = :login", {"login": login})
+
+
+def everybody(reads: Reads) -> list[Row]:
+    return reads.rows(
+        f"SELECT {_COLUMNS}, (SELECT group_concat(team || ':' || slack_user, ' ') FROM slack_link"
+        " WHERE slack_link.login = user.login) AS slack_ids FROM user ORDER BY login"
+    )
+
+
+def set_disabled(tx: Transaction, login: str, disabled: bool) -> int:
+    return tx.run("UPDATE user SET disabled = :disabled WHERE login = :login", {"login": login, "disabled": disabled})
+
+
+def set_key(tx: Transaction, login: str, key_hash: str) -> int:
+    return tx.run("UPDATE user SET key_hash = :key_hash WHERE login = :login", {"login": login, "key_hash": key_hash})
+
+
+def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
+    """Raises ResponderBotError("exists") where that Slack person is linked already."""
+    try:
+        tx.run(
+            "INSERT INTO slack_link (team, slack_user, login) VALUES (:team, :slack_user, :login)",
+            {"team": team, "slack_user": slack_user, "login": login},
+        )
+    except sqlite3.IntegrityError as error:
+        raise ResponderBotError(
+            "exists", f"The Slack id {slack_user} is linked already; unlink its user first."
+        ) from error
+
+
+def unlink(tx: Transaction, login: str) -> int:
+    return tx.run("DELETE FROM slack_link WHERE login = :login", {"login": login})
+
+
+def links_of(reads: Reads, login: str) -> list[Row]:
+    return reads.rows("SELECT team, slack_user FROM slack_link WHERE login = :login", {"login": login})
+
+
+def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
+    """The user of a Slack person; a link without a team (`""`) is one that no team has been found for yet."""
+    return reads.row(
+        f"SELECT {_COLUMNS}, slack_link.team AS team FROM slack_link JOIN user USING (login)"
+        " WHERE slack_user = :slack_user AND team = :team",
+        {"slack_user": slack_user, "team": team},
+    )
