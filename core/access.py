@@ -1,0 +1,159 @@
+"""Who may do what: users, their keys, their permissions, the Slack people linked to them."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.clock import Clock
+from core.errors import ResponderBotError
+from core.models import PROFILES, Permission, Person, Profile
+from core.store import users
+from core.store.database import Database, Row, Transaction
+
+KEY_BYTES = 32  # 256 random bits (semantics.md 1)
+DEFAULT_CLEARANCE = 2  # amber (slack.md 2)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who a request comes from: the acting user, and the login whose key it was (differs when acting for somebody)."""
+
+    login: str
+    permissions: frozenset[Permission]
+    through: str
+    profile: Profile
+    clearance: int
+
+    def may(self, permission: Permission) -> bool:
+        return permission in self.permissions
+
+    def require(self, permission: Permission, what: str, *, words: str = "") -> None:
+        """Raises ResponderBotError("forbidden") with the text of `semantics.md 1`."""
+        if self.may(permission):
+            return
+        raise ResponderBotError(
+            "forbidden", f"You are not authorized to {what}, you haven't the permission {words or permission}"
+        )
+
+
+class Access:
+    """Users and their rights, read anew at each request so that a change counts at once (`semantics.md 1`)."""
+
+    def __init__(self, database: Database, user_domain: str, clock: Clock) -> None:
+        self._database = database
+        self._user_domain = user_domain
+        self._clock = clock
+
+    def login(self, name: str) -> str:
+        """The login that `name` stands for: lower case, with the domain."""
+        name = name.strip().lower()
+        return name if "@" in name else f"{name}@{self._user_domain}"
+
+    def authenticate(self, key: str, *, login: str | None = None) -> Caller:
+        """The caller with this key (and this login, for Basic). Raises ResponderBotError("authentication")."""
+        key_hash = _hash(key)
+        row = users.by_key_hash(self._database, key_hash)
+        if row is None or row["disabled"] or not hmac.compare_digest(row["key_hash"], key_hash):
+            raise _unknown()
+        if login is not None and self.login(login) != row["login"]:
+            raise _unknown()
+        return _caller(row, through=row["login"])
+
+    def acting_for(self, caller: Caller, name: str) -> Caller:
+        """The caller as the user `name` (`X-On-Behalf-Of`). Raises ResponderBotError("forbidden")."""
+        caller.require("actOnBehalf", "act for somebody else")
+        login = self.login(name)
+        row = users.by_login(self._database, login)
+        if row is None or row["disabled"] or "actOnBehalf" in PROFILES[row["profile"]]:
+            raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
+        user = _caller(row, through=caller.login)
+        return Caller(user.login, user.permissions - {"manageUser"}, user.through, user.profile, user.clearance)
+
+    def person_by_slack(self, team: str, slack_user: str) -> Person:
+        """The user linked to a Slack person (`semantics.md 10`). Raises ResponderBotError("not_found")."""
+        row = users.by_slack(self._database, team, slack_user) or users.by_slack(self._database, "", slack_user)
+        if row is None or row["disabled"]:
+            raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
+        return person(row)
+
+    async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE) -> str:
+        """Add a user; returns the key, which is shown this once. Raises ResponderBotError("exists")."""
+        login, key = self.login(name), secrets.token_urlsafe(KEY_BYTES)
+        now = self._clock()
+        await self._database.transaction(lambda tx: users.insert(tx, login, profile, clearance, _hash(key), now))
+        return key
+
+    async def new_key(self, name: str) -> str:
+        """A new key; the old one ends. Raises ResponderBotError("not_found")."""
+        login, key = self.login(name), secrets.token_urlsafe(KEY_BYTES)
+        touched = await self._database.transaction(lambda tx: users.set_key(tx, login, _hash(key)))
+        if not touched:
+            raise self._no_user(login)
+        return key
+
+    async def disable(self, name: str) -> None:
+        """End a user's access from the next request on. Raises ResponderBotError("not_found")."""
+        login = self.login(name)
+        if not await self._database.transaction(lambda tx: users.set_disabled(tx, login, True)):
+            raise self._no_user(login)
+
+    async def link(self, name: str, slack_id: str) -> None:
+        """Link a Slack person (`U...` or `T...:U...`). Raises "not_found", "exists", "bad_request"."""
+        login = self.login(name)
+        team, slack_user = parse_slack_id(slack_id)
+
+        def work(tx: Transaction) -> None:
+            if users.by_login(tx, login) is None:
+                raise self._no_user(login)
+            if users.links_of(tx, login):
+                raise ResponderBotError(
+                    "exists", f"{login} is linked already; `responder-bot user unlink {login}` first."
+                )
+            users.link(tx, team, slack_user, login)
+
+        await self._database.transaction(work)
+
+    async def unlink(self, name: str) -> None:
+        """Undo a link. Raises ResponderBotError("not_found") where there is none."""
+        login = self.login(name)
+        if not await self._database.transaction(lambda tx: users.unlink(tx, login)):
+            raise ResponderBotError("not_found", f"{login} is not linked to anybody in Slack.")
+
+    def everybody(self) -> Sequence[Row]:
+        """All users: login, profile, clearance, disabled, created_at, slack_ids."""
+        return users.everybody(self._database)
+
+    def _no_user(self, login: str) -> ResponderBotError:
+        return ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")
+
+
+def parse_slack_id(slack_id: str) -> tuple[str, str]:
+    """Team and user of `T...:U...`; an id without a team has the team `""`."""
+    team, _, slack_user = slack_id.strip().rpartition(":")
+    if slack_user[:1] not in ("U", "W") or not slack_user.isalnum() or (team and not team.startswith(("T", "E"))):
+        raise ResponderBotError(
+            "bad_request",
+            f"{slack_id!r} is no Slack id; it looks like U0123ABCD, or T0123ABCD:U0123ABCD with the team.",
+        )
+    return team, slack_user
+
+
+def person(row: Row) -> Person:
+    profile: Profile = row["profile"]
+    return Person(login=row["login"], profile=profile, permissions=list(PROFILES[profile]), clearance=row["clearance"])
+
+
+def _caller(row: Row, *, through: str) -> Caller:
+    profile: Profile = row["profile"]
+    return Caller(row["login"], frozenset(PROFILES[profile]), through, profile, row["clearance"])
+
+
+def _hash(key: str) -> str:
+    """SHA-256 is enough for 256 random bits: there is nothing to guess."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def _unknown() -> ResponderBotError:
+    return ResponderBotError("authentication", "Authentication failure")

@@ -1,0 +1,109 @@
+"""The event feed: every change of an object, in order, and the wait for the next one (`semantics.md 8`)."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from core.clock import Clock
+from core.errors import ResponderBotError
+from core.models import Event, EventPage
+from core.store import events as stored
+from core.store.database import Database, Row, Transaction
+
+PAGE_EVENTS = 500  # one answer stays well below the body limit
+OTHERS_LOOK_S = 0.1  # how soon a commit of another process is seen; looked for only while somebody waits
+DAY_MS = 86_400_000
+
+
+def record(tx: Transaction, *, at: int, type: str, object_type: str, object_id: int, root_id: int, user: str) -> None:
+    """Write one event, in the transaction of the change that it tells of.
+
+    `type` is `<kind>.<created|updated|ended>`, `root_id` the alert or case to which the object belongs.
+    """
+    stored.append(tx, at=at, type=type, object_type=object_type, object_id=object_id, root_id=root_id, user=user)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the store's history, for `Feed.changed`."""
+
+    committed: asyncio.Event
+    version: int
+
+
+class Feed:
+    """The reader's side of the feed."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._committed = asyncio.Event()
+        self._waiting = 0
+        database.on_commit(self._wake)
+
+    async def page(self, after: int | None, wait_s: float) -> EventPage:
+        """What came after `after` (None: nothing yet), at once if there is any, else after at most `wait_s`.
+
+        Raises ResponderBotError("gone") with `first` where some of it is no longer kept.
+        """
+        seq = self.last() if after is None else after
+        self._refuse_gone(seq)
+        page = self._read(seq)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(wait_s, 0)):
+                while not page.events:
+                    mark = self.mark()
+                    page = self._read(seq)
+                    if not page.events:
+                        await self.changed(mark)
+        return page
+
+    def mark(self) -> Mark:
+        """Where the store stands; take it before you look, and `changed` misses nothing."""
+        return Mark(self._committed, self._database.version())
+
+    async def changed(self, mark: Mark) -> None:
+        """Return once something was committed after `mark`, by this process or by another."""
+        while not mark.committed.is_set() and self._database.version() == mark.version:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OTHERS_LOOK_S):
+                    await mark.committed.wait()
+
+    def last(self) -> int:
+        """The number of the newest event."""
+        return stored.bounds(self._database)[1]
+
+    async def prune(self, days: int) -> None:
+        """Forget what is older than `days`."""
+        before = self._clock() - days * DAY_MS
+        await self._database.transaction(lambda tx: stored.prune(tx, before))
+
+    def _wake(self) -> None:
+        self._committed.set()
+        self._committed = asyncio.Event()
+
+    def _read(self, seq: int) -> EventPage:
+        events = [_event(row) for row in stored.after(self._database, seq, PAGE_EVENTS)]
+        return EventPage(events=events, last=events[-1].seq if events else seq)
+
+    def _refuse_gone(self, seq: int) -> None:
+        first, last = stored.bounds(self._database)
+        oldest_readable = first - 1 if first else last
+        if seq < oldest_readable:
+            raise ResponderBotError(
+                "gone",
+                f"Events before {oldest_readable + 1} are no longer kept; look at the objects anew and read on from there.",
+                details={"first": oldest_readable + 1},
+            )
+
+
+def _event(row: Row) -> Event:
+    return Event(
+        seq=row["seq"],
+        at=row["at"],
+        type=row["type"],
+        object_type=row["object_type"],
+        object_id=f"~{row['object_id']}",
+        root_id=f"~{row['root_id']}",
+        user=row["user"],
+    )
