@@ -92,7 +92,7 @@ class Feed:
         if seq < oldest_readable:
             raise ResponderBotError(
                 "gone",
-                f"Events before {oldest_readable + 1} are no longer kept; look at the objects anew and read on from there.",
+                f"Events before {oldest_readable + 1} are no longer kept; look at the objects anew.",
                 details={"first": oldest_readable + 1},
             )
 
