@@ -23,7 +23,7 @@ def first_tables(db: Database) -> None:
     db.table("object").create_index(["parent_id", "kind", "id"])
 
     # doc: the answer's JSON. whole_report: only where the one in doc was cut. handed_at: when the engine was about to
-    # be called. owner and lease_until: which core follows it. hold: JSON of the approval that it waits for.
+    # be called. owner and lease_until: which core follows it. approval_expires_at: only while it waits for people.
     db.table("action").create(
         {
             "id": int,
@@ -46,7 +46,7 @@ def first_tables(db: Database) -> None:
             "pid_started": int,
             "cancelled_by": str,
             "parameters": str,
-            "hold": str,
+            "approval_expires_at": int,
             "doc": str,
             "whole_report": str,
         },

@@ -1,0 +1,152 @@
+"""The SQL of actions, of idempotency keys, and of who follows what."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.store.database import Row, Transaction
+from core.store.objects import Reads
+
+_OPEN = "status IN ('Waiting', 'InProgress')"
+_COLUMNS = (
+    "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, created_at,"
+    " handed_at, owner, lease_until, engine_job_id, pid, pid_started, cancelled_by, parameters, approval_expires_at,"
+    " doc"
+)
+
+
+def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Record an action. `values` has a key for each column that the statement names."""
+    tx.run(
+        "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
+        " created_by, acted_through, created_at, owner, lease_until, engine_job_id, parameters, approval_expires_at,"
+        " doc) VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
+        " :created_by, :acted_through, :created_at, :owner, :lease_until, :engine_job_id, :parameters,"
+        " :approval_expires_at, :doc)",
+        values,
+    )
+
+
+def find(reads: Reads, action_id: int) -> Row | None:
+    return reads.row(f"SELECT {_COLUMNS} FROM action WHERE id = :id", {"id": action_id})
+
+
+def whole_doc(reads: Reads, action_id: int) -> Row | None:
+    """`doc`, and `whole_report` where the report in it was cut."""
+    return reads.row("SELECT doc, whole_report FROM action WHERE id = :id", {"id": action_id})
+
+
+def docs_of(reads: Reads, kind: str, object_id: int) -> list[str]:
+    """The answers' JSON of an object's actions, newest first."""
+    rows = reads.rows(
+        "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC",
+        {"object_id": object_id, "kind": kind},
+    )
+    return [row["doc"] for row in rows]
+
+
+def open_on(reads: Reads, object_id: int) -> list[Row]:
+    """The actions on an object that have not ended, newest first."""
+    return reads.rows(
+        f"SELECT {_COLUMNS} FROM action WHERE object_id = :object_id AND {_OPEN} ORDER BY id DESC",
+        {"object_id": object_id},
+    )
+
+
+def hand_over(tx: Transaction, action_id: int, owner: str, now: int) -> int:
+    """Note that the engine is about to be called; touches no row when somebody else owns it or it has moved on."""
+    return tx.run(
+        "UPDATE action SET handed_at = :now WHERE id = :id AND owner = :owner AND status = 'Waiting'"
+        " AND handed_at IS NULL AND approval_expires_at IS NULL",
+        {"id": action_id, "owner": owner, "now": now},
+    )
+
+
+def set_job(tx: Transaction, action_id: int, job_id: str, pid: int | None, pid_started: int | None) -> None:
+    tx.run(
+        "UPDATE action SET engine_job_id = :job_id, pid = coalesce(:pid, pid),"
+        " pid_started = coalesce(:pid_started, pid_started) WHERE id = :id",
+        {"id": action_id, "job_id": job_id, "pid": pid, "pid_started": pid_started},
+    )
+
+
+def set_state(tx: Transaction, action_id: int, status: str, doc: str) -> None:
+    tx.run(
+        "UPDATE action SET status = :status, doc = :doc WHERE id = :id",
+        {"id": action_id, "status": status, "doc": doc},
+    )
+
+
+def set_end(tx: Transaction, action_id: int, status: str, doc: str, whole_report: str | None, now: int) -> None:
+    tx.run(
+        "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report, ended_at = :now,"
+        " owner = NULL, lease_until = NULL, approval_expires_at = NULL WHERE id = :id",
+        {"id": action_id, "status": status, "doc": doc, "whole_report": whole_report, "now": now},
+    )
+
+
+def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None, lease_until: int | None) -> None:
+    """Keep who has agreed; with an owner the last one did, and the wait for people is over."""
+    tx.run(
+        "UPDATE action SET doc = :doc, owner = :owner, lease_until = :lease_until,"
+        " approval_expires_at = CASE WHEN :owner IS NULL THEN approval_expires_at END WHERE id = :id",
+        {"id": action_id, "doc": doc, "owner": owner, "lease_until": lease_until},
+    )
+
+
+def set_cancelled_by(tx: Transaction, action_id: int, login: str) -> None:
+    tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
+
+
+def renew(tx: Transaction, owner: str, lease_until: int) -> int:
+    return tx.run(
+        f"UPDATE action SET lease_until = :lease_until WHERE {_OPEN} AND owner = :owner",
+        {"owner": owner, "lease_until": lease_until},
+    )
+
+
+def followed(reads: Reads) -> list[Row]:
+    """Open actions that a core follows or followed: id, owner, lease_until."""
+    return reads.rows(f"SELECT id, owner, lease_until FROM action WHERE {_OPEN} AND owner IS NOT NULL")
+
+
+def take_over(tx: Transaction, action_id: int, old_owner: str, owner: str, lease_until: int) -> int:
+    return tx.run(
+        f"UPDATE action SET owner = :owner, lease_until = :lease_until WHERE id = :id AND owner = :old AND {_OPEN}",
+        {"id": action_id, "old": old_owner, "owner": owner, "lease_until": lease_until},
+    )
+
+
+def approvals_due(reads: Reads, now: int) -> list[int]:
+    rows = reads.rows(
+        f"SELECT id FROM action WHERE {_OPEN} AND approval_expires_at IS NOT NULL AND approval_expires_at <= :now",
+        {"now": now},
+    )
+    return [row["id"] for row in rows]
+
+
+def open_ids(reads: Reads) -> list[int]:
+    return [row["id"] for row in reads.rows(f"SELECT id FROM action WHERE {_OPEN}")]
+
+
+def counts(reads: Reads) -> list[Row]:
+    """How many actions there are: `status, responder_name, count`."""
+    return reads.rows("SELECT status, responder_name, count(*) AS count FROM action GROUP BY status, responder_name")
+
+
+def remembered(reads: Reads, login: str, key: str) -> Row | None:
+    """What came under this Idempotency-Key before: `body, action_id`."""
+    return reads.row(
+        "SELECT body, action_id FROM idempotency WHERE login = :login AND key = :key", {"login": login, "key": key}
+    )
+
+
+def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
+    tx.run(
+        "INSERT INTO idempotency (login, key, body, action_id, created_at)"
+        " VALUES (:login, :key, :body, :action_id, :now)",
+        {"login": login, "key": key, "body": body, "action_id": action_id, "now": now},
+    )
+
+
+def forget_keys(tx: Transaction, before: int) -> int:
+    return tx.run("DELETE FROM idempotency WHERE created_at < :before", {"before": before})

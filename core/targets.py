@@ -1,0 +1,87 @@
+"""The object that a responder runs on: its levels, its root, and how a responder gets to see it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import Code, ResponderBotError
+from core.models import OBJECT_TYPES, Kind
+from core.store import objects
+from core.store.database import Row
+from core.store.objects import Reads
+
+_MISSING: Mapping[Kind, str] = {
+    "alert": "Alert not found",
+    "case": "Case not found",
+    "case_task": "Task not found",
+    "case_task_log": "Log not found",
+    "case_artifact": "Artifact not found",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object under action. A task or a log has its case's levels, an artifact its own TLP (`semantics.md 2`)."""
+
+    kind: Kind
+    id: int
+    root_id: int
+    """The alert or case that it belongs to."""
+    tlp: int
+    pap: int
+    json: Mapping[str, Any]
+    """As the wire shows it, with its parents (`semantics.md 7`)."""
+
+    @property
+    def object_type(self) -> str:
+        return OBJECT_TYPES[self.kind]
+
+
+def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:
+    """The object of that kind and number.
+
+    Raises ResponderBotError("not_found"); on a run, a missing log has a code of its own (`interface.md 7`).
+    """
+    row = None if object_id is None else objects.find(reads, kind, object_id)
+    if row is None:
+        code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
+        raise ResponderBotError(code, _MISSING[kind])
+    return _LOADERS[kind](reads, row)
+
+
+def _alert(reads: Reads, row: Row) -> Target:
+    doc = json.loads(row["doc"])
+    return Target("alert", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
+
+
+def _case(reads: Reads, row: Row) -> Target:
+    doc = json.loads(row["doc"])
+    return Target("case", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
+
+
+def _task(reads: Reads, row: Row) -> Target:
+    case = load(reads, "case", row["parent_id"])
+    doc = {**json.loads(row["doc"]), "case": case.json}
+    return Target("case_task", row["id"], case.root_id, case.tlp, case.pap, doc)
+
+
+def _log(reads: Reads, row: Row) -> Target:
+    task = load(reads, "case_task", row["parent_id"])
+    doc = {**json.loads(row["doc"]), "case_task": task.json}
+    return Target("case_task_log", row["id"], task.root_id, task.tlp, task.pap, doc)
+
+
+def _artifact(reads: Reads, row: Row) -> Target:
+    case = load(reads, "case", row["parent_id"])
+    own = json.loads(row["doc"])
+    return Target("case_artifact", row["id"], case.root_id, own["tlp"], case.pap, {**own, "case": case.json})
+
+
+_LOADERS: Mapping[Kind, Callable[[Reads, Row], Target]] = {
+    "alert": _alert,
+    "case": _case,
+    "case_task": _task,
+    "case_task_log": _log,
+    "case_artifact": _artifact,
+}
