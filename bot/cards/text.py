@@ -1,0 +1,125 @@
+"""Foreign text made fit for Slack: escaped, clipped, defanged, and told in a person's words."""
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+SECTION = 3000
+FIELD = 2000
+HEADER = 150
+BUTTON = 75
+OPTION = 75
+OPTION_VALUE = 150
+VIEW_TITLE = 24
+MESSAGE_TEXT = 3900  # chat.update takes 4000, in UTF-8 units that differ between its docs and itself: a reserve
+CONFIRM_TITLE = 100
+CONFIRM_TEXT = 300
+
+_BLANKS = re.compile(r"\s+")
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
+_PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """Without characters that hide or turn round what is shown; on one line unless `lines`."""
+    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
+    if lines:
+        return kept.replace("\t", "    ").strip()
+    return _BLANKS.sub(" ", kept).strip()
+
+
+def clip(text: str, limit: int) -> str:
+    """At most `limit` characters, with an ellipsis where something was left out."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def escape(text: str) -> str:
+    """The three characters that Slack reads as markup (`slack.md 1`): `<!channel>` can't ping anybody."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def foreign(text: str, limit: int, *, lines: bool = False) -> str:
+    """Foreign text for a mrkdwn field: cleaned, escaped, and at most `limit` characters after that."""
+    escaped = escape(clip(clean(text[: limit * 4], lines=lines), limit))
+    if len(escaped) <= limit:
+        return escaped
+    cut = escaped[: limit - 1]
+    if cut.rfind("&") > cut.rfind(";"):  # never in the middle of an entity
+        cut = cut[: cut.rfind("&")]
+    return cut + "…"
+
+
+def bare(text: str, limit: int) -> str:
+    """Foreign text for a plain_text field, never empty."""
+    return clip(clean(text[: limit * 4]), limit) or "(no name)"
+
+
+def code(text: str, limit: int) -> str:
+    """Foreign text as inline code; a backtick in it would end it."""
+    return f"`{foreign(text.replace('`', 'ˋ'), limit - 2) or ' '}`"
+
+
+def plain(text: str) -> dict[str, Any]:
+    """A plain_text object of our own words."""
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def mrkdwn(text: str) -> dict[str, Any]:
+    """A mrkdwn object; verbatim, so that Slack makes no links and mentions of its own from foreign text."""
+    return {"type": "mrkdwn", "text": clip(text, SECTION), "verbatim": True}
+
+
+def section(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "section", "text": mrkdwn(text), **more}
+
+
+def context(*texts: str) -> dict[str, Any]:
+    return {"type": "context", "elements": [mrkdwn(text) for text in texts[:10]]}
+
+
+def defang(data: str, data_type: str = "") -> str:
+    """An observable that nobody can click by mistake: `hxxps://evil[.]example`."""
+    if data_type.lower() in _PLAIN_KINDS:
+        return data
+    safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", data)
+    safe = re.sub(r"(?i)\bftp(s?)(?=:)", r"fxp\1", safe)
+    return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
+
+
+def who(login: str) -> str:
+    """A person's name rather than a mention (`slack.md 2`): the part of the login before the `@`."""
+    return foreign(login.partition("@")[0], 60) or "somebody"
+
+
+def when(at_ms: int, style: str = "{time}") -> str:
+    """A moment, in each reader's own time zone; `style` is Slack's (`{ago}`, `{date_short_pretty} {time}`)."""
+    return f"<!date^{at_ms // 1000}^{style}|{utc(at_ms)}>"
+
+
+def utc(at_ms: int) -> str:
+    """A moment for where Slack's dates don't work: push text, files, plain text."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999
+        return "an unknown time"
+
+
+def lasted(duration_ms: int) -> str:
+    """How long something took: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`, `3 d 1 h`."""
+    seconds = max(0, duration_ms) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 task`, `3 tasks`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,44 @@
+"""What people can do in Slack. A new feature is one file here and one line in `FEATURES`."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from bot.features.base import Command, Entry, Feature
+
+FEATURES: tuple[Feature, ...] = ()
+
+T = TypeVar("T")
+
+
+def _merged(*tables: Mapping[str, T]) -> Mapping[str, T]:
+    """One table; two features that claim the same id are a mistake of ours, found at import."""
+    merged: dict[str, T] = {}
+    for table in tables:
+        if twice := merged.keys() & table.keys():
+            raise ValueError(f"claimed twice: {', '.join(sorted(twice))}")
+        merged.update(table)
+    return merged
+
+
+COMMANDS: Mapping[str, Command] = _merged(*(f.commands for f in FEATURES))
+ACTIONS: Mapping[str, Entry] = _merged(*(f.actions for f in FEATURES))
+OPTIONS: Mapping[str, Entry] = _merged(*(f.options for f in FEATURES))
+VIEWS: Mapping[str, Entry] = _merged(*(f.views for f in FEATURES))
+SHORTCUTS: Mapping[str, Entry] = _merged(*(f.shortcuts for f in FEATURES))
+EVENTS: Mapping[str, Entry] = _merged(*(f.events for f in FEATURES))
+
+
+def command_for(text: str) -> tuple[Entry, str]:
+    """The entry for the text of the command, and the text that it gets (`Moment.text`).
+
+    Nothing typed leads through a modal; an unknown verb goes whole to `help`, which says what was probably meant.
+    """
+    from bot.features.typed import mended
+
+    verb, _, rest = mended(text).partition(" ")
+    if not verb:
+        return COMMANDS["start"].entry, ""
+    command = COMMANDS.get(verb.lower())
+    if command is not None:
+        return command.entry, rest
+    return COMMANDS["help"].entry, mended(text)

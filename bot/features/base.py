@@ -1,0 +1,133 @@
+"""What every feature works with: the moment somebody did something, the tools to answer, and how it is declared."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bot.cards.message import Button, Intent, Message
+from core.models import Permission, Person
+
+if TYPE_CHECKING:
+    from core.client import CoreClient
+    from slack_sdk.web.async_client import AsyncWebClient
+
+Json = Mapping[str, Any]
+
+
+class Ack(Enum):
+    """When Slack gets its acknowledgement (`slack.md 2`)."""
+
+    READ = "read"  # at once; the work comes from a bounded queue in memory
+    WRITE = "write"  # once committed to the inbox (replayed at start) or accepted by core; a repeat must start nothing
+    ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
+
+
+class Mail(Protocol):
+    """What features use of bot.delivery."""
+
+    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> Button:
+        """Opaque ids for these intents, bound to the channel ("" for views) and the message."""
+        ...
+
+    async def press(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
+        """What the button means. Raises ResponderBotError("gone") for an expired, forwarded or forged one."""
+        ...
+
+    async def subjects(self, channel: str, limit: int) -> Sequence[str]:
+        """Ids of the alerts whose cards stand in this channel, newest first."""
+        ...
+
+    async def watch(self, team: str, user: str, subject: str) -> bool:
+        """Remember that this person watches an id (`~12`) or a responder (`responder:<name>`). False: already so."""
+        ...
+
+    async def unwatch(self, team: str, user: str, subject: str) -> bool:
+        """Forget it. False: it wasn't so."""
+        ...
+
+    async def watched(self, team: str, user: str) -> Sequence[str]:
+        """What this person watches."""
+        ...
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `doctor`: what was looked at, whether it is well, and what to do if not."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a feature may use; made once by bot.app."""
+
+    slack: "AsyncWebClient"
+    mail: Mail
+    core: "CoreClient"  # the bot's own key: may only read
+    clock_ms: Callable[[], int]
+    clearance: Callable[[str], int | None]  # of a channel; None: not in the settings
+    repaint: Callable[[str], Awaitable[None]]  # root id: repaint its cards now, before machine news
+    download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
+    checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, socket, channels, delivery problems, for `doctor`
+    command: str = "/responder"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Somebody did something in Slack. `person` is None when nobody in core is linked to them.
+
+    `text` is what follows the verb of a command. `key` is the material of the Idempotency-Key (`slack.md 2`).
+    """
+
+    payload: Json
+    team: str
+    user: str
+    channel: str
+    text: str
+    trigger_id: str
+    response_url: str
+    person: Person | None
+    core: "CoreClient"  # as that person
+    tools: Tools
+    key: str
+    say: Callable[[Message], Awaitable[None]]  # answers only the person: in the ack, by response_url, or postEphemeral
+    replace: Callable[[Message | None], Awaitable[None]]  # replaces (None: removes) the ephemeral that was clicked
+    message_ts: str = ""  # the message that was clicked
+    thread_ts: str = ""
+
+
+Handler = Callable[[Moment], Awaitable[Json | None]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A handler and how it is acknowledged. `anyone`: also for people who are not linked, in any channel."""
+
+    handler: Handler
+    ack: Ack = Ack.READ
+    anyone: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A verb of the command, and what `help` says of it."""
+
+    entry: Entry
+    usage: str
+    summary: str
+    permission: Permission | None = None
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One thing a person can do, on every surface it has."""
+
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    actions: Mapping[str, Entry] = field(default_factory=dict)  # by action_id
+    options: Mapping[str, Entry] = field(default_factory=dict)  # by action_id
+    views: Mapping[str, Entry] = field(default_factory=dict)  # submissions, by callback_id
+    shortcuts: Mapping[str, Entry] = field(default_factory=dict)  # by callback_id
+    events: Mapping[str, Entry] = field(default_factory=dict)  # by event type
