@@ -3,7 +3,7 @@
 A new kind of engine is one module that fulfils `Engine`, and one line in `core.engines.ENGINES`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -136,6 +136,12 @@ class Engine(Protocol):
 
     async def cancel(self, job: Job) -> None:
         """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") where that can't be done."""
+
+    async def forget(self, action_id: str) -> None:
+        """The action's report is stored: clean up what was kept of the job."""
+
+    async def sweep(self, open_action_ids: Collection[str]) -> None:
+        """At start: clean up what is left of actions other than these."""
 
     async def close(self) -> None:
         """Let go of connections and threads; running jobs go on."""

@@ -93,7 +93,7 @@ def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None, l
     )
 
 
-def set_cancelled_by(tx: Transaction, action_id: int, login: str) -> None:
+def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None:
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
@@ -133,17 +133,20 @@ def counts(reads: Reads) -> list[Row]:
     return reads.rows("SELECT status, responder_name, count(*) AS count FROM action GROUP BY status, responder_name")
 
 
-def remembered(reads: Reads, login: str, key: str) -> Row | None:
-    """What came under this Idempotency-Key before: `body, action_id`."""
+def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
+    """What came under this Idempotency-Key since then: `body, action_id`."""
     return reads.row(
-        "SELECT body, action_id FROM idempotency WHERE login = :login AND key = :key", {"login": login, "key": key}
+        "SELECT body, action_id FROM idempotency WHERE login = :login AND key = :key AND created_at >= :since",
+        {"login": login, "key": key, "since": since},
     )
 
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
+    """Keep a key; one that has expired gives way."""
     tx.run(
         "INSERT INTO idempotency (login, key, body, action_id, created_at)"
-        " VALUES (:login, :key, :body, :action_id, :now)",
+        " VALUES (:login, :key, :body, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
+        " SET body = excluded.body, action_id = excluded.action_id, created_at = excluded.created_at",
         {"login": login, "key": key, "body": body, "action_id": action_id, "now": now},
     )
 

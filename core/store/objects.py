@@ -6,6 +6,8 @@ from typing import Protocol
 from core.errors import ResponderBotError
 from core.store.database import Params, Row, Transaction
 
+MAX_ID_DIGITS = 18  # what fits into SQLite's integer
+
 
 class Reads(Protocol):
     """What can be read from: the database outside, a transaction inside."""
@@ -13,6 +15,14 @@ class Reads(Protocol):
     def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
 
     def row(self, sql: str, params: Params | None = None) -> Row | None: ...
+
+
+def parse_id(text: str) -> int | None:
+    """The number of an id as the wire writes it (`~12`); None for what is no id, so that it names nothing."""
+    digits = text.removeprefix("~")
+    if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
+        return None
+    return int(digits)
 
 
 def next_id(tx: Transaction) -> int:

@@ -55,6 +55,7 @@ def first_tables(db: Database) -> None:
     )
     db.table("action").create_index(["object_id", "id"])
     db.table("action").create_index(["created_by", "id"])
+    db.table("action").create_index(["status", "responder_name"])
     db.execute("CREATE INDEX action_open ON action (id) WHERE status IN ('Waiting', 'InProgress')")
 
     db.table("idempotency").create(

@@ -1,0 +1,423 @@
+"""The life of an action. The only place where its status changes.
+
+`Waiting -> InProgress -> Success | Failure`, `Waiting -> Failure`, `Waiting -> Deleted` (`semantics.md 5`). Each move
+is one transaction with its event, made only while the action is open and, for what a runner reports, its own.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from core import events, operations, reports, targets
+from core.access import Caller
+from core.clock import Clock
+from core.engines.base import Job, Progress, Report
+from core.errors import ResponderBotError
+from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, Kind, RunInput
+from core.responders import Choice, Responders
+from core.settings import ResponderSection
+from core.store import actions as stored
+from core.store import objects
+from core.store.database import Database, Row, Transaction
+from core.targets import Target
+
+KEY_KEPT_MS = 24 * 3_600_000  # an Idempotency-Key (semantics.md 5)
+LEASE_MS = 15_000  # a core that is silent this long has lost its actions to another
+MINUTE_MS = 60_000
+
+
+class Started(NamedTuple):
+    """An action that a request led to; `new` is False when the Idempotency-Key had come before."""
+
+    action: Action
+    new: bool
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that follows an action, in this core."""
+
+    id: str
+    accepted: Callable[[int], None]
+    """Called after the commit with the number of each action that may now be handed to its engine."""
+
+
+class Actions:
+    """What people do to actions, and what a runner reports of them."""
+
+    def __init__(
+        self,
+        database: Database,
+        responders: Responders,
+        clock: Clock,
+        *,
+        organisation: str,
+        product: str,
+        report_limit_bytes: int,
+    ) -> None:
+        self._database = database
+        self._responders = responders
+        self._clock = clock
+        self._organisation = organisation
+        self._product = product
+        self._report_limit_bytes = report_limit_bytes
+        self._owner = Owner("", lambda _: None)
+
+    def own(self, owner: Owner) -> None:
+        """Name who follows the actions that this process accepts."""
+        self._owner = owner
+
+    # --- what people ask for ----------------------------------------------------------------------------------------
+
+    async def start(self, caller: Caller, asked: RunInput, *, key: str = "", body: str = "") -> Started:
+        """Record a run, durably, before its engine is called (`interface.md 4.4`).
+
+        `key` and `body` are the Idempotency-Key and the decoded body to compare. Raises ResponderBotError as
+        `semantics.md 5` has it: not_found, log_not_found, bad_request, conflict, key_reused.
+        """
+        earlier = self._earlier(self._database, caller, key, body)
+        if earlier is not None:
+            return Started(earlier, False)
+        number = objects.parse_id(asked.object_id)
+        target = targets.load(self._database, asked.object_type, number, on_run=True)
+        choice = self._responders.choose(target, asked.responder_id, asked.engine_id)
+        policy = self._responders.policy(choice.offer.name)
+
+        def work(tx: Transaction) -> Started:
+            earlier = self._earlier(tx, caller, key, body)
+            if earlier is not None:
+                return Started(earlier, False)
+            if asked.only_if_idle:
+                _refuse_while_open(tx, target, choice.offer.name)
+            action = self._record(tx, caller, asked, target, choice, policy)
+            if key:
+                stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
+            return Started(action, True)
+
+        started = await self._database.transaction(work)
+        if started.new and started.action.approval is None:
+            self._owner.accepted(_number(started.action))
+        return started
+
+    async def cancel(self, caller: Caller, action_id: str) -> Action:
+        """End an action that still waits; mark one that was handed over as to be stopped (`semantics.md 5`).
+
+        Stopping what an engine runs is the runner's part. Raises ResponderBotError: not_found, forbidden (neither its
+        owner nor an org-admin), conflict.
+        """
+
+        def work(tx: Transaction) -> Action:
+            row, action = self._open(tx, action_id, "cancelled")
+            if action.created_by != caller.login and not caller.may("manageUser"):
+                raise ResponderBotError(
+                    "forbidden", f"Only {action.created_by} or an org-admin may cancel this action."
+                )
+            if row["handed_at"] is None:
+                return self._end(tx, row, action, "Deleted", _cancelled(caller.login), caller.login)
+            stored.set_cancelled_by(tx, row["id"], caller.login)
+            return action
+
+        return await self._database.transaction(work)
+
+    async def keep_running(self, action_id: str) -> None:
+        """Take back that an action is to be stopped: its engine can't do it."""
+        number = objects.parse_id(action_id)
+        if number is not None:
+            await self._database.transaction(lambda tx: stored.set_cancelled_by(tx, number, None))
+
+    def to_be_stopped(self, number: int) -> bool:
+        """Whether somebody has cancelled an action that still runs."""
+        row = stored.find(self._database, number)
+        return row is not None and row["cancelled_by"] is not None and row["status"] in OPEN_STATUSES
+
+    async def approve(self, caller: Caller, action_id: str) -> Action:
+        """Agree to an action that waits for people. Raises ResponderBotError: not_found, forbidden, conflict."""
+
+        def work(tx: Transaction) -> Action:
+            row, action, approval = self._awaiting(tx, caller, action_id)
+            if caller.login in approval.approved_by:
+                return action
+            approval = approval.model_copy(update={"approved_by": [*approval.approved_by, caller.login]})
+            action = action.model_copy(update={"approval": approval})
+            enough = len(approval.approved_by) >= approval.needed
+            owner = self._owner.id if enough else None
+            lease_until = self._clock() + LEASE_MS if enough else None
+            stored.set_approved(tx, row["id"], action.wire(), owner, lease_until)
+            self._tell(tx, row, "action.updated", caller.login)
+            return action
+
+        action = await self._database.transaction(work)
+        if action.approval is not None and len(action.approval.approved_by) >= action.approval.needed:
+            self._owner.accepted(_number(action))
+        return action
+
+    async def deny(self, caller: Caller, action_id: str, message: str = "") -> Action:
+        """Refuse an action that waits for people; it ends. Raises ResponderBotError as `approve` does."""
+
+        def work(tx: Transaction) -> Action:
+            row, action, _ = self._awaiting(tx, caller, action_id)
+            said = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
+            return self._end(tx, row, action, "Failure", Report(False, message=said), caller.login)
+
+        return await self._database.transaction(work)
+
+    # --- what people read -------------------------------------------------------------------------------------------
+
+    def json_of(self, action_id: str) -> str:
+        """An action's JSON with its whole report. Raises ResponderBotError("not_found")."""
+        number = objects.parse_id(action_id)
+        row = None if number is None else stored.whole_doc(self._database, number)
+        if row is None:
+            raise _not_found()
+        if row["whole_report"] is None:
+            return str(row["doc"])
+        return Action.model_validate_json(row["doc"]).model_copy(update={"report": row["whole_report"]}).wire()
+
+    def list_json(self, kind: Kind, object_id: str) -> str:
+        """The JSON array of an object's actions, newest first. Raises ResponderBotError("not_found")."""
+        target = targets.load(self._database, kind, objects.parse_id(object_id))
+        return f"[{','.join(stored.docs_of(self._database, kind, target.id))}]"
+
+    def job_of(self, action_id: str) -> tuple[str, Job]:
+        """Engine name and job of an action. Raises ResponderBotError("not_found")."""
+        number = objects.parse_id(action_id)
+        row = None if number is None else stored.find(self._database, number)
+        if row is None:
+            raise _not_found()
+        target = targets.load(self._database, row["kind"], row["object_id"])
+        return row["engine_name"], self._job(row, target, resumed=True)
+
+    def running_on(self, target: Target) -> Mapping[str, str]:
+        """Responder name to who started it, for what is open on an object."""
+        return {row["responder_name"]: row["created_by"] for row in stored.open_on(self._database, target.id)}
+
+    # --- what a runner reports --------------------------------------------------------------------------------------
+
+    async def hand_over(self, number: int) -> Job | Report | None:
+        """The job for the engine, noted as handed over before the engine is called.
+
+        None when it is not this runner's to hand over (ended, cancelled, waiting for people, somebody else's); a
+        Report when it may no longer run.
+        """
+
+        def work(tx: Transaction) -> Job | Report | None:
+            row = stored.find(tx, number)
+            if row is None or row["owner"] != self._owner.id or row["status"] not in OPEN_STATUSES:
+                return None
+            target = targets.load(tx, row["kind"], row["object_id"])
+            if row["handed_at"] is not None:
+                return self._job(row, target, resumed=True)
+            refused = self._responders.refuse(target, row["responder_name"], row["engine_name"])
+            if refused:
+                return Report(False, message=refused)
+            if not stored.hand_over(tx, number, self._owner.id, self._clock()):
+                return None
+            return self._job(row, target, resumed=False)
+
+        return await self._database.transaction(work)
+
+    async def progress(self, number: int, progress: Progress) -> None:
+        """Keep what an engine tells of a job on its way; a late worker's news touches nothing."""
+
+        def work(tx: Transaction) -> None:
+            row = self._mine(tx, number)
+            if row is None:
+                return
+            stored.set_job(tx, number, progress.engine_job_id, progress.pid, progress.pid_started)
+            action = Action.model_validate_json(row["doc"])
+            status: ActionStatus = "InProgress" if progress.running else action.status
+            moved = action.model_copy(update={"status": status, "engine_job_id": progress.engine_job_id})
+            if moved != action:
+                stored.set_state(tx, number, status, moved.wire())
+                self._tell(tx, row, "action.updated", row["created_by"])
+
+        await self._database.transaction(work)
+
+    async def end(self, number: int, report: Report) -> None:
+        """The end: report and operations are stored and applied in one transaction, so each is applied once."""
+
+        def work(tx: Transaction) -> None:
+            row = self._mine(tx, number)
+            if row is None:
+                return
+            ending = _cancelled(row["cancelled_by"]) if row["cancelled_by"] and not report.success else report
+            status: ActionStatus = "Success" if ending.success else "Failure"
+            self._end(tx, row, Action.model_validate_json(row["doc"]), status, ending, row["created_by"])
+
+        await self._database.transaction(work)
+
+    async def expire(self, number: int) -> None:
+        """End an action whose approval did not come in time."""
+
+        def work(tx: Transaction) -> None:
+            row = stored.find(tx, number)
+            if row is None or row["status"] != "Waiting" or row["approval_expires_at"] is None:
+                return
+            if row["approval_expires_at"] > self._clock():
+                return
+            report = Report(False, message="Nobody agreed in time; run it again if it is still needed.")
+            self._end(tx, row, Action.model_validate_json(row["doc"]), "Failure", report, row["created_by"])
+
+        await self._database.transaction(work)
+
+    # --- within ------------------------------------------------------------------------------------------------------
+
+    def _record(
+        self,
+        tx: Transaction,
+        caller: Caller,
+        asked: RunInput,
+        target: Target,
+        choice: Choice,
+        policy: ResponderSection,
+    ) -> Action:
+        now, number = self._clock(), objects.next_id(tx)
+        expires_at = now + policy.approval_expires_minutes * MINUTE_MS if policy.approval else None
+        action = Action(
+            id_=f"~{number}",
+            id=f"~{number}",
+            responder_id=choice.offer.first.id,
+            responder_name=choice.offer.name,
+            responder_definition=choice.responder.definition or choice.offer.name,
+            engine_id=choice.engine.name,
+            engine_job_id=choice.engine.job_id(f"~{number}"),
+            object_type=target.object_type,
+            object_id=f"~{target.id}",
+            status="Waiting",
+            start_date=now,
+            operations="[]",
+            report="{}",
+            created_by=caller.login,
+            created_at=now,
+            approval=None
+            if expires_at is None
+            else Approval(needed=policy.approval, approved_by=[], expires_at=expires_at),
+        )
+        row = {
+            "id": number,
+            "kind": target.kind,
+            "object_id": target.id,
+            "root_id": target.root_id,
+            "responder_name": choice.offer.name,
+            "engine_name": choice.engine.name,
+            "engine_responder_id": choice.responder.id,
+            "status": action.status,
+            "created_by": caller.login,
+            "acted_through": caller.through,
+            "created_at": now,
+            "owner": self._owner.id if expires_at is None else None,
+            "lease_until": now + LEASE_MS if expires_at is None else None,
+            "engine_job_id": action.engine_job_id,
+            "parameters": json.dumps(asked.parameters),
+            "approval_expires_at": expires_at,
+            "doc": action.wire(),
+        }
+        stored.insert(tx, row)
+        self._tell(tx, row, "action.created", caller.login)
+        return action
+
+    def _end(
+        self, tx: Transaction, row: Row, action: Action, status: ActionStatus, report: Report, user: str
+    ) -> Action:
+        now = self._clock()
+        where = operations.Place(row["kind"], row["object_id"], row["created_by"], now)
+        applied = operations.apply_all(tx, where, report.operations if report.success else ())
+        parameters = json.loads(row["parameters"])
+        written = reports.write(report, parameters, applied, self._report_limit_bytes)
+        ended = action.model_copy(
+            update={
+                "status": status,
+                "end_date": now,
+                "operations": json.dumps(applied, ensure_ascii=False),
+                "report": written.listed,
+            }
+        )
+        stored.set_end(tx, row["id"], status, ended.wire(), written.whole, now)
+        self._tell(tx, row, "action.ended", user)
+        return ended
+
+    def _tell(self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str) -> None:
+        events.record(
+            tx,
+            at=self._clock(),
+            type=type,
+            object_type="Action",
+            object_id=row["id"],
+            root_id=row["root_id"],
+            user=user,
+        )
+
+    def _earlier(self, reads: objects.Reads, caller: Caller, key: str, body: str) -> Action | None:
+        """What this caller started under the same key. Raises ResponderBotError("key_reused")."""
+        known = stored.remembered(reads, caller.login, key, self._clock() - KEY_KEPT_MS) if key else None
+        if known is None:
+            return None
+        if known["body"] != body:
+            raise ResponderBotError(
+                "key_reused", "This Idempotency-Key came before with another body; use a new key for a new request."
+            )
+        row = stored.find(reads, known["action_id"])
+        return None if row is None else Action.model_validate_json(row["doc"])
+
+    def _open(self, tx: Transaction, action_id: str, done: str) -> tuple[Row, Action]:
+        number = objects.parse_id(action_id)
+        row = None if number is None else stored.find(tx, number)
+        if row is None:
+            raise _not_found()
+        if row["status"] not in OPEN_STATUSES:
+            raise ResponderBotError("conflict", f"This action has ended ({row['status']}); it can no longer be {done}.")
+        return row, Action.model_validate_json(row["doc"])
+
+    def _awaiting(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Row, Action, Approval]:
+        row, action = self._open(tx, action_id, "approved or denied")
+        if action.approval is None or row["approval_expires_at"] is None:
+            raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
+        if action.created_by == caller.login:
+            raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
+        if action.approval.expires_at <= self._clock():
+            raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
+        return row, action, action.approval
+
+    def _mine(self, tx: Transaction, number: int) -> Row | None:
+        row = stored.find(tx, number)
+        if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self._owner.id:
+            return None
+        return row
+
+    def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
+        parameters = json.loads(row["parameters"])
+        return Job(
+            action_id=f"~{row['id']}",
+            responder_id=row["engine_responder_id"],
+            responder_name=row["responder_name"],
+            data=target.json,
+            data_type=f"{self._product}:{target.kind}",
+            tlp=target.tlp,
+            pap=target.pap,
+            parameters={**parameters, "user": row["created_by"], "organisation": self._organisation},
+            engine_job_id=row["engine_job_id"] or "",
+            resumed=resumed,
+        )
+
+
+def _refuse_while_open(tx: Transaction, target: Target, responder_name: str) -> None:
+    for row in stored.open_on(tx, target.id):
+        if row["responder_name"] == responder_name:
+            raise ResponderBotError(
+                "conflict",
+                f"{responder_name} is already running on this object, started by {row['created_by']}.",
+                details={"action": json.loads(row["doc"])},
+            )
+
+
+def _cancelled(login: str) -> Report:
+    return Report(False, message=f"Cancelled by {login}")
+
+
+def _not_found() -> ResponderBotError:
+    return ResponderBotError("not_found", "Action not found")
+
+
+def _number(action: Action) -> int:
+    return int(action.id[1:])

@@ -1,0 +1,260 @@
+"""What can run on an object, and why the rest can't (`semantics.md 4`)."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+from core.clock import Clock
+from core.engines.base import Catalogue, Engine, Responder, Skipped
+from core.errors import ResponderBotError
+from core.models import OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
+from core.settings import ResponderSection
+from core.store import catalogues
+from core.store.database import Database
+from core.targets import Target
+
+REFRESH_S = 10.0  # how soon a changed folder or an engine that is back shows
+FIRST_LOOK_S = 2.0  # at start an engine may take this long before what was last known of it is used
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A responder by its name, over all engines that have it, in the order of the settings."""
+
+    name: str
+    entries: tuple[tuple[str, Responder], ...]
+    """Engine name and that engine's own entry; the first gives id and text."""
+
+    @property
+    def first(self) -> Responder:
+        return self.entries[0][1]
+
+    def on(self, engine_name: str) -> Responder | None:
+        return next((entry for name, entry in self.entries if name == engine_name), None)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where a run goes: the merged id stays with the action, the engine is called with its own."""
+
+    offer: Offer
+    engine: Engine
+    responder: Responder
+
+
+@dataclass
+class EngineState:
+    """What is known of one engine."""
+
+    engine: Engine
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    up: bool = False
+    message: str = "not asked yet"
+    heard: bool = False
+
+
+class Responders:
+    """The responders on offer, merged over engines; kept current beside requests, so that no list waits."""
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        policies: Mapping[str, ResponderSection],
+        database: Database,
+        clock: Clock,
+    ) -> None:
+        self._states = {engine.name: EngineState(engine) for engine in engines}
+        self._policies = policies
+        self._database = database
+        self._clock = clock
+        self._offers: Mapping[str, Offer] = {}
+        self._names_by_id: Mapping[str, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Look at every engine, side by side and bounded; one that is silent is known by what it last offered."""
+        for name, state in self._states.items():
+            kept = catalogues.kept(self._database, name)
+            if kept is not None:
+                state.catalogue = _catalogue(kept)
+        self._merge()
+        looks = [asyncio.create_task(self._look(state)) for state in self._states.values()]
+        if looks:
+            await asyncio.wait(looks, timeout=FIRST_LOOK_S)
+        self._tasks = [
+            asyncio.create_task(self._keep_looking(state, look))
+            for state, look in zip(self._states.values(), looks, strict=True)
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def refresh(self) -> None:
+        """Look at every engine now."""
+        await asyncio.gather(*(self._look(state) for state in self._states.values()))
+
+    def states(self) -> Sequence[EngineState]:
+        return list(self._states.values())
+
+    def offers(self) -> Sequence[Offer]:
+        """All of them, sorted by name."""
+        return list(self._offers.values())
+
+    def skipped(self) -> Sequence[tuple[str, Skipped]]:
+        """Engine name and definition, for each that can't be used."""
+        return [(name, left_out) for name, state in self._states.items() for left_out in state.catalogue.skipped]
+
+    def policy(self, responder_name: str) -> ResponderSection:
+        return self._policies.get(responder_name) or ResponderSection()
+
+    def engine(self, name: str) -> Engine:
+        """Raises ResponderBotError("not_found")."""
+        state = self._states.get(name)
+        if state is None:
+            raise ResponderBotError("not_found", f"Engine {name} not found")
+        return state.engine
+
+    def offered(self, target: Target) -> list[OfferedResponder]:
+        """What may run on `target` (`interface.md 4.2`)."""
+        return [
+            _wire(offer)
+            for offer in self._offers.values()
+            if any(not _objections(entry, target) for _, entry in offer.entries)
+        ]
+
+    def explained(self, target: Target, *, may_run: bool, running: Mapping[str, str]) -> list[OfferedResponder]:
+        """All responders with verdict, reasons and policy; `running`: responder name to who started it."""
+        return [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
+
+    def choose(self, target: Target, responder_id: str, engine_name: str | None) -> Choice:
+        """Where a run on `target` goes (`semantics.md 4, 5`).
+
+        Without an engine's name the first that has it and is up; where none is up the first, since it may be back by
+        the time it is called. Raises ResponderBotError: "not_found" for an unknown engine or responder, "bad_request"
+        with the reason where it may not run on this object.
+        """
+        if engine_name is not None:
+            self.engine(engine_name)
+        offer = self._offers.get(self._names_by_id.get(responder_id, responder_id))
+        if offer is None:
+            raise ResponderBotError("not_found", f"Responder {responder_id} not found")
+        entries = [entry for entry in offer.entries if engine_name in (None, entry[0])]
+        if not entries:
+            raise ResponderBotError("not_found", f"Responder {responder_id} not found")
+        allowed = [entry for entry in entries if not _objections(entry[1], target)]
+        if not allowed:
+            raise ResponderBotError("bad_request", _sentence(offer.name, _objections(entries[0][1], target)))
+        name, entry = next((entry for entry in allowed if self._states[entry[0]].up), allowed[0])
+        return Choice(offer, self._states[name].engine, entry)
+
+    def refuse(self, target: Target, responder_name: str, engine_name: str) -> str:
+        """Why this may no longer run on `target`, or `""`; asked again just before an engine is called."""
+        offer = self._offers.get(responder_name)
+        entry = offer.on(engine_name) if offer else None
+        if entry is None:
+            return f"The engine {engine_name} no longer offers {responder_name}."
+        objections = _objections(entry, target)
+        return _sentence(responder_name, objections) if objections else ""
+
+    def _explain(self, offer: Offer, target: Target, may_run: bool, started_by: str | None) -> OfferedResponder:
+        objections = min((_objections(entry, target) for _, entry in offer.entries), key=len)
+        if not may_run:
+            objections = [*objections, "you haven't the permission manageAction; an org-admin can give it"]
+        if not any(self._states[name].up for name, _ in offer.entries):
+            names = ", ".join(name for name, _ in offer.entries)
+            objections = [*objections, f"its engine {names} does not answer"]
+        notes = [f"already running, started by {started_by}"] if started_by else []
+        policy = self.policy(offer.name)
+        return _wire(offer).model_copy(
+            update={
+                "verdict": "cannot_run" if objections else "can_run",
+                "reasons": [*objections, *notes],
+                "policy": Policy(confirm=policy.confirm, approval=policy.approval),
+            }
+        )
+
+    async def _keep_looking(self, state: EngineState, first: asyncio.Task[None]) -> None:
+        await first
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            await self._look(state)
+
+    async def _look(self, state: EngineState) -> None:
+        try:
+            catalogue = await state.engine.catalogue()
+        except ResponderBotError as error:
+            state.up, state.message = False, error.message
+            return
+        changed = not state.heard or catalogue != state.catalogue
+        state.catalogue, state.up, state.message, state.heard = catalogue, True, "", True
+        if not changed:
+            return
+        self._merge()
+        doc, now = json.dumps(asdict(catalogue)), self._clock()
+        with suppress(
+            ResponderBotError
+        ):  # a store that can't be written shows in health; the list is right all the same
+            await self._database.transaction(lambda tx: catalogues.keep(tx, state.engine.name, doc, now))
+
+    def _merge(self) -> None:
+        self._offers = merge((name, state.catalogue) for name, state in self._states.items())
+        self._names_by_id = {
+            entry.id: offer.name for offer in self._offers.values() for _, entry in reversed(offer.entries)
+        }
+
+
+def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
+    """Offers by responder name, sorted; engines in the order given."""
+    entries: dict[str, list[tuple[str, Responder]]] = {}
+    for engine_name, catalogue in found:
+        for responder in catalogue.responders:
+            entries.setdefault(responder.name, []).append((engine_name, responder))
+    return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
+
+
+def applies(data_types: Iterable[str], kind: Kind) -> bool:
+    """Whether a responder is for this kind: compared without case and without the product (`semantics.md 4`)."""
+    return any(data_type.rpartition(":")[2].lower() == kind for data_type in data_types)
+
+
+def _objections(responder: Responder, target: Target) -> list[str]:
+    objections = []
+    if not applies(responder.data_types, target.kind):
+        objections.append(f"it is not for this kind of object ({OBJECT_TYPES[target.kind]})")
+    if target.tlp > responder.max_tlp:
+        objections.append(_too_high("TLP", target.tlp, responder.max_tlp))
+    if target.pap > responder.max_pap:
+        objections.append(_too_high("PAP", target.pap, responder.max_pap))
+    return objections
+
+
+def _too_high(scale: str, level: int, limit: int) -> str:
+    return f"{scale}:{TLP_NAMES[level].upper()} is above the {scale}:{TLP_NAMES[limit].upper()} that it may see"
+
+
+def _sentence(name: str, objections: Sequence[str]) -> str:
+    return f"{name} can't run on this object: {'; '.join(objections)}."
+
+
+def _wire(offer: Offer) -> OfferedResponder:
+    first = offer.first
+    return OfferedResponder(
+        id=first.id,
+        name=first.name,
+        version=first.version,
+        description=first.description,
+        data_type_list=list(first.data_types),
+        engine_ids=[name for name, _ in offer.entries],
+    )
+
+
+def _catalogue(doc: str) -> Catalogue:
+    kept = json.loads(doc)
+    return Catalogue(
+        tuple(Responder(**{**entry, "data_types": tuple(entry["data_types"])}) for entry in kept["responders"]),
+        tuple(Skipped(**entry) for entry in kept["skipped"]),
+    )

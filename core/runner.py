@@ -1,0 +1,216 @@
+"""Hands accepted actions to their engines and follows each to its end, also those of a core that died."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from core import actions as life
+from core.access import Caller
+from core.actions import Actions, Owner
+from core.clock import Clock
+from core.engines.base import Engine, Job, Progress, Report
+from core.errors import ResponderBotError
+from core.events import Feed
+from core.models import Action
+from core.responders import Responders
+from core.store import actions as stored
+from core.store.database import Database
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+TICK_S = life.LEASE_MS / 3000  # a lease is renewed three times before it could end
+JOB_ID_WAIT_S = 2.0  # a remote engine's job id is waited for this long (semantics.md 5)
+STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
+STORE_RETRY_S = 1.0  # between tries to store an end while the store can't be written
+
+
+class Runner:
+    """Follows the actions of this process, one task for each."""
+
+    def __init__(self, actions: Actions, responders: Responders, database: Database, feed: Feed, clock: Clock) -> None:
+        self._actions = actions
+        self._responders = responders
+        self._database = database
+        self._feed = feed
+        self._clock = clock
+        self._id = _owner_id()
+        self._follows: dict[int, asyncio.Task[None]] = {}
+        self._job_known: dict[int, asyncio.Event] = {}
+        self._slots = {
+            state.engine.name: asyncio.Semaphore(state.engine.capacity)
+            for state in responders.states()
+            if state.engine.capacity is not None
+        }
+        self._ticking: asyncio.Task[None] | None = None
+        actions.own(Owner(self._id, self._accept))
+
+    async def open(self) -> None:
+        """Clean up after an earlier core, take over what it followed, then look again at intervals."""
+        open_ids = [f"~{number}" for number in stored.open_ids(self._database)]
+        for state in self._responders.states():
+            await state.engine.sweep(open_ids)
+        await self.tick()
+        self._ticking = asyncio.create_task(self._keep_ticking())
+
+    async def close(self) -> None:
+        """Stop following; what runs goes on, and the next core takes over."""
+        tasks = [*self._follows.values(), *([self._ticking] if self._ticking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(ResponderBotError):
+            await self._database.transaction(lambda tx: stored.renew(tx, self._id, 0))
+
+    def waiting(self) -> int:
+        """How many actions this process has accepted that no engine has yet."""
+        return sum(1 for number in self._follows if number in self._job_known)
+
+    async def with_job_id(self, action: Action) -> Action:
+        """The action with its engine's job id, waited for a moment where it was not known when recorded."""
+        known = self._job_known.get(int(action.id[1:]))
+        if action.engine_job_id or action.approval is not None or known is None:
+            return action
+        with suppress(TimeoutError):
+            async with asyncio.timeout(JOB_ID_WAIT_S):
+                await known.wait()
+        row = stored.find(self._database, int(action.id[1:]))
+        return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
+
+    async def cancel(self, caller: Caller, action_id: str) -> None:
+        """Cancel an action, or stop it where it runs. Raises ResponderBotError as `Actions.cancel` does."""
+        action = await self._actions.cancel(caller, action_id)
+        if action.status not in ("Waiting", "InProgress"):
+            return
+        engine_name, job = self._actions.job_of(action_id)
+        try:
+            await self._responders.engine(engine_name).cancel(job)
+        except ResponderBotError:
+            await self._actions.keep_running(action_id)
+            raise
+        follow = self._follows.get(int(action_id[1:]))
+        if follow is not None:
+            await asyncio.wait([follow], timeout=STOP_WAIT_S)
+
+    async def tick(self) -> None:
+        """Renew what is ours, take over what nobody follows any more, end what nobody approved."""
+        now = self._clock()
+        if self._follows:
+            await self._database.transaction(lambda tx: stored.renew(tx, self._id, now + life.LEASE_MS))
+        for row in stored.followed(self._database):
+            if row["owner"] != self._id and (row["lease_until"] <= now or _is_gone(row["owner"])):
+                await self._take_over(row["id"], row["owner"])
+        for number in stored.approvals_due(self._database, now):
+            await self._actions.expire(number)
+
+    def _accept(self, number: int) -> None:
+        if number not in self._follows:
+            self._job_known[number] = asyncio.Event()
+            self._follows[number] = asyncio.create_task(self._follow(number))
+
+    async def _take_over(self, number: int, old_owner: str) -> None:
+        until = self._clock() + life.LEASE_MS
+        if await self._database.transaction(lambda tx: stored.take_over(tx, number, old_owner, self._id, until)):
+            log.info("action taken over", action_id=f"~{number}", from_owner=old_owner)
+            self._accept(number)
+
+    async def _follow(self, number: int) -> None:
+        try:
+            await self._run(number)
+        except Exception:
+            log.exception("following an action failed", action_id=f"~{number}")
+            await self._end(number, Report(False, message="Core broke while it followed this; its log says why."))
+        finally:
+            self._follows.pop(number, None)
+            self._job_known.pop(number, None)
+
+    async def _run(self, number: int) -> None:
+        row = stored.find(self._database, number)
+        if row is None:
+            return
+        try:
+            engine = self._responders.engine(row["engine_name"])
+        except ResponderBotError as error:
+            await self._end(number, Report(False, message=f"{error.message}; it is no longer in the settings."))
+            return
+        slots = self._slots.get(engine.name)
+        if slots is None:
+            await self._run_on(engine, number)
+            return
+        async with slots:
+            await self._run_on(engine, number)
+
+    async def _run_on(self, engine: Engine, number: int) -> None:
+        job = await _once_writable(lambda: self._actions.hand_over(number))
+        if job is None:
+            return
+        if isinstance(job, Report):
+            await self._end(number, job)
+            return
+        await self._end(number, await self._report(engine, number, job))
+        await engine.forget(job.action_id)
+
+    async def _report(self, engine: Engine, number: int, job: Job) -> Report:
+        async def told(progress: Progress) -> None:
+            await self._actions.progress(number, progress)
+            known = self._job_known.get(number)
+            if known is not None and progress.engine_job_id:
+                known.set()
+
+        if job.resumed and self._actions.to_be_stopped(number):
+            with suppress(ResponderBotError):
+                await engine.cancel(job)
+        try:
+            return await engine.run(job, told)
+        except Exception:
+            log.exception("an engine broke", action_id=job.action_id, engine=engine.name)
+            return Report(False, message=f"The engine {engine.name} broke while it ran this; the log says why.")
+
+    async def _end(self, number: int, report: Report) -> None:
+        await _once_writable(lambda: self._actions.end(number, report))
+
+    async def _keep_ticking(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                await self.tick()
+            except ResponderBotError as error:
+                log.warning("leases can't be renewed", reason=error.message)
+
+
+async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:
+    """Make a change, trying until the store can be written again: what it tells of has already happened."""
+    while True:
+        try:
+            return await change()
+        except ResponderBotError as error:
+            if error.code != "unavailable":
+                raise
+            log.warning("the store can't be written yet", reason=error.message)
+            await asyncio.sleep(STORE_RETRY_S)
+
+
+def _owner_id() -> str:
+    """Names this process so that another on this machine can tell when it is gone."""
+    pid = os.getpid()
+    return f"{pid}-{_start_ticks(pid)}-{secrets.token_hex(4)}"
+
+
+def _is_gone(owner: str) -> bool:
+    pid, ticks, _ = owner.split("-", 2)
+    return _start_ticks(int(pid)) != int(ticks)
+
+
+def _start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot; -1 when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    return int(stat.rpartition(")")[2].split()[19])
