@@ -166,6 +166,12 @@ class RunInput(Input):
     only_if_idle: bool = False
 
 
+class Decision(Input):
+    """`POST .../approve` and `.../deny`: why, if somebody says so."""
+
+    message: str = ""
+
+
 # --- answers --------------------------------------------------------------------------------------------------------
 
 

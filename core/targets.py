@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import Code, ResponderBotError
-from core.models import OBJECT_TYPES, Kind
+from core.models import KINDS, OBJECT_TYPES, Kind
 from core.store import objects
 from core.store.database import Row
 from core.store.objects import Reads
@@ -36,6 +36,14 @@ class Target:
     @property
     def object_type(self) -> str:
         return OBJECT_TYPES[self.kind]
+
+
+def parse_kind(text: str) -> Kind:
+    """The kind that a path names. Raises ResponderBotError("not_found")."""
+    for kind in KINDS:
+        if kind == text:
+            return kind
+    raise ResponderBotError("not_found", f"There is no kind of object {text!r}; kinds are {', '.join(KINDS)}.")
 
 
 def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:

@@ -1,0 +1,139 @@
+"""Actions on the wire: run a responder, list and follow what was run, cancel, approve, deny."""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+from starlette.responses import Response
+
+from core import targets
+from core.actions import Actions
+from core.api.wire import Endpoint, Request, answer
+from core.errors import ResponderBotError
+from core.events import Feed
+from core.models import OPEN_STATUSES, Action, Decision, RunInput
+from core.runner import Runner
+
+BASE = "/api/connector/engine/action"
+MAX_WAIT_S = 60.0  # semantics.md 5
+KEY_LIMIT = 255  # longer is no key but a mistake
+
+
+def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
+    """The operations of `interface.md 4.1` and `4.4`, and those of `semantics.md 5`."""
+
+    async def run(request: Request) -> Response:
+        asked: RunInput = request.body
+        key = _key(request)
+        body = json.dumps(request.raw, sort_keys=True) if key else ""
+        started = await actions.start(request.caller, asked, key=key, body=body)
+        if not started.new:
+            return answer(started.action)
+        return answer(await runner.with_job_id(started.action), status=201)
+
+    async def listing(request: Request) -> Response:
+        return answer(actions.list_json(targets.parse_kind(request.path["kind"]), request.path["id"]))
+
+    async def one(request: Request) -> Response:
+        action_id = request.path["id"]
+        wait_s = _wait(request)
+        mark = feed.mark()
+        before = actions.json_of(action_id)
+        if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    while actions.json_of(action_id) == before:
+                        await feed.changed(mark)
+                        mark = feed.mark()
+        return answer(actions.json_of(action_id))
+
+    async def cancel(request: Request) -> Response:
+        await runner.cancel(request.caller, request.path["id"])
+        return answer(actions.json_of(request.path["id"]))
+
+    async def approve(request: Request) -> Response:
+        return answer(await actions.approve(request.caller, request.path["id"]))
+
+    async def deny(request: Request) -> Response:
+        said: Decision = request.body
+        return answer(await actions.deny(request.caller, request.path["id"], said.message))
+
+    def decides(handler: Any, path: str, summary: str) -> Endpoint:
+        return Endpoint(
+            "POST",
+            f"{BASE}/{{id}}/{path}",
+            handler,
+            summary,
+            body=Decision,
+            answer=Action,
+            permission="manageAction",
+            what=f"{path} an action",
+            errors=(404, 409),
+        )
+
+    return [
+        Endpoint(
+            "POST",
+            BASE,
+            run,
+            "Run a responder",
+            body=RunInput,
+            answer=Action,
+            status=201,
+            permission="manageAction",
+            what="create action",
+            words="manageAction (manageTask)",
+            errors=(404, 409, 422),
+        ),
+        Endpoint(
+            "GET",
+            f"{BASE}/responder/{{kind}}/{{id}}",
+            listing,
+            "List the actions run on an object",
+            answer=list[Action],
+            errors=(404,),
+        ),
+        Endpoint(
+            "GET",
+            f"{BASE}/{{kind}}/{{id}}",
+            listing,
+            "List the actions run on an object",
+            answer=list[Action],
+            errors=(404,),
+        ),
+        Endpoint("GET", f"{BASE}/{{id}}", one, "One action, with its whole report", answer=Action, errors=(404,)),
+        Endpoint(
+            "DELETE",
+            f"{BASE}/{{id}}",
+            cancel,
+            "Cancel an action",
+            answer=Action,
+            permission="manageAction",
+            what="cancel action",
+            errors=(404, 409),
+        ),
+        decides(approve, "approve", "Agree to an action that waits for approval"),
+        decides(deny, "deny", "Refuse an action that waits for approval"),
+    ]
+
+
+def _key(request: Request) -> str:
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_LIMIT:
+        raise ResponderBotError(
+            "bad_request", f"The Idempotency-Key is longer than {KEY_LIMIT} characters; send a shorter one."
+        )
+    return key
+
+
+def _wait(request: Request) -> float:
+    """`?wait=` in seconds, at most a minute."""
+    text = request.query.get("wait", "0")
+    try:
+        wait_s = float(text)
+    except ValueError:
+        wait_s = -1.0
+    if not 0 <= wait_s < float("inf"):
+        raise ResponderBotError("bad_request", "`wait` is a number of seconds, 0 to 60.")
+    return min(wait_s, MAX_WAIT_S)

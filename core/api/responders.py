@@ -1,0 +1,40 @@
+"""Responders on the wire: what may run on an object, and on request why the rest may not."""
+
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from core import targets
+from core.actions import Actions
+from core.api.wire import Endpoint, Request, answer
+from core.models import OfferedResponder
+from core.responders import Responders
+from core.store.objects import Reads, parse_id
+
+_LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
+
+
+def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[Endpoint]:
+    """The operation of `interface.md 4.2`, for every kind of object (`semantics.md 4`)."""
+
+    async def offered(request: Request) -> Response:
+        kind = targets.parse_kind(request.path["kind"])
+        target = targets.load(reads, kind, parse_id(request.path["id"]))
+        if request.query.get("explain", "").lower() not in ("true", "1"):
+            return answer(_json(responders.offered(target)))
+        may_run = request.caller.may("manageAction")
+        return answer(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
+
+    return [
+        Endpoint(
+            "GET",
+            "/api/connector/engine/responder/{kind}/{id}",
+            offered,
+            "List the responders available for an object",
+            answer=list[OfferedResponder],
+            errors=(404,),
+        )
+    ]
+
+
+def _json(offered: list[OfferedResponder]) -> str:
+    return _LIST.dump_json(offered, by_alias=True, exclude_none=True).decode()
