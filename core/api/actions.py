@@ -122,7 +122,7 @@ def _key(request: Request) -> str:
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_LIMIT:
         raise ResponderBotError(
-            "bad_request", f"The Idempotency-Key is longer than {KEY_LIMIT} characters; send a shorter one."
+            "bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters."
         )
     return key
 
