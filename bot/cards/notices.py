@@ -20,7 +20,8 @@ def unlinked(slack_user: str, team: str = "") -> Message:
     slack_id = f"{team}:{slack_user}" if team else slack_user
     return notice(
         "I don't know you yet: your Slack account isn't linked to a user of responder-bot. "
-        f"Ask an administrator to run `responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, then try again."
+        f"Ask an administrator to run `responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, "
+        "then try again."
     )
 
 

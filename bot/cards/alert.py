@@ -1,0 +1,218 @@
+"""The card of an alert: one message that stays true, with a line for each run under it (`slack.md 2`)."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from bot.cards import ids, runs
+from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.text import (
+    FIELD,
+    MESSAGE_TEXT,
+    clip,
+    code,
+    context,
+    defang,
+    escape,
+    foreign,
+    mrkdwn,
+    plain,
+    section,
+    when,
+    who,
+)
+from bot.redaction import Screen, Subject, withheld
+from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert
+
+TITLE = 300
+SHOWN_RUNS = 15
+SHOWN_ARTIFACTS = 3
+SHOWN_TAGS = 8
+QUIET = "#8d8d8d"  # nothing left to do
+COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity; the word always stands beside it
+STATUS_WORDS = {"New": "new", "Ignored": "read", "Imported": "made into a case", "Updated": "updated"}
+
+
+def alert_card(
+    alert: Alert,
+    actions: Sequence[Action],
+    *,
+    clearance: int,
+    button: Button,
+    now_ms: int,
+    note: str = "",
+) -> Message:
+    """The card as this clearance may see it. `note` is a sentence of ours, such as that Slack holds us back."""
+    screen = Screen(Subject.alert(alert), clearance)
+    newest = runs.newest_first(actions)
+    blocks: list[Block] = [headline(screen), *_details(alert, screen), _last_change(alert, newest)]
+    blocks.append(_controls(alert, button))
+    blocks += run_lines(newest, screen, button, now_ms, alert.id)
+    if note:
+        blocks.append(context(escape(note)))
+    return Message(_push_text(screen, newest), tuple(blocks), _color(alert))
+
+
+def headline(screen: Screen) -> Block:
+    """The linked title with the severity word; without its words where they are withheld."""
+    subject = screen.subject
+    word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
+    if not screen.is_open:
+        return section(f"{word}{subject.id} · {withheld(subject.tlp)}")
+    title = foreign(screen.title(), TITLE) or "(no title)"
+    address = safe_link(screen.text(subject.link)) if subject.link == screen.text(subject.link) else ""
+    # A `|` or `*` in a link's label would end it, or its bold.
+    shown = f"<{address}|{title.replace('|', '¦')}>" if address else title
+    return section(f"{word}{shown}")
+
+
+def safe_link(link: str) -> str:
+    """An address that may stand in `<address|label>`, else nothing."""
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return ""
+    forbidden = any(c in link for c in '<>|"`') or any(c.isspace() or ord(c) < 32 for c in link)
+    fine = parts.scheme in ("http", "https") and parts.netloc and not forbidden and len(link) <= 1000
+    return link.replace("&", "&amp;") if fine else ""
+
+
+def _details(alert: Alert, screen: Screen) -> list[Block]:
+    if not screen.is_open:
+        return []
+    fields = {
+        "Source": foreign(screen.text(f"{alert.source} · {alert.source_ref}"), 150),
+        "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
+        "Status": _status(alert),
+        "Raised": when(alert.date, "{ago}"),
+        "Tags": _tags(alert.tags, screen),
+        "Artifacts": _artifacts(screen),
+    }
+    shown = [mrkdwn(clip(f"*{name}*\n{value}", FIELD)) for name, value in fields.items() if value]
+    return [{"type": "section", "fields": shown}]
+
+
+def _status(alert: Alert) -> str:
+    word = STATUS_WORDS[alert.status]
+    return f"{word} {alert.case}" if alert.status == "Imported" and alert.case else word
+
+
+def _tags(tags: Sequence[str], screen: Screen) -> str:
+    shown = [code(screen.text(tag), 60) for tag in tags[:SHOWN_TAGS]]
+    return " ".join(shown) + _more(len(tags) - len(shown))
+
+
+def _artifacts(screen: Screen) -> str:
+    seen = screen.artifacts()
+    lines = [
+        f"{foreign(a.data_type, 30)} {code(defang(a.data[:400], a.data_type), 160)}" for a in seen[:SHOWN_ARTIFACTS]
+    ]
+    if more := _more(len(seen) - len(lines)):
+        lines.append(more.strip())
+    if hidden := screen.hidden():
+        lines.append(f"{hidden} withheld (TLP)")
+    return "\n".join(lines)
+
+
+def _more(left: int) -> str:
+    return f" and {left} more" if left > 0 else ""
+
+
+def _last_change(alert: Alert, newest: Sequence[Action]) -> Block:
+    """What changed last, and by whom."""
+    stories = [(alert.created_at, f"Raised by {who(alert.created_by)}")]
+    if alert.updated_at is not None:
+        word = {"Ignored": "Marked as read", "Imported": "Made into a case"}.get(alert.status, "Changed")
+        stories.append((alert.updated_at, f"{word} by {who(alert.updated_by or '')}"))
+    stories += [_story(action) for action in newest]
+    at, words = max(stories, key=lambda story: story[0])
+    return context(f"{words} · {when(at, '{date_short_pretty} {time}')} · {alert.id}")
+
+
+def _story(action: Action) -> tuple[int, str]:
+    name = foreign(action.responder_name, runs.NAME)
+    if action.end_date is None:
+        verb = "asks for approval of" if runs.awaits_approval(action) else "started"
+        return action.start_date, f"{who(action.created_by)} {verb} {name}"
+    return action.end_date, f"{name} {runs.WORDS[action.status]}, started by {who(action.created_by)}"
+
+
+def _controls(alert: Alert, button: Button) -> Block:
+    """The menu of responders, and the rest in an overflow; what no longer applies is not there."""
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
+        "elements": [responder_menu("Run a responder"), _overflow(alert, button)],
+    }
+
+
+def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:
+    """The searchable menu; its entries come when it is opened (0 characters, `slack.md 2`)."""
+    return {
+        "type": "external_select",
+        "action_id": action_id,
+        "placeholder": plain(clip(placeholder, 75)),
+        "min_query_length": 0,
+    }
+
+
+def _overflow(alert: Alert, button: Button) -> dict[str, Any]:
+    entries = [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
+    if alert.status != "Imported":
+        unread = alert.status == "Ignored"
+        entries.append(
+            ("Mark as unread" if unread else "Mark as read", Intent("unread" if unread else "read", alert.id))
+        )
+        entries.append(("Make a case", Intent("case", alert.id)))
+    entries.append(("Refresh", Intent("refresh", alert.id)))
+    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
+    return {"type": "overflow", "action_id": ids.MORE, "options": options}
+
+
+def run_lines(newest: Sequence[Action], screen: Screen, button: Button, now_ms: int, root_id: str) -> list[Block]:
+    """One line for each run; open ones first, with what can be done about them."""
+    ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
+    blocks = [_run_line(action, screen, button, now_ms) for action in ordered[:SHOWN_RUNS]]
+    if len(ordered) > SHOWN_RUNS:
+        left = ordered[SHOWN_RUNS:]
+        blocks.append(context(f"and {runs.summary(left)} more: `/responder actions {root_id}` shows all."))
+    return blocks
+
+
+def _run_line(action: Action, screen: Screen, button: Button, now_ms: int) -> Block:
+    text = runs.line(action, screen, now_ms=now_ms)
+    if action.status != "Waiting":
+        return {**context(text), "block_id": f"run:{action.id}"}
+    return {
+        **section(text),
+        "block_id": f"run:{action.id}",
+        "accessory": {
+            "type": "button",
+            "action_id": ids.CANCEL,
+            "text": plain("Cancel"),
+            "value": button(Intent("cancel", action.id)),
+        },
+    }
+
+
+def _push_text(screen: Screen, newest: Sequence[Action]) -> str:
+    """What a phone shows: the title as far as it may be seen, and how the last run stands."""
+    subject = screen.subject
+    word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
+    text = f"{word} {subject.id}: {foreign(screen.title(), TITLE)}"
+    if newest:
+        text += f" · {runs.plain_line(newest[0], screen)}"
+    return clip(text, MESSAGE_TEXT)
+
+
+def _color(alert: Alert) -> str:
+    return QUIET if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]
+
+
+def plain_card(alert: Alert, clearance: int) -> Message:
+    """Three lines without any block, for when Slack refuses the card: no alert is lost to a size error."""
+    screen = Screen(Subject.alert(alert), clearance)
+    word = SEVERITY_NAMES[alert.severity].capitalize()
+    title = foreign(screen.title(), 150)
+    last = "The full card could not be shown."
+    return Message(f"{word} alert {alert.id}\n{title}\n{last} `/responder alert {alert.id}` shows the details.")

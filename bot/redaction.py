@@ -1,0 +1,130 @@
+"""What a channel or a person may see of an object, by clearance. Pure; text leaves only through here (`slack.md 2`)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Kind, Log, Task
+
+CLEAR = 0
+RED = 3
+SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
+
+
+def sees(clearance: int, tlp: int) -> bool:
+    """Whether something of this TLP may be shown to this clearance."""
+    return tlp <= clearance
+
+
+def withheld(tlp: int) -> str:
+    """What stands in place of details."""
+    return f"details withheld (TLP:{TLP_NAMES[min(max(tlp, CLEAR), RED)].upper()})"
+
+
+def kind_of(object_type: str) -> Kind:
+    """`alert` for `Alert`: the kind of an action's target."""
+    kinds: Mapping[str, Kind] = {name: kind for kind, name in OBJECT_TYPES.items()}
+    return kinds.get(object_type, "alert")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an action runs on, as far as cards show it. `root_id` is the alert or case that it belongs to."""
+
+    kind: Kind
+    id: str
+    title: str
+    tlp: int
+    pap: int = 2
+    severity: int = 0
+    link: str = ""
+    root_id: str = ""
+    artifacts: tuple[Artifact, ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def alert(alert: Alert) -> "Subject":
+        link, artifacts = alert.external_link or "", tuple(alert.artifacts)
+        return Subject("alert", alert.id, alert.title, alert.tlp, alert.pap, alert.severity, link, alert.id, artifacts)
+
+    @staticmethod
+    def case(case: Case) -> "Subject":
+        return Subject("case", case.id, case.title, case.tlp, case.pap, case.severity, root_id=case.id)
+
+    @staticmethod
+    def task(task: Task, case: Case | None) -> "Subject":
+        """A task takes TLP and PAP from its case (`semantics.md 2`); not known means the highest."""
+        return _under(case, Subject("case_task", task.id, task.title, RED, RED))
+
+    @staticmethod
+    def log(log: Log, case: Case | None) -> "Subject":
+        """A log, named by its first line."""
+        return _under(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
+
+    @staticmethod
+    def artifact(artifact: Artifact, case: Case | None = None) -> "Subject":
+        """An artifact has its own TLP and its case's PAP."""
+        title = f"{artifact.data_type} {artifact.data}"
+        pap, root_id = (case.pap, case.id) if case else (RED, artifact.id)
+        return Subject("case_artifact", artifact.id, title, artifact.tlp, pap, root_id=root_id)
+
+    @staticmethod
+    def unknown(action: Action) -> "Subject":
+        """What an action runs on when it can't be read (any more): nothing of it is shown."""
+        return Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
+
+
+def _under(case: Case | None, subject: Subject) -> Subject:
+    if case is None:
+        return Subject(subject.kind, subject.id, subject.title, RED, RED, root_id=subject.id)
+    return Subject(subject.kind, subject.id, subject.title, case.tlp, case.pap, case.severity, root_id=case.id)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What one clearance may see of one subject; the only way from its words to a payload."""
+
+    subject: Subject
+    clearance: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the subject's own words may be shown."""
+        return sees(self.clearance, self.subject.tlp)
+
+    @property
+    def shows_reports(self) -> bool:
+        """Whether a report may be shown: its responder was given all artifacts, so the highest of them counts."""
+        return all(sees(self.clearance, tlp) for tlp in (self.subject.tlp, *(a.tlp for a in self.subject.artifacts)))
+
+    @property
+    def highest(self) -> int:
+        """The highest TLP among the subject and its artifacts."""
+        return max(self.subject.tlp, *(a.tlp for a in self.subject.artifacts), CLEAR)
+
+    def text(self, words: str) -> str:
+        """These words of the subject; hidden artifacts are masked where a title or a tag repeats them."""
+        if not self.is_open:
+            return withheld(self.subject.tlp)
+        return _masked(words, [a.data for a in self.subject.artifacts if not sees(self.clearance, a.tlp)])
+
+    def title(self) -> str:
+        """The subject's title, or that it is withheld."""
+        return self.text(self.subject.title)
+
+    def report(self, words: str) -> str:
+        """Words that a responder made of the subject: withheld whole, or shown whole."""
+        return words if self.shows_reports else withheld(self.highest)
+
+    def artifacts(self) -> Sequence[Artifact]:
+        """The artifacts that may be shown."""
+        return [a for a in self.subject.artifacts if self.is_open and sees(self.clearance, a.tlp)]
+
+    def hidden(self) -> int:
+        """How many artifacts may not be shown."""
+        return len(self.subject.artifacts) - len(self.artifacts())
+
+
+def _masked(words: str, secrets: Sequence[str]) -> str:
+    for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
+        words = re.sub(re.escape(secret), "[withheld]", words, flags=re.IGNORECASE)
+    return words
