@@ -1,0 +1,75 @@
+"""What the app's manifest allows: commands, shortcuts, scopes, events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+def _inside(tree: Mapping[str, Any], *path: str) -> Any:
+    found: Any = tree
+    for step in path:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step)
+    return found
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The app as its manifest describes it. Without a manifest anything goes."""
+
+    tree: Mapping[str, Any] | None
+
+    @property
+    def app_name(self) -> str:
+        """What the app's messages are signed with."""
+        name = _inside(self.tree or {}, "features", "bot_user", "display_name")
+        return str(name or _inside(self.tree or {}, "display_information", "name") or "app")
+
+    @property
+    def commands(self) -> list[dict[str, str]]:
+        """Slash commands as the page completes them."""
+        listed = _inside(self.tree or {}, "features", "slash_commands") or []
+        return [
+            {key: str(entry.get(key) or "") for key in ("command", "description", "usage_hint")} for entry in listed
+        ]
+
+    @property
+    def shortcuts(self) -> list[dict[str, str]]:
+        """Global and message shortcuts."""
+        listed = _inside(self.tree or {}, "features", "shortcuts") or []
+        return [{key: str(entry.get(key) or "") for key in ("callback_id", "name", "type")} for entry in listed]
+
+    @property
+    def scopes(self) -> list[str]:
+        """The bot's scopes; empty without a manifest."""
+        return [str(scope) for scope in _inside(self.tree or {}, "oauth_config", "scopes", "bot") or []]
+
+    def may(self, scope: str) -> bool:
+        """Whether the bot's token has this scope."""
+        return self.tree is None or scope in self.scopes
+
+    def knows_command(self, command: str) -> bool:
+        """Whether Slack would hand this slash command to the app."""
+        return self.tree is None or any(entry["command"] == command for entry in self.commands)
+
+    def escapes(self, command: str) -> bool:
+        """Whether names in this command's text become `<@U..>` (the manifest's `should_escape`)."""
+        listed = _inside(self.tree or {}, "features", "slash_commands") or []
+        return any(entry.get("command") == command and entry.get("should_escape") for entry in listed)
+
+    def knows_shortcut(self, callback_id: str, kind: str) -> bool:
+        """Whether the shortcut exists; `kind` is global or message."""
+        return self.tree is None or any(
+            entry["callback_id"] == callback_id and entry["type"] == kind for entry in self.shortcuts
+        )
+
+    def wants(self, event: str) -> bool:
+        """Whether the app subscribed to this event (`message.channels`, `app_home_opened`, ...)."""
+        events = _inside(self.tree or {}, "settings", "event_subscriptions", "bot_events") or []
+        return self.tree is None or event in events
+
+    @property
+    def has_home(self) -> bool:
+        """Whether the app's Home tab is switched on."""
+        return self.tree is None or bool(_inside(self.tree, "features", "app_home", "home_tab_enabled"))

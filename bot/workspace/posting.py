@@ -1,0 +1,78 @@
+"""Messages of the app: checked as Slack checks them, then put into their channel."""
+
+import json
+from typing import Any
+
+from bot.workspace.delivery import Delivery
+from bot.workspace.elements import with_ids
+from bot.workspace.errors import SlackError
+from bot.workspace.interactions import event_message
+from bot.workspace.limits import TEXT_OF_MESSAGE, problems
+from bot.workspace.state import Channel, Json, Team
+
+TEXT_OF_UPDATE = 4000
+METADATA_BYTES = 15_000  # what Slack takes for a message's metadata
+
+
+def check(content: Json, *, text_limit: int = TEXT_OF_MESSAGE) -> None:
+    """Raises what Slack answers to a message that is empty, too long or malformed."""
+    text = content.get("text")
+    if not text and not content.get("blocks") and not content.get("attachments"):
+        raise SlackError("no_text")
+    if text is not None and not isinstance(text, str):
+        raise SlackError("invalid_arguments")
+    if text and len(text) > text_limit:
+        raise SlackError("msg_too_long")
+    for name in ("blocks", "attachments"):
+        if content.get(name) is not None and not isinstance(content[name], list):
+            raise SlackError("invalid_blocks_format" if name == "blocks" else "invalid_attachments")
+    found = problems("message", content)
+    if found:
+        messages = [f"[ERROR] {problem}" for problem in found]
+        raise SlackError("invalid_blocks", errors=found, response_metadata={"messages": messages})
+    _check_metadata(content.get("metadata"))
+
+
+def _check_metadata(metadata: Any) -> None:
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("event_type"), str):
+        raise SlackError("invalid_metadata_format")
+    if not isinstance(metadata.get("event_payload"), dict):
+        raise SlackError("invalid_metadata_format")
+    if len(json.dumps(metadata)) > METADATA_BYTES:
+        raise SlackError("metadata_too_large")
+
+
+def content_of(given: Json) -> Json:
+    """Text, blocks, attachments and metadata, with ids where the app gave none."""
+    content: Json = {"text": given.get("text") or ""}
+    if given.get("blocks"):
+        content["blocks"] = with_ids(given["blocks"])
+    if given.get("attachments"):
+        content["attachments"] = [_attachment(n, one) for n, one in enumerate(given["attachments"], start=1)]
+    if given.get("metadata"):
+        content["metadata"] = given["metadata"]
+    return content
+
+
+def _attachment(number: int, given: Json) -> Json:
+    attachment = {"id": number, "fallback": "[no preview available]", **given}
+    if attachment.get("blocks"):
+        attachment["blocks"] = with_ids(attachment["blocks"])
+    return attachment
+
+
+def from_app(team: Team, content: Json) -> Json:
+    """A message that the app's bot user sends."""
+    author = {"user": team.bot_user_id, "bot_id": team.bot_id, "app_id": team.app_id, "team": team.id}
+    return {"type": "message", **author, **content}
+
+
+def send(team: Team, delivery: Delivery, channel: Channel, message: Json) -> Json:
+    """Put a message into its channel; the app hears of it as it does in Slack."""
+    posted = team.post(channel, message)
+    if team.bot_user_id in channel.members:
+        event_name = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}[channel.kind]
+        delivery.tell(event_name, event_message(team, channel, posted), channel)
+    return posted
