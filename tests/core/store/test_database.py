@@ -1,0 +1,138 @@
+"""The store keeps what it acknowledged, and one caller's mistake costs nobody else."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from core.errors import ResponderBotError
+from core.store import objects
+from core.store.database import Database, Transaction
+from core.store.schema import migrate
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Database]:
+    database = Database(path, migrate)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as other:
+        numbers = await asyncio.gather(
+            *(database.transaction(objects.next_id) for database in (one, other) for _ in range(200))
+        )
+    assert sorted(numbers) == list(range(1, 401))
+
+
+async def test_work_that_raises_is_undone_alone(tmp_path: Path) -> None:
+    def good(tx: Transaction) -> int:
+        return objects.next_id(tx)
+
+    def bad(tx: Transaction) -> int:
+        objects.insert(tx, 900, "alert", "{}")
+        raise ResponderBotError("conflict", "no")
+
+    async with opened(tmp_path / "a.db") as database:
+        results = await asyncio.gather(
+            database.transaction(good),
+            database.transaction(bad),
+            database.transaction(good),
+            return_exceptions=True,
+        )
+        assert [results[0], results[2]] == [1, 2]
+        assert isinstance(results[1], ResponderBotError)
+        assert objects.find(database, "alert", 900) is None
+
+
+async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: Path) -> None:
+    def fail_half_way(tx: Transaction) -> None:
+        with tx.part():
+            objects.insert(tx, 2, "case", "{}")
+            raise ValueError("half-way")
+
+    def work(tx: Transaction) -> None:
+        objects.insert(tx, 1, "case", "{}")
+        with pytest.raises(ValueError, match="half-way"):
+            fail_half_way(tx)
+
+    async with opened(tmp_path / "a.db") as database:
+        await database.transaction(work)
+        assert [objects.find(database, "case", number) is not None for number in (1, 2)] == [True, False]
+
+
+async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        await database.transaction(lambda tx: objects.insert(tx, 7, "alert", '{"a":1}'))
+        row = objects.find(database, "alert", 7)
+        assert row is not None
+        assert row["doc"] == '{"a":1}'
+        assert [r["doc"] for r in await database.rows_aside("SELECT doc FROM object")] == ['{"a":1}']
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_its_batch(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        leaving = asyncio.ensure_future(database.transaction(objects.next_id))
+        staying = asyncio.ensure_future(database.transaction(objects.next_id))
+        await asyncio.sleep(0)  # both are handed in; not a wait
+        leaving.cancel()
+        assert await staying == 2
+
+
+async def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as database:
+        database.rows("SELECT 1")
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("CREATE TABLE spoiler (x)")
+        blocker.execute("DROP TABLE sequence")
+        blocker.close()
+        with pytest.raises(ResponderBotError, match="can't be written") as caught:
+            await database.transaction(objects.next_id)
+    assert caught.value.code == "unavailable"
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    """A process that prints each number after its commit and is killed while it writes has lost none of them."""
+    program = """
+import asyncio, os, sys
+from pathlib import Path
+from core.store.database import Database
+from core.store.schema import migrate
+from core.store import objects
+async def main():
+    database = Database(Path(sys.argv[1]), migrate)
+    while True:
+        number = await database.transaction(objects.next_id)
+        print(number, flush=True)
+asyncio.run(main())
+"""
+    path = tmp_path / "a.db"
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    acknowledged = [int(process.stdout.readline()) for _ in range(50)]
+    process.kill()
+    acknowledged += [int(line) for line in process.stdout.read().splitlines() if line]
+    process.stdout.close()
+    process.wait()
+    connection = sqlite3.connect(path)
+    last = connection.execute("SELECT last FROM sequence").fetchone()[0]
+    connection.close()
+    assert last >= acknowledged[-1]
+
+
+@pytest.mark.parametrize("text", ["12", "~", "~x", "~-1", "~١", "~~1", "", "~" + "9" * 40])
+def test_what_is_no_id_names_nothing(text: str) -> None:
+    assert objects.parse_id(text) is None
+
+
+def test_an_id_is_a_tilde_and_digits() -> None:
+    assert objects.parse_id("~12") == 12

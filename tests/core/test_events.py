@@ -1,0 +1,85 @@
+"""The feed misses nothing and wakes who waits."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from core import events
+from core.errors import ResponderBotError
+from core.events import Feed
+from core.store.database import Database
+from tests.clock import SetClock
+from tests.core.store.test_database import opened
+
+DAY_MS = 86_400_000
+
+
+async def change(database: Database, number: int, at: int = 1) -> None:
+    await database.transaction(
+        lambda tx: events.record(
+            tx, at=at, type="alert.created", object_type="Alert", object_id=number, root_id=number, user="a@b.c"
+        )
+    )
+
+
+async def test_what_came_before_is_answered_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        feed = Feed(database, SetClock())
+        await change(database, 5)
+        page = await feed.page(0, wait_s=30)
+    assert [(event.seq, event.object_id, event.root_id, event.type) for event in page.events] == [
+        (1, "~5", "~5", "alert.created")
+    ]
+    assert page.last == 1
+
+
+async def test_without_after_only_what_comes_from_now_on(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        feed = Feed(database, SetClock())
+        await change(database, 5)
+        waiting = asyncio.ensure_future(feed.page(None, wait_s=30))
+        await asyncio.sleep(0)  # it has begun to wait
+        await change(database, 6)
+        page = await waiting
+    assert [event.object_id for event in page.events] == ["~6"]
+
+
+async def test_a_commit_of_another_process_is_seen_too(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "a.db") as there:
+        feed = Feed(here, SetClock())
+        waiting = asyncio.ensure_future(feed.page(0, wait_s=30))
+        await asyncio.sleep(0)
+        await change(there, 9)
+        page = await waiting
+    assert [event.object_id for event in page.events] == ["~9"]
+
+
+async def test_a_wait_without_events_ends_empty(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        page = await Feed(database, SetClock()).page(0, wait_s=0.05)
+    assert (page.events, page.last) == ([], 0)
+
+
+async def test_a_reader_that_comes_too_late_is_told_where_to_go_on(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with opened(tmp_path / "a.db") as database:
+        feed = Feed(database, clock)
+        await change(database, 1, at=clock() - 31 * DAY_MS)
+        await change(database, 2, at=clock())
+        await feed.prune(30)
+        with pytest.raises(ResponderBotError) as caught:
+            await feed.page(0, wait_s=0)
+        page = await feed.page(1, wait_s=0)
+    assert (caught.value.code, caught.value.details) == ("gone", {"first": 2})
+    assert [event.object_id for event in page.events] == ["~2"]
+
+
+async def test_a_reader_at_the_end_of_a_pruned_feed_is_not_sent_away(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with opened(tmp_path / "a.db") as database:
+        feed = Feed(database, clock)
+        await change(database, 1, at=clock() - 31 * DAY_MS)
+        await feed.prune(30)
+        page = await feed.page(1, wait_s=0)
+    assert page.events == []
