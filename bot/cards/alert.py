@@ -188,7 +188,7 @@ def _run_line(action: Action, screen: Screen, button: Button, now_ms: int) -> Bl
         "block_id": f"run:{action.id}",
         "accessory": {
             "type": "button",
-            "action_id": ids.CANCEL,
+            "action_id": ids.numbered(ids.CANCEL, action.id),
             "text": plain("Cancel"),
             "value": button(Intent("cancel", action.id)),
         },

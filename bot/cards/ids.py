@@ -1,5 +1,8 @@
 """Ids of buttons, menus, fields and views. They never change between releases: old cards live for ever."""
 
+# Where several stand in one message each has `:` and a suffix (`numbered`), since Slack wants them unique there;
+# dispatch is by what stands before it (`family`).
+
 # Buttons and menus on messages. The value is an opaque id; what it means is the Intent in the bot's database.
 RUN = "responder_run"
 RUN_ANYWAY = "responder_run_anyway"
@@ -36,3 +39,13 @@ HOME_VIEW = "home"
 # Shortcuts, as in manifest.yml.
 RUN_SHORTCUT = "run_responder"
 RUN_MESSAGE_SHORTCUT = "run_responder_on_message"
+
+
+def numbered(action_id: str, suffix: str) -> str:
+    """One of several of a kind in a message or view."""
+    return f"{action_id}:{suffix}"
+
+
+def family(action_id: str) -> str:
+    """What kind of button or menu it is."""
+    return action_id.partition(":")[0]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+from bot.cards import ids
 from bot.features.base import Command, Entry, Feature
 
 FEATURES: tuple[Feature, ...] = ()
@@ -42,3 +43,13 @@ def command_for(text: str) -> tuple[Entry, str]:
     if command is not None:
         return command.entry, rest
     return COMMANDS["help"].entry, mended(text)
+
+
+def action_for(action_id: str) -> Entry | None:
+    """The entry for a click; None for one that no release ever had."""
+    return ACTIONS.get(ids.family(action_id))
+
+
+def options_for(action_id: str) -> Entry | None:
+    """The entry for a menu that is opened or typed into."""
+    return OPTIONS.get(ids.family(action_id))

@@ -1,0 +1,205 @@
+"""What the thread of an alert tells: how a run ended, who must agree, a new task log; and the watcher's message."""
+
+import re
+from collections.abc import Sequence
+
+from bot.cards import ids, runs
+from bot.cards.alert import responder_menu
+from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.reports import Report, read
+from bot.cards.text import MESSAGE_TEXT, clip, code, context, defang, foreign, lasted, plain, section, utc, when, who
+from bot.redaction import Screen, Subject, withheld
+from core.models import OPEN_STATUSES, Action, Log
+
+FIRST_LINES = 8
+FIRST_CHARACTERS = 1200
+SHOWN_LABELS = 8
+SHOWN_CHANGES = 10
+GREEN, RED, GREY, AMBER = "#3a9b5c", "#c62f3b", "#8d8d8d", "#d9a441"
+
+
+def end_reply(action: Action, subject: Subject, *, clearance: int, button: Button) -> Message:
+    """The reply at an action's end: the result, short labels, what was changed, the report's first lines."""
+    screen = Screen(subject, clearance)
+    report = read(action)
+    blocks: list[Block] = [section(_headline(action))]
+    blocks += _result(action, report, screen)
+    if screen.shows_reports:
+        blocks += _labels(report) + _changes(report) + _first_lines(report)
+    blocks += _again(action, button)
+    return Message(clip(runs.plain_line(action, screen), MESSAGE_TEXT), tuple(blocks), _color(action))
+
+
+def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+    """Name and text of the whole report, where the reply shows only its first lines; None where it shows all."""
+    report = read(action)
+    if not Screen(subject, clearance).shows_reports or _is_short(report.full):
+        return None
+    return f"report-{action.id[1:]}.txt", report.full
+
+
+def _headline(action: Action) -> str:
+    name = foreign(action.responder_name, runs.NAME)
+    return f"{runs.MARKS[action.status]} *{name}* {runs.state(action)}, started by {who(action.created_by)}."
+
+
+def _result(action: Action, report: Report, screen: Screen) -> list[Block]:
+    if not report.message:
+        return []
+    if not screen.shows_reports:
+        return [section(f"Result: {withheld(screen.highest)}.")]
+    return [section(foreign(report.message, 2500, lines=True) or " ")]
+
+
+def _labels(report: Report) -> list[Block]:
+    """Taxonomies as short labels."""
+    shown = [code(label, 80) for label in report.labels[:SHOWN_LABELS]]
+    left = len(report.labels) - len(shown)
+    return [context(" ".join(shown) + (f" and {left} more" if left > 0 else ""))] if shown else []
+
+
+def _changes(report: Report) -> list[Block]:
+    """What it changed, one line each."""
+    shown = [f"• {foreign(defang(change), 200)}" for change in report.changes[:SHOWN_CHANGES]]
+    left = len(report.changes) - len(shown)
+    if left > 0:
+        shown.append(f"and {left} more")
+    return [section("\n".join(shown))] if shown else []
+
+
+def _first_lines(report: Report) -> list[Block]:
+    if report.truncated:
+        return [context("The report is too long to be listed; core keeps it whole.")]
+    if not report.full:
+        return []
+    first = "\n".join(report.full[: FIRST_CHARACTERS * 2].split("\n")[:FIRST_LINES])
+    shown = foreign(first.replace("```", "ˋˋˋ"), FIRST_CHARACTERS, lines=True)
+    whole = [] if _is_short(report.full) else [context("The whole report is in the file.")]
+    return [section(f"```\n{shown or ' '}\n```"), *whole]
+
+
+def _is_short(full: str) -> bool:
+    return len(full) <= FIRST_CHARACTERS and full.count("\n") < FIRST_LINES
+
+
+def _again(action: Action, button: Button) -> list[Block]:
+    """Running it again makes sense after it failed; after a success it is one menu away."""
+    if action.status != "Failure":
+        return []
+    again = {
+        "type": "button",
+        "action_id": ids.RUN_AGAIN,
+        "text": plain("Run again"),
+        "value": button(Intent("run_again", action.id)),
+    }
+    return [{"type": "actions", "elements": [again]}]
+
+
+def _color(action: Action) -> str:
+    return {"Success": GREEN, "Failure": RED}.get(action.status, GREY)
+
+
+# --- approval -------------------------------------------------------------------------------------------------------
+
+
+def approval_request(
+    action: Action, subject: Subject, *, clearance: int, button: Button, now_ms: int, confirm: str = ""
+) -> Message:
+    """Who asks for what, what it does (the policy's words), until when; buttons only while it is open.
+
+    Core decides who may press them: anybody with manageAction but the requester (`semantics.md 5`).
+    """
+    screen = Screen(subject, clearance)
+    title = foreign(screen.title(), 200)
+    name = foreign(action.responder_name, runs.NAME)
+    text = f"*{who(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
+    blocks: list[Block] = [section(text)]
+    if confirm:
+        blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
+    is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
+    blocks.append(context(_decision(action, is_open)))
+    if is_open:
+        blocks.append(_approval_buttons(action, button))
+    push = f"Approval wanted: {name} on {subject.id}, asked by {who(action.created_by)}"
+    return Message(clip(push, MESSAGE_TEXT), tuple(blocks), AMBER if is_open else _color(action))
+
+
+def _decision(action: Action, is_open: bool) -> str:
+    approval = action.approval
+    if approval is None:
+        return "No approval is needed."
+    agreed = ", ".join(who(login) for login in approval.approved_by[:20]) or "nobody yet"
+    if is_open:
+        ends = when(approval.expires_at, "{date_short_pretty} {time}")
+        return f"{approval.needed - len(approval.approved_by)} more must agree · agreed: {agreed} · expires {ends}"
+    if len(approval.approved_by) >= approval.needed:
+        return f"Approved by {agreed}."
+    if action.status == "Deleted":
+        return "Cancelled before it was decided."
+    reason = read(action).message
+    return foreign(reason, 300) or "Expired, nothing ran."
+
+
+def _approval_buttons(action: Action, button: Button) -> Block:
+    approve = {
+        "type": "button",
+        "action_id": ids.APPROVE,
+        "style": "primary",
+        "text": plain("Approve"),
+        "value": button(Intent("approve", action.id)),
+    }
+    deny = {
+        "type": "button",
+        "action_id": ids.DENY,
+        "style": "danger",
+        "text": plain("Deny"),
+        "value": button(Intent("deny", action.id)),
+    }
+    return {"type": "actions", "elements": [approve, deny]}
+
+
+# --- logs, watchers -------------------------------------------------------------------------------------------------
+
+
+def log_card(
+    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: Button, now_ms: int
+) -> Message:
+    """A task log with the responders for logs (issue 6, 3); `subject` is Subject.log(log, case)."""
+    screen = Screen(subject, clearance)
+    shown = foreign(log.message, 800, lines=True) if screen.is_open else withheld(subject.tlp)
+    blocks: list[Block] = [
+        section(f"*Task log* {log.id} by {who(log.created_by)}\n{shown or ' '}"),
+        {
+            "type": "actions",
+            "block_id": ids.MENU_BLOCK + button(Intent("menu", log.id, "case_task_log")),
+            "elements": [responder_menu("Run a responder on this log")],
+        },
+    ]
+    blocks += [context(runs.line(action, screen, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
+    text = f"Task log {log.id}: {foreign(screen.title(), 200)}"
+    return Message(clip(text, MESSAGE_TEXT), tuple(blocks), GREY)
+
+
+def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
+    """The direct message to somebody who watches: one for each end."""
+    screen = Screen(subject, clearance)
+    title = foreign(screen.title(), 200)
+    lines = [_headline(action), f"On {subject.id} ({title})."]
+    if result := runs.result_of(action, screen, 1000):
+        lines.append(result)
+    blocks = (section("\n".join(lines)), context(f"You watch this. `/responder watch off {subject.id}` ends it."))
+    return Message(clip(f"{runs.plain_line(action, screen)} ({subject.id})", MESSAGE_TEXT), blocks, _color(action))
+
+
+# --- one action, told in full ---------------------------------------------------------------------------------------
+
+
+def as_text(action: Action, subject: Subject, *, clearance: int) -> str:
+    """An action for a plain text file, without markup."""
+    screen = Screen(subject, clearance)
+    name = re.sub(r"\s+", " ", action.responder_name)
+    took = lasted((action.end_date or action.start_date) - action.start_date)
+    ended = f", took {took}" if action.status not in OPEN_STATUSES else ""
+    head = f"{action.id} {name}: {runs.state(action)}{ended}; {action.created_by}, {utc(action.start_date)}"
+    message = read(action).message
+    return f"{head}\n    {screen.report(message)}" if message else head

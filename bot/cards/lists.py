@@ -1,0 +1,211 @@
+"""Lists that one person asked for: responders with reasons, actions, menus, an alert in full."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.cards import ids, runs
+from bot.cards.alert import headline, responder_menu
+from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.text import (
+    OPTION,
+    bare,
+    code,
+    context,
+    count,
+    defang,
+    foreign,
+    plain,
+    section,
+    when,
+    who,
+)
+from bot.redaction import Screen, Subject, withheld
+from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
+
+OPTIONS = 100
+LINES = 40
+CAN, CANNOT = "can run", "can't run, because ..."
+
+
+def can_run(offered: OfferedResponder) -> bool:
+    return offered.verdict != "cannot_run"
+
+
+def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
+    """Those that can run and those that can't, each by name."""
+    ordered = sorted(offered, key=lambda r: r.name.casefold())
+    return [r for r in ordered if can_run(r)], [r for r in ordered if not can_run(r)]
+
+
+def responder_list(
+    offered: Sequence[OfferedResponder], subject: Subject, *, clearance: int, button: Button, command: str
+) -> Message:
+    """What can run on an object, and why the rest can't."""
+    screen = Screen(subject, clearance)
+    can, cannot = split(offered)
+    text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
+    blocks: list[Block] = [_about(screen)]
+    blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
+    if not can:
+        blocks.append(section(f"Nothing can run on {subject.id} now."))
+    blocks += _lines(f"*Can't run ({len(cannot)})*", [_cannot_line(r) for r in cannot])
+    if can:
+        blocks.append(
+            {
+                "type": "actions",
+                "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
+                "elements": [responder_menu("Run a responder")],
+            }
+        )
+        example = code(f"{command} run {_typed(can[0].name)} {subject.id}", 200)
+        blocks.append(context(f"Or type {example}."))
+    return Message(text, tuple(blocks))
+
+
+def _about(screen: Screen) -> Block:
+    if screen.subject.kind == "alert":
+        return headline(screen)
+    kind = OBJECT_TYPES[screen.subject.kind]
+    return section(f"{kind} {screen.subject.id} · {foreign(screen.title(), 300)}")
+
+
+def _typed(name: str) -> str:
+    return f'"{name}"' if " " in name else name
+
+
+def _can_line(responder: OfferedResponder) -> str:
+    about = foreign(responder.description, 160)
+    notes = [*(responder.reasons or []), *_asks(responder)]
+    line = f"✓ *{foreign(responder.name, runs.NAME)}*" + (f" – {about}" if about else "")
+    return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
+
+
+def _asks(responder: OfferedResponder) -> list[str]:
+    policy = responder.policy
+    if policy is None:
+        return []
+    asks = ["asks first"] if policy.confirm else []
+    return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
+
+
+def _cannot_line(responder: OfferedResponder) -> str:
+    return f"✗ *{foreign(responder.name, runs.NAME)}*: {foreign(reasons(responder), 300)}"
+
+
+def reasons(responder: OfferedResponder) -> str:
+    """Why it can't run, as one sentence part; foreign text, not escaped."""
+    return "; ".join(responder.reasons or []) or "it gives no reason"
+
+
+def _lines(head: str, lines: Sequence[str]) -> list[Block]:
+    """Lines in as many sections as they need; past LINES they are counted, since the menu searches them all."""
+    if not lines:
+        return []
+    shown = [head, *lines[:LINES]]
+    if len(lines) > LINES:
+        shown.append(f"and {len(lines) - LINES} more: the menu finds them by name.")
+    parts: list[str] = [shown[0]]
+    for line in shown[1:]:
+        if len(parts[-1]) + len(line) + 1 > 2900:
+            parts.append(line)
+        else:
+            parts[-1] += f"\n{line}"
+    return [section(part) for part in parts]
+
+
+# --- menus ----------------------------------------------------------------------------------------------------------
+
+
+def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[str, Any]:
+    """The entries of a menu: two groups, "can run" first, at most 100 together, filtered by what is typed."""
+    wanted = typed.casefold().strip()
+    found = [r for r in offered if wanted in r.name.casefold() or wanted in r.description.casefold()]
+    can, cannot = split(found)
+    can = can[:OPTIONS]
+    cannot = cannot[: OPTIONS - len(can)]
+    groups = [(CAN, [_option(r, r.description) for r in can]), (CANNOT, [_option(r, reasons(r)) for r in cannot])]
+    shown = [{"label": plain(label), "options": options} for label, options in groups if options]
+    return {"option_groups": shown} if shown else {"options": []}
+
+
+def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
+    option: dict[str, Any] = {"text": plain(bare(responder.name, OPTION)), "value": option_value(responder)}
+    if about.strip():
+        option["description"] = plain(bare(about, OPTION))
+    return option
+
+
+def option_value(responder: OfferedResponder) -> str:
+    """A short stand-in for a responder's id, which may be longer than the 150 characters of an option's value."""
+    return hashlib.sha256(responder.id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def by_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
+    """The responder that was chosen; None when it is no longer on offer."""
+    return next((r for r in offered if option_value(r) == value), None)
+
+
+# --- actions, an alert ----------------------------------------------------------------------------------------------
+
+
+def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, now_ms: int) -> Message:
+    """What ran on an object, newest first."""
+    screen = Screen(subject, clearance)
+    newest = runs.newest_first(actions)
+    if not newest:
+        return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
+    lines = [f"{runs.line(a, screen, now_ms=now_ms)} · {a.id}" for a in newest]
+    head = f"*{runs.summary(newest).capitalize()} on {subject.id}*"
+    parts = _lines(head, lines[:LINES])
+    if len(lines) > LINES:
+        parts.append(context(f"and {len(lines) - LINES} earlier ones."))
+    return Message(f"{runs.summary(newest)} on {subject.id}", tuple(parts))
+
+
+def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
+    """Everything about an alert, for the one who asked and may see it."""
+    screen = Screen(Subject.alert(alert), clearance)
+    blocks: list[Block] = [headline(screen)]
+    if screen.is_open:
+        blocks += [section(foreign(screen.text(alert.description), 2900, lines=True) or "(no description)")]
+        blocks += _lines("*Facts*", _facts(alert, screen)) + _artifact_lines(screen)
+    if note:
+        blocks.append(context(note))
+    return Message(f"Alert {alert.id}: {foreign(screen.title(), 300)}", tuple(blocks))
+
+
+def _facts(alert: Alert, screen: Screen) -> list[str]:
+    facts: Mapping[str, str] = {
+        "Source": foreign(screen.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
+        "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
+        "Tags": " ".join(code(screen.text(tag), 60) for tag in alert.tags[:30]),
+        "Raised": when(alert.date, "{date_short_pretty} {time}"),
+        "Created": f"{when(alert.created_at, '{date_short_pretty} {time}')} by {who(alert.created_by)}",
+        "Case": alert.case or "",
+    }
+    custom = {foreign(screen.text(name), 60): _custom(value, screen) for name, value in alert.custom_fields.items()}
+    return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
+
+
+def _custom(value: Any, screen: Screen) -> str:
+    """The one value of a custom field, whatever its kind."""
+    if isinstance(value, Mapping):
+        value = next((v for k, v in value.items() if k not in ("order", "_id") and v is not None), "")
+    return foreign(screen.text(str(value)), 200)
+
+
+def _artifact_lines(screen: Screen) -> list[Block]:
+    lines = [
+        f"• {foreign(a.data_type, 40)} {code(defang(a.data[:600], a.data_type), 250)}"
+        + (" *IOC*" if a.ioc else "")
+        + (f" – {foreign(screen.text(a.message), 120)}" if a.message else "")
+        for a in screen.artifacts()
+    ]
+    if hidden := screen.hidden():
+        level = max(a.tlp for a in screen.subject.artifacts)
+        lines.append(f"• {count(hidden, 'artifact')}: {withheld(level)}")
+    shown = lines[: LINES - 1]
+    if len(lines) > len(shown):
+        shown.append(f"and {len(lines) - len(shown)} more.")
+    return _lines("*Artifacts*", shown)
