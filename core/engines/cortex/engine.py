@@ -1,0 +1,192 @@
+"""The remote engine: starts a job on a Cortex server once, finds it again if need be, and follows it to its end."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from core.engines.base import Catalogue, Job, Progress, Report, Told
+from core.engines.cortex.following import Following
+from core.engines.cortex.patience import Pace, Patience
+from core.engines.cortex.wire import Answer, CortexWire, Unanswered
+from core.engines.cortex.words import catalogue_of, find_ours, job_id_of, refusal, run_body
+from core.errors import ResponderBotError
+
+KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
+
+
+class CortexEngine:
+    """Cortex 3 or 4 at `url` (`responder-process.md 4`). `proxy` is a URL, `ca_file` a private CA in PEM form.
+
+    `timeout_s` bounds each call, `deadline_minutes` a job from its start (`semantics.md 5`). Raises
+    ResponderBotError("bad_request") for settings that can't work.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str,
+        api_key: str,
+        proxy: str = "",
+        ca_file: Path | None = None,
+        timeout_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+        deadline_minutes: float = 30,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+        product: str = "thehive",
+    ) -> None:
+        self._name = name
+        self._url = url
+        self._wire = CortexWire(name, url=url, api_key=api_key, proxy=proxy, ca_file=ca_file, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._deadline_minutes = deadline_minutes
+        self._pace = pace
+        self._product = product
+
+    def __repr__(self) -> str:
+        return f"CortexEngine({self._name!r}, url={self._url!r})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capacity(self) -> int | None:
+        """It queues by itself, without a bound that it would tell."""
+        return None
+
+    async def catalogue(self) -> Catalogue:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return catalogue_of(await self._entries())
+        except TimeoutError:
+            raise self._unavailable(f"gave no list of responders within {self._timeout_s:g} s") from None
+        except Unanswered as lost:
+            raise self._unavailable(f"can't be reached: {lost.reason}") from lost
+
+    def job_id(self, action_id: str) -> str:
+        return ""
+
+    async def run(self, job: Job, told: Told) -> Report:
+        engine_job_id = job.engine_job_id
+        if not engine_job_id:
+            begun = await (self._find(job, "core was restarted meanwhile") if job.resumed else self._start(job))
+            if isinstance(begun, Report):
+                return begun
+            engine_job_id = begun
+            await told(Progress(engine_job_id))
+        return await Following(
+            self._name, self._wire, engine_job_id, told, self._clock, self._pace, self._deadline_minutes
+        ).to_the_end()
+
+    async def cancel(self, job: Job) -> None:
+        raise ResponderBotError(
+            "conflict",
+            f"Engine {self._name!r} is remote and can't stop a responder once it has it. "
+            "Wait for its end, or stop it on that server.",
+        )
+
+    async def forget(self, action_id: str) -> None:
+        """Nothing of a remote job is kept here."""
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    async def _entries(self) -> list[Any]:
+        answer = await self._wire.call("POST", "responder/_search", {"query": {}, "range": "all"})
+        if answer.status in (404, 405):
+            return await self._entries_by_kind()
+        return self._list_in(answer)
+
+    async def _entries_by_kind(self) -> list[Any]:
+        """The call of versions that have no search; a responder for several kinds comes several times."""
+        entries: dict[str, Any] = {}
+        for kind in KINDS:
+            answer = await self._wire.call("GET", f"responder/type/{self._product}:{kind}")
+            for entry in self._list_in(answer):
+                entries.setdefault(job_id_of(entry) or f"?{len(entries)}", entry)
+        return list(entries.values())
+
+    def _list_in(self, answer: Answer) -> list[Any]:
+        if answer.status in (401, 403):
+            raise ResponderBotError("unavailable", refusal(self._name, answer, "list responders"))
+        if not answer.ok:
+            raise self._unavailable(f"answers {answer.status} to the question for its responders. {answer.message}")
+        if not isinstance(answer.body, list):
+            raise self._unavailable("gives no list of responders" + (f": {answer.flaw}" if answer.flaw else ""))
+        return answer.body
+
+    async def _start(self, job: Job) -> str | Report:
+        """Hand the job over, at most once. Asked again only where the engine surely has not taken it."""
+        patience = Patience(self._clock, self._pace.start_s, self._pace)
+        path = f"responder/{quote(job.responder_id, safe='')}/run"
+        while True:
+            asked_s = None
+            try:
+                answer = await self._wire.call("POST", path, run_body(job))
+            except Unanswered as lost:
+                if lost.sent:
+                    return await self._find(job, lost.reason)
+                why = f"Engine {self._name!r} can't be reached: {lost.reason}. Nothing was started; try again later."
+            else:
+                if answer.status != 429:
+                    return await self._begun(job, answer)
+                why = f"Engine {self._name!r} takes no more runs for now, so nothing was started. {answer.message}"
+                asked_s = answer.retry_after_s
+            if not await patience.pause(asked_s):
+                return Report(False, why.strip())
+
+    async def _begun(self, job: Job, answer: Answer) -> str | Report:
+        if answer.ok or answer.status >= 500:
+            found = job_id_of(answer.body) if answer.ok else ""
+            return found or await self._find(job, f"it answered {answer.status} without a job")
+        if answer.status == 404:
+            return Report(
+                False,
+                f"Engine {self._name!r} does not know responder {job.responder_name} any more: the engine forgot it. "
+                "Nothing was started; enable the responder there.",
+            )
+        return Report(False, refusal(self._name, answer, f"run {job.responder_name}") + " Nothing was started.")
+
+    async def _find(self, job: Job, why: str) -> str | Report:
+        """Look for a job whose id is not known, by its label. It is never started again (`responder-process.md 4`)."""
+        patience = Patience(self._clock, self._deadline_minutes * 60, self._pace)
+        looks = rubbish = 0
+        while looks <= len(self._pace.search_s) and rubbish <= len(self._pace.backoff_s):
+            answer = await self._looked(job)
+            if isinstance(answer, Answer) and 300 <= answer.status < 500 and answer.status != 429:
+                why += ". " + refusal(self._name, answer, "search jobs")
+                break
+            listed = answer.body if isinstance(answer, Answer) and answer.ok else None
+            if isinstance(listed, list) and (found := find_ours(listed, job)):
+                return found
+            if isinstance(listed, list):
+                looks += 1
+                pause = patience.rest(self._pace.search_s[looks - 1] if looks <= len(self._pace.search_s) else 0)
+            else:
+                rubbish += isinstance(answer, Answer) and answer.ok
+                pause = patience.pause(answer.retry_after_s if isinstance(answer, Answer) else None)
+            if not await pause:
+                break
+        return Report(False, f"{self._unknown(job)} ({why.rstrip('.')}.)")
+
+    async def _looked(self, job: Job) -> Answer | Unanswered:
+        query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
+        try:
+            return await self._wire.call("POST", "job/_search", query)
+        except Unanswered as lost:
+            return lost
+
+    def _unknown(self, job: Job) -> str:
+        return (
+            f"It is not known whether {job.responder_name} ran on engine {self._name!r}: no answer to the call came "
+            f"back, and no job with the label {job.action_id} was found there. It was not started again; "
+            "look at its effect, then run it anew if it is missing."
+        )
+
+    def _unavailable(self, what: str) -> ResponderBotError:
+        return ResponderBotError("unavailable", f"Engine {self._name!r} {what.strip().rstrip('.')}.")

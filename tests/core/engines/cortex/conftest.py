@@ -1,0 +1,85 @@
+"""A Cortex server of ours, an engine that speaks to it, and the news it tells."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.engines.base import Job, Progress
+from core.engines.cortex import CortexEngine, Pace
+from tests.fake_cortex import BLOCKER, FakeCortex
+
+QUICK = Pace(
+    backoff_s=(0.005, 0.01),
+    search_s=(0.005, 0.005),
+    start_s=0.1,
+    retry_after_s=0.01,
+    quick_poll_s=0.005,
+    waiting_poll_s=1,
+    running_poll_s=1,
+)
+
+JOB = Job(
+    action_id="~12",
+    responder_id=str(BLOCKER["id"]),
+    responder_name="Blocker_1_0",
+    data={"_id": "~7", "id": "~7", "title": "Port scan", "createdAt": 1},
+    data_type="thehive:alert",
+    tlp=2,
+    pap=1,
+    message="please",
+    parameters={"user": "anna@soc.local"},
+)
+RESUMED = replace(JOB, resumed=True)
+
+
+class News(list[Progress]):
+    """What `run` told, in order; a test can wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = asyncio.Event()
+
+    async def __call__(self, progress: Progress) -> None:
+        self.append(progress)
+        if progress.running:
+            self.running.set()
+
+
+@pytest.fixture
+async def cortex() -> AsyncIterator[FakeCortex]:
+    server = FakeCortex()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def news() -> News:
+    return News()
+
+
+@pytest.fixture
+async def make_engine(cortex: FakeCortex) -> AsyncIterator[Callable[..., CortexEngine]]:
+    made: list[CortexEngine] = []
+
+    def make(**more: Any) -> CortexEngine:
+        settings: dict[str, Any] = {
+            "url": cortex.url,
+            "api_key": cortex.api_key,
+            "pace": QUICK,
+            "timeout_s": 2.0,
+        } | more
+        made.append(CortexEngine("soar", **settings))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        await engine.close()
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., CortexEngine]) -> CortexEngine:
+    return make_engine()

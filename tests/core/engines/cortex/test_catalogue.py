@@ -1,0 +1,133 @@
+"""What a remote engine has on offer."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from core.engines.base import Catalogue, Responder, Skipped
+from core.engines.cortex import CortexEngine
+from core.errors import ResponderBotError
+from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Fault, Hang, Say
+
+OFFERED = Responder(
+    "5b2a5b6e9c",
+    "Blocker_1_0",
+    "1.0",
+    "Blocks an address",
+    ("thehive:alert", "thehive:case_artifact"),
+    definition="Blocker_1_0",
+)
+
+
+async def test_the_catalogue_comes_by_search(cortex: FakeCortex, engine: CortexEngine) -> None:
+    assert await engine.catalogue() == Catalogue((OFFERED,))
+    assert (await cortex.until("search_responders")).body == {"query": {}, "range": "all"}
+
+
+async def test_a_version_without_search_is_asked_kind_by_kind(cortex: FakeCortex, engine: CortexEngine) -> None:
+    cortex._has_search = False
+    assert await engine.catalogue() == Catalogue((OFFERED,))
+    assert cortex.count("responders_of_kind") == 5
+
+
+async def test_maxima_of_older_versions_count_and_unreadable_ones_hide_the_responder(
+    cortex: FakeCortex, engine: CortexEngine
+) -> None:
+    cortex.responders = [
+        {**BLOCKER, "name": "A", "maxTlp": 1, "maxPap": None},
+        {**BLOCKER, "name": "B", "maxTlp": 9, "maxPap": 2},
+        {**BLOCKER, "name": "C", "maxTlp": "2"},
+        {**BLOCKER, "name": "D", "maxPap": -1},
+    ]
+    catalogue = await engine.catalogue()
+    assert [(one.name, one.max_tlp, one.max_pap) for one in catalogue.responders] == [("A", 1, 3), ("B", 3, 2)]
+    assert [one.name for one in catalogue.skipped] == ["C", "D"]
+
+
+async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: FakeCortex, engine: CortexEngine) -> None:
+    cortex.always("search_responders", Say(body=[
+        3, {"name": "NoId", "dataTypeList": []}, {"id": "..", "name": "Dots", "dataTypeList": []},
+        {"id": "x", "name": "NoKinds"}, dict(BLOCKER),
+    ]))  # fmt: skip
+    assert await engine.catalogue() == Catalogue(
+        (OFFERED,),
+        (
+            Skipped("?", "The engine lists a responder without a name."),
+            Skipped("NoId", "The engine lists NoId without an id."),
+            Skipped("Dots", "The engine lists Dots without an id."),
+            Skipped("NoKinds", "The engine lists NoKinds without a readable dataTypeList."),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Say(401, {"type": "AuthenticationError"}), "api_key"),
+        (Say(403), "api_key"),
+        (Say(500, {"message": "ElasticSearch cluster is unreachable"}), "ElasticSearch cluster is unreachable"),
+        (Say(429), "429"),
+        (Say(body={"a": 1}), "no list of responders"),
+        (Say(raw=b'[{"id": NaN}]'), "no usable JSON"),
+        (Say(raw=b"[1e999]"), "no usable JSON"),
+        (Say(raw=b"[" * 5000), "no usable JSON"),
+        (Cut(), "the connection broke"),
+        (Cut(after_bytes=5), "the connection broke"),
+        (Hang(asyncio.Event()), "within 0.3 s"),
+    ],
+)
+async def test_an_engine_that_cannot_say_is_unavailable_with_the_reason(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], fault: Fault, words: str
+) -> None:
+    cortex.always("search_responders", fault)
+    with pytest.raises(ResponderBotError) as caught:
+        await make_engine(timeout_s=0.3).catalogue()
+    assert caught.value.code == "unavailable"
+    assert words in caught.value.message
+    assert "soar" in caught.value.message
+
+
+async def test_an_engine_that_is_down_is_unavailable_and_comes_back(cortex: FakeCortex, engine: CortexEngine) -> None:
+    port = int(cortex.url.rsplit(":", 1)[1])
+    await cortex.stop()
+    with pytest.raises(ResponderBotError, match="takes no connection"):
+        await engine.catalogue()
+    await cortex.start(port=port)
+    assert await engine.catalogue() == Catalogue((OFFERED,))
+
+
+async def test_an_answer_without_end_is_cut_off(cortex: FakeCortex, engine: CortexEngine) -> None:
+    cortex.always("search_responders", Say(raw=b" " * (17 * 1024 * 1024)))
+    with pytest.raises(ResponderBotError, match="longer than"):
+        await engine.catalogue()
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api", "/api/"])
+async def test_the_address_may_be_written_in_several_ways(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], path: str
+) -> None:
+    assert await make_engine(url=cortex.url + path).catalogue() == Catalogue((OFFERED,))
+
+
+@pytest.mark.parametrize("url", ["", "cortex:9001", "ftp://cortex", "http://", "http://me:pass@cortex", "x y"])
+def test_an_address_that_cannot_work_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ResponderBotError, match="url must look like") as caught:
+        CortexEngine("soar", url=url, api_key="k" * 10)
+    assert "pass@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", "  ", "ключ-ключ", "two\nlines"])
+def test_a_key_that_cannot_be_one_is_refused_at_once(key: str) -> None:
+    with pytest.raises(ResponderBotError, match="api_key"):
+        CortexEngine("soar", url="http://cortex:9001", api_key=key)
+
+
+async def test_the_key_is_in_no_text(cortex: FakeCortex, make_engine: Callable[..., CortexEngine]) -> None:
+    engine = make_engine()
+    echo = f"who is Bearer {cortex.api_key}?"
+    cortex.always("search_responders", Say(500, {"type": cortex.api_key, "message": echo}))
+    with pytest.raises(ResponderBotError) as caught:
+        await engine.catalogue()
+    assert "Bearer REMOVED" in caught.value.message
+    assert cortex.api_key not in repr(engine) + repr(vars(engine)) + repr(caught.value)

@@ -1,0 +1,353 @@
+"""A job on a remote engine, from the call to the report."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from core.engines.base import Progress, Report
+from core.engines.cortex import CortexEngine, Pace
+from core.errors import ResponderBotError
+from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
+from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
+
+ASK_TIMEOUT = Say(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
+
+
+async def test_a_job_runs_and_its_report_comes_back(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.until("wait")
+    await cortex.begin(job.id)
+    await news.running.wait()
+    operations = [{"type": "AddTagToAlert", "tag": "blocked"}]
+    await cortex.succeed(job.id, {"message": "blocked", "n": 1}, operations=operations)
+    assert await run == Report(
+        True,
+        message="blocked",
+        full={"message": "blocked", "n": 1},
+        summary={"taxonomies": []},
+        operations=tuple(operations),
+    )
+    assert news == [Progress(job.id), Progress(job.id, running=True)]
+
+
+async def test_the_call_carries_the_label_and_what_the_responder_needs(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    cortex._plays = at_once
+    await engine.run(JOB, news)
+    call = await cortex.until("run")
+    assert call.path == f"/api/responder/{BLOCKER['id']}/run"
+    assert call.authorization == f"Bearer {cortex.api_key}"
+    assert call.body == {
+        "label": "~12",
+        "data": {"_id": "~7", "id": "~7", "title": "Port scan", "createdAt": 1},
+        "dataType": "thehive:alert",
+        "tlp": 2,
+        "pap": 1,
+        "message": "please",
+        "parameters": {"user": "anna@soc.local"},
+    }
+    assert (await cortex.until("wait")).query == {"atMost": "1seconds"}
+
+
+async def test_a_job_that_ends_between_two_polls_is_still_told_to_have_run(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    cortex._plays = at_once
+    assert (await engine.run(JOB, news)).success
+    assert [one.running for one in news] == [False, True]
+
+
+async def test_a_failing_responder_is_a_report_without_secrets(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.begin(job.id)
+    given = {"data": {"title": "x"}, "config": {"api_key": "s3cr3t", "jobTimeout": 30}}
+    await cortex.fail(job.id, "Mail server says no", given)
+    assert await run == Report(
+        False,
+        message="Mail server says no",
+        error_message="Mail server says no",
+        input={"data": {"title": "x"}, "config": {"api_key": "REMOVED", "jobTimeout": 30}},
+        config={"api_key": "REMOVED", "jobTimeout": 30},
+    )
+
+
+@pytest.mark.parametrize(
+    ("error_message", "sentence"),
+    [
+        (500, "The responder failed and said: 500"),
+        ({"message": "no route"}, "no route"),
+        ("", "The responder failed and gave no reason."),
+        (None, "The responder failed and gave no reason."),
+    ],
+)
+async def test_an_error_message_may_be_any_json(
+    cortex: FakeCortex, engine: CortexEngine, news: News, error_message: object, sentence: str
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.fail(job.id, error_message)
+    report = await run
+    assert (report.success, report.message, report.error_message) == (False, sentence, error_message)
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({"success": True, "full": [1]}, "`full` is no object"),
+        ({"success": True}, "`full` is no object"),
+        ({"success": True, "full": {}, "artifacts": "x"}, "`artifacts` is no list"),
+        ({"success": True, "full": {}, "operations": {"a": 1}}, "`operations` is no list"),
+        ({"success": False, "errorMessage": "it did not"}, "it did not"),
+        ("Running", "says Success and gives no report"),
+        (None, "says Success and gives no report"),
+    ],
+)
+async def test_a_report_of_the_wrong_shape_is_a_failure_that_says_so(
+    cortex: FakeCortex, engine: CortexEngine, news: News, report: object, words: str
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.say(job.id, "Success", report)
+    ended = await run
+    assert not ended.success
+    assert words in ended.message
+
+
+async def test_operations_null_are_no_operations(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.succeed(job.id, operations=None, artifacts=None, summary=None)
+    assert await run == Report(True, message="done", full={"message": "done"})
+
+
+async def test_a_deleted_job_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.remove(job.id)
+    assert "deleted" in (await run).message
+
+
+async def test_a_job_the_engine_forgot_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.begin(job.id)
+    await news.running.wait()
+    cortex.forget(job.id)
+    assert "the engine forgot it" in (await run).message
+
+
+async def test_one_not_found_alone_is_not_believed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    cortex.behave("wait", Say(404, {"type": "NotFoundError"}))
+    cortex._plays = at_once
+    assert (await engine.run(JOB, news)).success
+
+
+async def test_trouble_on_the_way_does_not_end_the_following(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    cortex.behave(
+        "wait",
+        ASK_TIMEOUT,
+        Say(502, raw=b"<html>bad gateway</html>"),
+        Say(520),
+        Say(429, {"type": "RateLimitExceeded"}, {"Retry-After": "3600"}),
+        Cut(),
+        Cut(after_bytes=10),
+        Say(raw=b"not json"),
+        Say(body={"status": "Dancing"}),
+    )
+    cortex._plays = at_once
+    assert (await engine.run(JOB, news)).success
+    assert cortex.count("run") == 1
+
+
+async def test_a_slow_poll_is_asked_again(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    cortex.behave("wait", Hang(asyncio.Event()))
+    cortex._plays = at_once
+    engine = make_engine(timeout_s=0.2)
+    assert (await engine.run(JOB, news)).success
+
+
+async def test_rubbish_without_end_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    cortex.always("wait", Say(raw=b"<html>log in, please</html>"))
+    report = await engine.run(JOB, news)
+    assert "gives no usable report" in report.message
+    assert "no usable JSON" in report.message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_names_what_to_fix(
+    cortex: FakeCortex, engine: CortexEngine, news: News, status: int
+) -> None:
+    cortex.always("wait", Say(status, {"type": "AuthorizationError", "message": "no"}))
+    report = await engine.run(JOB, news)
+    assert "api_key of this engine in the settings" in report.message
+    assert "may still run" in report.message
+
+
+async def test_a_refused_key_at_the_start_says_that_nothing_was_started(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    report = await make_engine(api_key="wrong-key-0000").run(JOB, news)
+    assert report.message == (
+        "Engine 'soar' refused the API key. Put a valid one into api_key of this engine in the settings. "
+        "Nothing was started."
+    )
+    assert (news, cortex.jobs) == ([], {})
+
+
+async def test_a_responder_that_vanished_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    report = await engine.run(replace(JOB, responder_id="../gone"), news)
+    assert "the engine forgot it" in report.message
+    assert (await cortex.until("run")).path == "/api/responder/../gone/run"
+
+
+async def test_a_refused_job_shows_the_engines_words(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    cortex.behave("run", Say(400, {"type": "BadRequest", "message": "[Attribute data is missing]"}))
+    report = await engine.run(JOB, news)
+    assert report.message == (
+        "Engine 'soar' refused to run Blocker_1_0 (400). [Attribute data is missing] Nothing was started."
+    )
+
+
+async def test_a_redirect_is_not_followed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    cortex.behave("run", Say(302, headers={"Location": "http://127.0.0.1:1/"}))
+    assert "Put its real address into url" in (await engine.run(JOB, news)).message
+
+
+async def test_an_engine_that_takes_no_more_is_asked_again(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    full = Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
+    cortex.behave("run", full, full)
+    cortex._plays = at_once
+    assert (await engine.run(JOB, news)).success
+    assert len(cortex.jobs) == 1
+
+
+async def test_an_engine_that_never_takes_more_is_a_failure(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    cortex.always("run", Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}))
+    report = await engine.run(JOB, news)
+    assert report.message == (
+        "Engine 'soar' takes no more runs for now, so nothing was started. Rate limit of 1 per Day reached"
+    )
+
+
+async def test_an_engine_that_is_down_is_a_failure_that_started_nothing(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    await cortex.stop()
+    report = await engine.run(JOB, news)
+    assert report.message == (
+        "Engine 'soar' can't be reached: it takes no connection. Nothing was started; try again later."
+    )
+
+
+async def test_a_running_job_ends_at_cores_own_deadline(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    engine = make_engine(deadline_minutes=0.005)
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.begin(job.id)
+    report = await run
+    assert report.message.startswith("Timed out after 0.005 minutes. The responder may still run on engine 'soar'.")
+
+
+async def test_a_restart_that_forgets_a_running_job_ends_at_the_deadline(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    run = asyncio.create_task(make_engine(deadline_minutes=0.005).run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.begin(job.id)
+    await news.running.wait()
+    await cortex.restart()
+    assert "Timed out" in (await run).message
+    assert cortex.count("run") == 1
+
+
+async def test_queueing_does_not_count_for_the_deadline(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    cortex.always("wait", Say(body={"status": "Waiting", "report": "Waiting"}))
+    engine = make_engine(deadline_minutes=0.001)  # 60 ms, far less than the twenty polls below take together
+    run = asyncio.create_task(engine.run(JOB, news))
+    await cortex.until("wait", 20)
+    cortex.always("wait", None)
+    await cortex.succeed((await cortex.until_job()).id)
+    assert (await run).success
+
+
+async def test_a_job_that_never_starts_is_given_up(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    engine = make_engine(pace=replace(QUICK, waiting_limit_s=0.05))
+    report = await engine.run(JOB, news)
+    assert "had not started it after" in report.message
+    assert news == [Progress(next(iter(cortex.jobs)))]
+
+
+async def test_the_time_a_job_ran_before_it_was_adopted_counts(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    job = cortex.seed({"label": "~12", "data": {}, "dataType": "thehive:alert"}, status="InProgress")
+    job.start_ms, job.report = job.created_ms - 3_600_000, "Running"
+    report = await make_engine(deadline_minutes=30).run(replace(RESUMED, engine_job_id=job.id), news)
+    assert "Timed out after 30 minutes" in report.message
+
+
+async def test_an_engine_that_stays_away_ends_at_the_deadline(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+) -> None:
+    run = asyncio.create_task(make_engine(deadline_minutes=0.003).run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.say(job.id, "InProgress", "Running")  # no startDate: the deadline counts from when it is seen
+    await news.running.wait()
+    await cortex.stop()
+    report = await run
+    assert "Timed out" in report.message
+    assert "The last that was heard of the engine" in report.message
+
+
+async def test_stopping_core_leaves_the_job_alone(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.until("wait")
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert (job.status, cortex.count("run")) == ("Waiting", 1)
+
+
+async def test_an_error_of_the_listener_is_not_swallowed(cortex: FakeCortex, engine: CortexEngine) -> None:
+    async def lost_lease(progress: Progress) -> None:
+        raise LookupError(progress.engine_job_id)
+
+    with pytest.raises(LookupError):
+        await engine.run(JOB, lost_lease)
+
+
+async def test_a_running_job_cannot_be_cancelled(engine: CortexEngine) -> None:
+    with pytest.raises(ResponderBotError, match="can't stop a responder") as caught:
+        await engine.cancel(JOB)
+    assert caught.value.code == "conflict"
+
+
+async def test_the_engine_has_no_id_in_advance_and_no_bound(engine: CortexEngine) -> None:
+    assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
+    await engine.forget("~12")
+
+
+def test_polls_are_long_by_default() -> None:
+    assert (Pace().waiting_poll_s, Pace().running_poll_s) == (2, 30)
