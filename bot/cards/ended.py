@@ -117,14 +117,14 @@ def approval_request(
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
     is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
-    blocks.append(context(_decision(action, is_open)))
+    blocks.append(context(_decision(action, is_open, screen)))
     if is_open:
         blocks.append(_approval_buttons(action, button))
     push = f"Approval wanted: {name} on {subject.id}, asked by {who(action.created_by)}"
     return Message(clip(push, MESSAGE_TEXT), tuple(blocks), AMBER if is_open else _color(action))
 
 
-def _decision(action: Action, is_open: bool) -> str:
+def _decision(action: Action, is_open: bool, screen: Screen) -> str:
     approval = action.approval
     if approval is None:
         return "No approval is needed."
@@ -136,8 +136,7 @@ def _decision(action: Action, is_open: bool) -> str:
         return f"Approved by {agreed}."
     if action.status == "Deleted":
         return "Cancelled before it was decided."
-    reason = read(action).message
-    return foreign(reason, 300) or "Expired, nothing ran."
+    return runs.result_of(action, screen) or "Expired, nothing ran."
 
 
 def _approval_buttons(action: Action, button: Button) -> Block:

@@ -1,0 +1,84 @@
+"""Questions before something runs: confirm with the policy's words, and the collision of two analysts."""
+
+from typing import Any
+
+from bot.cards import ids, runs
+from bot.cards.message import Button, Intent, Message
+from bot.cards.text import bare, code, count, foreign, plain, section, when, who
+from bot.redaction import Screen, Subject
+from core.models import Action, OfferedResponder
+
+
+def run_intent(what: str, subject: Subject, responder_id: str) -> Intent:
+    """`run`, or `run_anyway`, of this responder on this object."""
+    return Intent(what, subject.id, f"{subject.kind} {responder_id}")
+
+
+def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: Button) -> Message:
+    """Asks before something that changes the world: the object, the effect, whether it can be undone."""
+    name = foreign(responder.name, runs.NAME)
+    title = foreign(Screen(subject, clearance).title(), 200)
+    lines = [f"Run *{name}* on {subject.id} ({title})?"]
+    policy = responder.policy
+    if policy and policy.confirm:
+        lines.append(foreign(policy.confirm, 1500, lines=True))
+    if policy and policy.approval:
+        lines.append(f"It starts when {count(policy.approval, 'other person', 'other people')} agreed.")
+    run = _button("Run", ids.RUN, button(run_intent("run", subject, responder.id)), style="primary")
+    buttons = {"type": "actions", "elements": [run, _dismiss(subject, button)]}
+    return Message(f"Run {name} on {subject.id}?", (section("\n".join(lines)), buttons))
+
+
+def collision(running: Action, responder: OfferedResponder, subject: Subject, *, button: Button) -> Message:
+    """Somebody started the same before: who and when, with "Run anyway"."""
+    name = foreign(responder.name, runs.NAME)
+    what = "waits" if running.status == "Waiting" else "runs"
+    text = (
+        f"*{name}* already {what} on {subject.id}: {who(running.created_by)} started it at "
+        f"{when(running.start_date)} ({runs.state(running)}). Nothing new was started."
+    )
+    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(run_intent("run_anyway", subject, responder.id)))
+    buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
+    return Message(f"{name} already {what} on {subject.id}.", (section(text), buttons))
+
+
+def cannot(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
+    """Why an entry of the second group runs nothing."""
+    text = (
+        f"*{foreign(responder.name, runs.NAME)}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
+    )
+    return Message(f"{foreign(responder.name, runs.NAME)} can't run on {subject.id}.", (section(text),))
+
+
+def several(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
+    """A name that stands for more than one."""
+    lines = [f"• {code(f'{command} run {r.name} {subject.id}', 250)}" for r in found[:10]]
+    more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
+    text = f"{foreign(typed, 100)} could be {count(len(found), 'responder')}; which one?\n" + "\n".join(lines) + more
+    return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))
+
+
+def stale(subject_id: str, button: Button) -> Message:
+    """A button that no longer counts: old, forwarded or forged."""
+    text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
+    fresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
+    return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
+
+
+def confirm_object(responder: OfferedResponder) -> dict[str, Any]:
+    """Slack's own question, for a button that stands for one responder."""
+    words = responder.policy.confirm if responder.policy else ""
+    return {
+        "title": plain(bare(f"Run {responder.name}?", 100)),
+        "text": plain(bare(words, 300) if words else "It changes something outside of Slack."),
+        "confirm": plain("Run"),
+        "deny": plain("Cancel"),
+    }
+
+
+def _dismiss(subject: Subject, button: Button, words: str = "Cancel") -> dict[str, Any]:
+    return _button(words, ids.DISMISS, button(Intent("dismiss", subject.id)))
+
+
+def _button(words: str, action_id: str, value: str, **more: Any) -> dict[str, Any]:
+    return {"type": "button", "action_id": action_id, "text": plain(words), "value": value, **more}
