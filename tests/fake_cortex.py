@@ -139,7 +139,7 @@ class FakeCortex:
         # A hanging call must not hold up the end of a test.
         self._runner = web.AppRunner(app, shutdown_timeout=0.05, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=ssl_context)
+        site = web.TCPSite(self._runner, host, port, ssl_context=ssl_context, backlog=1024)
         await site.start()
         bound = self._runner.addresses[0][1]
         self.url = f"{'https' if ssl_context else 'http'}://{host}:{bound}"

@@ -1,6 +1,7 @@
 """Calls to a Cortex server: bounded in time and size, with every way to fail made one of two words."""
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import Mapping
@@ -208,12 +209,18 @@ def _checked_key(name: str, key: str) -> str:
 
 
 def _proxy(name: str, proxy: str) -> httpx.Proxy | None:
+    if not proxy:
+        return None
     try:
-        return httpx.Proxy(proxy) if proxy else None
+        parsed = httpx.Proxy(proxy)
     except (ValueError, httpx.InvalidURL):
-        raise ResponderBotError(
-            "bad_request", f"Engine {name!r}: proxy must look like http://host:3128."
-        ) from None  # the library's error repeats the address, which may hold a password
+        # `from None`: the library's error repeats the address, which may hold a password.
+        raise ResponderBotError("bad_request", f"Engine {name!r}: proxy must look like http://host:3128.") from None
+    if parsed.auth is None:
+        return parsed
+    # As a header, since aiohttp is giving up the form that the transport uses; aiohttp renames it for the proxy.
+    login = base64.b64encode(":".join(parsed.auth).encode()).decode()
+    return httpx.Proxy(parsed.url, headers={"Authorization": f"Basic {login}"})
 
 
 def _trusted(name: str, ca_file: Path | None) -> ssl.SSLContext:

@@ -1,0 +1,129 @@
+"""Whatever a server answers, `run` ends with a report that can be stored, and never runs a responder twice."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.engines.base import Report
+from core.engines.cortex import CortexEngine
+from core.engines.cortex.wire import read_json
+from tests.core.engines.cortex.conftest import JOB, QUICK, News
+from tests.fake_cortex import FakeCortex, Operation, Say
+
+# Short pauses only: many answers are asked for again until the engine is believed to be broken.
+HASTY = replace(QUICK, backoff_s=(0.0001,), search_s=(0.0001,), quick_poll_s=0.0001, waiting_limit_s=0.05, start_s=0.01)
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8)
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+)
+REPORTS = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        key: JSON | st.just(usual)
+        for key, usual in {
+            "success": True, "full": {}, "summary": {}, "artifacts": [], "operations": [],
+            "errorMessage": "x", "input": '{"config": {"key": "x"}}',
+        }.items()
+    },
+)  # fmt: skip
+JOBS = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "id": JSON | st.just("AXj1"),
+        "_id": JSON,
+        "status": st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]) | JSON,
+        "report": REPORTS,
+        "startDate": JSON,
+        "label": st.just("~12") | JSON,
+        "data": JSON | st.fixed_dictionaries({"_id": JSON}),
+        "workerId": JSON | st.just(JOB.responder_id),
+        "type": st.just("akka.pattern.AskTimeoutException") | JSON,
+    },
+)
+STATUSES = st.sampled_from([200, 200, 200, 201, 204, 207, 304, 400, 404, 408, 409, 429, 500, 502, 520])
+ANSWERS = st.tuples(STATUSES, JOBS | st.lists(JOBS, max_size=2))
+
+
+class Bench:
+    """One server, one engine and one loop for all examples of a property."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self.cortex = FakeCortex()
+        self.runner.run(self.cortex.start())
+        self.engine = CortexEngine(
+            "soar", url=self.cortex.url, api_key=self.cortex.api_key, pace=HASTY, timeout_s=2, deadline_minutes=0.0005
+        )
+
+    def run(self, answers: dict[Operation, Any], **more: Any) -> Report:
+        for operation, (status, body) in answers.items():
+            self.cortex.always(operation, Say(status, raw=json.dumps(body).encode()))
+        self.cortex.calls.clear()
+        return self.runner.run(self.engine.run(replace(JOB, **more), News()))
+
+    def close(self) -> None:
+        self.runner.run(self.engine.close())
+        self.runner.run(self.cortex.stop())
+        self.runner.close()
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.close()
+
+
+def storable(report: Report) -> bool:
+    json.dumps(asdict(report), ensure_ascii=False, allow_nan=False).encode()
+    return report.success or bool(report.message)
+
+
+@settings(deadline=None, max_examples=150)
+@given(start=ANSWERS, search=ANSWERS, poll=ANSWERS)
+def test_no_answer_makes_a_new_run_raise_or_run_twice(bench: Bench, start: Any, search: Any, poll: Any) -> None:
+    assert storable(bench.run({"run": start, "search_jobs": search, "wait": poll}))
+    assert bench.cortex.count("run") == 1 or start[0] == 429
+
+
+@settings(deadline=None, max_examples=150)
+@given(poll=ANSWERS)
+def test_no_answer_makes_following_raise(bench: Bench, poll: Any) -> None:
+    assert storable(bench.run({"wait": poll}, resumed=True, engine_job_id="AXj1"))
+    assert bench.cortex.count("run") == 0
+
+
+@settings(deadline=None, max_examples=50)
+@given(raw=st.binary(max_size=40))
+def test_no_bytes_make_following_raise(bench: Bench, raw: bytes) -> None:
+    bench.cortex.always("wait", Say(raw=raw))
+    bench.cortex.calls.clear()
+    report = bench.runner.run(bench.engine.run(replace(JOB, resumed=True, engine_job_id="AXj1"), News()))
+    assert not report.success
+
+
+@given(JSON)
+def test_json_that_is_read_can_be_written_again(value: Any) -> None:
+    try:
+        read = read_json(json.dumps(value))
+    except ValueError as error:
+        assert str(error) == "it is no usable JSON"
+    else:
+        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+    assert read_json(r'{"a": "x\ud800y", "b": "\ud83d\ude00"}') == {"a": "x?y", "b": "😀"}
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"NaN", b"-Infinity", b"1e999", b"[" * 101 + b"]" * 101, b"9" * 5000, b""])
+def test_json_that_others_cannot_read_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="no usable JSON"):
+        read_json(raw)
