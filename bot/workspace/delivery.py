@@ -2,9 +2,10 @@
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -15,6 +16,8 @@ from bot.workspace.manifest import Manifest
 from bot.workspace.socket_mode import SocketMode
 from bot.workspace.state import Channel, Json, Team, new_id
 
+TRAFFIC_KEPT = 5000  # enough for any test; the workspace lives in memory
+Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, what, body, status
 SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 
 
@@ -42,6 +45,7 @@ class Delivery:
         retry_delays_s: Sequence[float],
     ) -> None:
         self.requests_url: str | None = None
+        self.traffic: deque[Traffic] = deque(maxlen=TRAFFIC_KEPT)
         self.verification_token = secrets.token_hex(12)
         self._team = team
         self._feed: Feed = team.feed
@@ -70,6 +74,7 @@ class Delivery:
 
     def show(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
         """Traffic for the page's panel, without secrets."""
+        self.traffic.append((direction, what, without_secrets(body), status))
         event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
         self._feed.publish(event if status is None else {**event, "status": status})
 
@@ -97,8 +102,14 @@ class Delivery:
             if answer.error is None or answer.no_retry:
                 return
             await asyncio.sleep(delay_s)
-            reason = {"operation_timeout": "timeout"}.get(answer.error, answer.error)
+            reason = self._retry_reason(answer.error)
+            self.show("to_app", f"event {payload['event']['type']} (retry {attempt}: {reason})", payload)
             answer = await self._send("events_api", payload, (attempt, reason))
+
+    def _retry_reason(self, error: str) -> str:
+        if self.requests_url is None:
+            return "timeout"
+        return {"operation_timeout": "http_timeout", "dispatch_failed": "connection_failed"}.get(error, "http_error")
 
     async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
         try:

@@ -35,11 +35,20 @@ class Hooks:
 
     def url(self, channel: Channel, user_id: str, message: Json | None = None) -> str:
         """A new response_url; `message` is the one that was acted upon."""
+        self._forget_old()
         key = secrets.token_urlsafe(18)
         ts = None if message is None else message["ts"]
         ephemeral = bool(message and message.get("ephemeral"))
         self._hooks[key] = Hook(channel, user_id, self._team.clock(), ts, ephemeral)
         return f"{self.base_url}/actions/{self._team.id}/{key}"
+
+    def _forget_old(self) -> None:
+        """Long expired ones are unknown, so that they don't pile up; the dict is in the order of their making."""
+        while self._hooks:
+            oldest = next(iter(self._hooks))
+            if self._team.clock() - self._hooks[oldest].made_at < 2 * LIFE_S:
+                return
+            del self._hooks[oldest]
 
     def use(self, key: str, answer: Json) -> None:
         """The app posts to a response_url; raises SlackError (`used_url`, `expired_url`, a malformed message)."""
@@ -77,7 +86,7 @@ class Hooks:
         if hook.is_ephemeral:
             self._team.unwhisper(hook.channel, hook.user_id, hook.message_ts)
         elif hook.message_ts in hook.channel.messages:
-            self._team.remove(hook.channel, hook.message_ts)
+            posting.delete(self._team, self._delivery, hook.channel, hook.message_ts)
 
     def _replace(self, hook: Hook, ts: str, content: Json) -> None:
         if hook.is_ephemeral:
@@ -85,6 +94,5 @@ class Hooks:
             kept = {"thread_ts": before["thread_ts"]} if "thread_ts" in before else {}
             self._team.whisper(hook.channel, hook.user_id, posting.from_app(self._team, {**content, **kept, "ts": ts}))
         elif ts in hook.channel.messages:
-            edited = {"user": self._team.bot_user_id, "ts": self._team.next_ts()}
-            fresh = {"blocks": None, "attachments": None, **content, "edited": edited}
-            self._team.change(hook.channel, ts, fresh)
+            fresh = {"blocks": None, "attachments": None, **content}
+            posting.rewrite(self._team, self._delivery, hook.channel, ts, fresh)

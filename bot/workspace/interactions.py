@@ -169,6 +169,24 @@ def slash_command(team: Team, user: User, channel: Channel, command: str, text: 
     }
 
 
+def event_changed(team: Team, channel: Channel, before: Json, message: Json) -> Json:
+    """The `message` event for a changed message: it has no user of its own, so apps see their own updates."""
+    inner = {"message": shown_message(message), "previous_message": shown_message(before)}
+    return {**_hidden(team, channel, "message_changed"), **inner}
+
+
+def event_deleted(team: Team, channel: Channel, before: Json) -> Json:
+    """The `message` event for a deleted message."""
+    inner = {"previous_message": shown_message(before), "deleted_ts": before["ts"]}
+    return {**_hidden(team, channel, "message_deleted"), **inner}
+
+
+def _hidden(team: Team, channel: Channel, subtype: str) -> Json:
+    ts = team.next_ts()
+    where = {"channel": channel.id, "channel_type": channel.kind, "ts": ts, "event_ts": ts}
+    return {"type": "message", "subtype": subtype, "hidden": True, **where}
+
+
 def event_message(team: Team, channel: Channel, message: Json) -> Json:
     """The `message` event for a new message."""
     shown = shown_message(message)

@@ -368,32 +368,34 @@ def _picture(check: _Check, e: Mapping[str, Any], at: str) -> None:
 
 Rule = Callable[[_Check, Mapping[str, Any], str], None]
 
-# element type -> (what it must be like, the blocks it may stand in)
-ELEMENTS: dict[str, tuple[Rule, str]] = {
-    "button": (_button, "section actions"),
-    "checkboxes": (_boxes, "section actions input"),
-    "radio_buttons": (_boxes, "section actions input"),
-    "overflow": (_overflow, "section actions"),
-    "static_select": (_static_menu, "section actions input"),
-    "multi_static_select": (_static_menu, "section input"),
-    "external_select": (_external_menu, "section actions input"),
-    "multi_external_select": (_external_menu, "section input"),
-    "users_select": (_people_menu, "section actions input"),
-    "multi_users_select": (_people_menu, "section input"),
-    "conversations_select": (_people_menu, "section actions input"),
-    "multi_conversations_select": (_people_menu, "section input"),
-    "channels_select": (_people_menu, "section actions input"),
-    "multi_channels_select": (_people_menu, "section input"),
-    "plain_text_input": (_text_input, "input"),
-    "email_text_input": (_text_input, "input"),
-    "url_text_input": (_text_input, "input"),
-    "number_input": (_number_input, "input"),
-    "rich_text_input": (_rich_text_input, "input"),
-    "file_input": (_file_input, "input"),
-    "datepicker": (_date, "section actions input"),
-    "timepicker": (_time, "section actions input"),
-    "datetimepicker": (_date_time, "actions input"),
-    "image": (_image_element, "section context"),
+# element type -> (what it must be like, the blocks it may stand in, the surfaces)
+EVERYWHERE = "message modal home"
+MENUS = "section actions input"
+ELEMENTS: dict[str, tuple[Rule, str, str]] = {
+    "button": (_button, "section actions", EVERYWHERE),
+    "checkboxes": (_boxes, MENUS, EVERYWHERE),
+    "radio_buttons": (_boxes, MENUS, EVERYWHERE),
+    "overflow": (_overflow, "section actions", EVERYWHERE),
+    "static_select": (_static_menu, MENUS, EVERYWHERE),
+    "multi_static_select": (_static_menu, MENUS, EVERYWHERE),
+    "external_select": (_external_menu, MENUS, EVERYWHERE),
+    "multi_external_select": (_external_menu, MENUS, EVERYWHERE),
+    "users_select": (_people_menu, MENUS, EVERYWHERE),
+    "multi_users_select": (_people_menu, MENUS, EVERYWHERE),
+    "conversations_select": (_people_menu, MENUS, EVERYWHERE),
+    "multi_conversations_select": (_people_menu, MENUS, EVERYWHERE),
+    "channels_select": (_people_menu, MENUS, EVERYWHERE),
+    "multi_channels_select": (_people_menu, MENUS, EVERYWHERE),
+    "plain_text_input": (_text_input, "input", EVERYWHERE),
+    "email_text_input": (_text_input, "input", "modal"),
+    "url_text_input": (_text_input, "input", "modal"),
+    "number_input": (_number_input, "input", "modal"),
+    "rich_text_input": (_rich_text_input, "input", "modal home"),
+    "file_input": (_file_input, "input", "modal"),
+    "datepicker": (_date, MENUS, EVERYWHERE),
+    "timepicker": (_time, MENUS, EVERYWHERE),
+    "datetimepicker": (_date_time, "actions input", "message modal"),
+    "image": (_image_element, "section context", EVERYWHERE),
 }
 
 
@@ -401,8 +403,8 @@ def _element(check: _Check, element: Any, at: str, block: str) -> None:
     if not check.mapping(element, at):
         return
     kind = str(element.get("type"))
-    rule, places = ELEMENTS.get(kind, (None, ""))
-    if rule is None or block not in places.split():
+    rule, places, surfaces = ELEMENTS.get(kind, (None, "", ""))
+    if rule is None or block not in places.split() or check.surface not in surfaces.split():
         check.say(f"{at}/type", f"unsupported type: {kind}")
         return
     if kind != "image":
@@ -479,8 +481,6 @@ def _input(check: _Check, b: Mapping[str, Any], at: str) -> None:
     check.flag(b, at, "dispatch_action", "optional")
     if check.need(b, at, "element"):
         _element(check, b["element"], f"{at}/element", "input")
-        if check.surface != "modal" and isinstance(b["element"], Mapping) and b["element"].get("type") == "file_input":
-            check.say(f"{at}/element/type", "unsupported type: file_input")
 
 
 RICH_PARTS = ("rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
+from yarl import URL
 
 from bot.workspace.errors import PageError, SlackError
 from bot.workspace.feed import Event
@@ -79,6 +80,7 @@ class PageApi:
         return [
             web.get("/", self.index),
             web.get("/static/{path:.+}", self.static),
+            web.get("/archives/{channel}/p{ts}", self.permalink),
             web.get("/page/state", self._guarded(self.state)),
             web.get("/page/messages", self._guarded(self.messages)),
             web.get("/page/thread", self._guarded(self.thread)),
@@ -127,6 +129,12 @@ class PageApi:
             return web.Response(text="The workspace is up. Its page isn't installed.\n", headers=PAGE_HEADERS)
         return web.FileResponse(page, headers=PAGE_HEADERS)
 
+    async def permalink(self, request: web.Request) -> web.StreamResponse:
+        """What chat.getPermalink gives: the page, told which message to show."""
+        digits = request.match_info["ts"]
+        where = {"channel": request.match_info["channel"], "ts": f"{digits[:-6]}.{digits[-6:]}"}
+        return web.Response(status=303, headers={"Location": str(URL("/").with_query(where)), **PAGE_HEADERS})
+
     async def static(self, request: web.Request) -> web.StreamResponse:
         """A file of the page."""
         wanted = (PAGE_FOLDER / request.match_info["path"]).resolve()
@@ -142,6 +150,13 @@ class PageApi:
             raise PageError("user_not_found", "Say who looks: ?user=U...", status=404)
         return user
 
+    def _anybody(self) -> User:
+        """Who looks before they said who they are: the first person."""
+        found = next((user for user in self._team.users.values() if not user.is_bot), None)
+        if found is None:
+            raise PageError("no_users", "Nobody is in this workspace yet.", status=404)
+        return found
+
     def _channel(self, request: web.Request, user: User) -> Channel:
         channel = self._team.channels.get(request.query.get("channel", ""))
         if channel is None or not channel.seen_by(user.id):
@@ -150,7 +165,7 @@ class PageApi:
 
     async def state(self, request: web.Request) -> web.StreamResponse:
         """All that the page needs at its start."""
-        me = self._me(request)
+        me = self._me(request) if "user" in request.query else self._anybody()
         home = self._views.home(me.id)
         return web.json_response(
             {

@@ -10,6 +10,7 @@ import aiohttp
 from bot.workspace.state import Json
 
 T = TypeVar("T")
+CLOSE_S = 1.0  # how long a leaving person waits for the workspace's goodbye
 
 
 class Refused(Exception):
@@ -99,7 +100,7 @@ def _broadcast(message: Json) -> bool:
 
 
 class Person:
-    """Somebody who uses the workspace. Use as `async with`, or call `close()` at the end.
+    """Somebody who uses the workspace. Use as `async with`, or call `leave()` at the end.
 
     Methods return the workspace's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
     workspace can't do it at all.
@@ -110,6 +111,7 @@ class Person:
         self.user_id = user_id
         self._token = token
         self._session: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._listener: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._sight = Sight()
@@ -120,25 +122,39 @@ class Person:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.leave()
 
     async def connect(self) -> None:
         """Open the live feed and look at everything once."""
         if self._listener is not None:
             return
         self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
-        address = f"{self.url}/page/live"
-        socket = await self._session.ws_connect(address, params={"user": self.user_id}, max_msg_size=0)
-        await self._look_around()
-        self._listener = asyncio.create_task(self._listen(socket))
+        try:
+            self._socket = await self._open_live(self._session)
+            await self._look_around()  # what happens meanwhile waits in the socket
+            self._listener = asyncio.create_task(self._listen(self._socket))
+        except BaseException:
+            await self.leave()
+            raise
 
-    async def close(self) -> None:
-        """Leave the page."""
+    async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+        patience = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
+        who = {"user": self.user_id}
+        try:
+            return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=patience)
+        except aiohttp.WSServerHandshakeError as refused:
+            raise Refused(refused.status, {"error": "no_live_feed", "text": "A wrong token, or nobody."}) from refused
+
+    async def leave(self) -> None:
+        """Close the page."""
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
+        if self._socket is not None:
+            await self._socket.close()
         if self._session is not None:
             await self._session.close()
+        self._listener, self._socket, self._session = None, None, None
 
     # doing
 
@@ -192,7 +208,7 @@ class Person:
         """Submit a modal with `{block_id: {action_id: value}}`; `errors` in the answer are at their fields."""
         return await self._post("view/submit", view_id=view_id, values=values)
 
-    async def close_view(self, view_id: str, *, whole_stack: bool = False) -> Json:
+    async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
         """Close a modal."""
         return await self._post("view/close", view_id=view_id, whole_stack=whole_stack)
 

@@ -6,7 +6,7 @@ from typing import Any
 from bot.workspace.delivery import Delivery
 from bot.workspace.elements import with_ids
 from bot.workspace.errors import SlackError
-from bot.workspace.interactions import event_message
+from bot.workspace.interactions import event_changed, event_deleted, event_message
 from bot.workspace.limits import TEXT_OF_MESSAGE, problems
 from bot.workspace.state import Channel, Json, Team
 
@@ -72,7 +72,27 @@ def from_app(team: Team, content: Json) -> Json:
 def send(team: Team, delivery: Delivery, channel: Channel, message: Json) -> Json:
     """Put a message into its channel; the app hears of it as it does in Slack."""
     posted = team.post(channel, message)
+    _tell(team, delivery, channel, event_message(team, channel, posted))
+    return posted
+
+
+def rewrite(team: Team, delivery: Delivery, channel: Channel, ts: str, changes: Json) -> Json:
+    """Change a message of the app; None takes a key away."""
+    before = dict(channel.messages[ts])
+    edited = {"user": team.bot_user_id, "ts": team.next_ts()}
+    changed = team.change(channel, ts, {**changes, "edited": edited})
+    _tell(team, delivery, channel, event_changed(team, channel, before, changed))
+    return changed
+
+
+def delete(team: Team, delivery: Delivery, channel: Channel, ts: str) -> None:
+    """Delete a message of the app."""
+    before = dict(channel.messages[ts])
+    team.remove(channel, ts)
+    _tell(team, delivery, channel, event_deleted(team, channel, before))
+
+
+def _tell(team: Team, delivery: Delivery, channel: Channel, event: Json) -> None:
     if team.bot_user_id in channel.members:
         event_name = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}[channel.kind]
-        delivery.tell(event_name, event_message(team, channel, posted), channel)
-    return posted
+        delivery.tell(event_name, event, channel)

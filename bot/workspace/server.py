@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bot.workspace.delivery import Delivery
+from bot.workspace.delivery import Delivery, Traffic
 from bot.workspace.faults import Faults
 from bot.workspace.feed import Feed
 from bot.workspace.files import SIZE_LIMIT, Files
@@ -208,6 +208,18 @@ class Workspace:
             )
         for message in seed.messages:
             self.add_message(message.channel_id, message.user_id, message.text)
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """What went to and from the app: (direction, what, body, status), the last five thousand."""
+        return list(self._delivery.traffic)
+
+    async def verify_requests_url(self) -> bool:
+        """Slack's handshake with a new requests_url: a challenge that the app has to send back."""
+        challenge = secrets.token_urlsafe(30)
+        payload = {"token": self._delivery.verification_token, "challenge": challenge, "type": "url_verification"}
+        answer = await self._delivery.ask("events_api", "url_verification", payload)
+        return challenge in (answer.body.get("challenge"), answer.body.get("text"))
 
     # the app's connections
 

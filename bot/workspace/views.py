@@ -1,6 +1,7 @@
 """Modals, their stack, the App Home, and the trigger ids that open them."""
 
 import copy
+import json
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from bot.workspace.state import Json, Team, new_id
 
 TRIGGER_LIFE_S = 3.0  # Slack's time for a trigger_id
 STACK_LIMIT = 3  # views one on the other
+TRIGGER_MEMORY_S = 600.0  # how long an old trigger is still known as expired
+VIEW_BYTES = 250_000  # Slack's `view_too_large`
 DEFAULTS: Json = {
     "private_metadata": "",
     "callback_id": "",
@@ -47,8 +50,17 @@ class Views:
         """A new trigger id for what this person just did (`view_id`: in that modal)."""
         now = self._team.clock()
         trigger_id = f"{int(now * 1000)}.{secrets.randbelow(10**12)}.{secrets.token_hex(16)}"
+        self._forget_old(now)
         self._triggers[trigger_id] = Trigger(user_id, now, view_id)
         return trigger_id
+
+    def _forget_old(self, now: float) -> None:
+        """Very old triggers are unknown, so that they don't pile up; the dict is in the order of their making."""
+        while self._triggers:
+            oldest = next(iter(self._triggers))
+            if now - self._triggers[oldest].made_at < TRIGGER_MEMORY_S:
+                return
+            del self._triggers[oldest]
 
     def _redeem(self, trigger_id: str) -> Trigger:
         trigger = self._triggers.get(trigger_id)
@@ -200,6 +212,8 @@ class Views:
         found = problems("home" if surface == "home" else "modal", given)
         if found:
             raise _invalid([f"[ERROR] {problem}" for problem in found])
+        if len(json.dumps(given).encode()) > VIEW_BYTES:
+            raise SlackError("view_too_large")
         external_id = given.get("external_id")
         every = [v for stack in self._stacks.values() for v in stack]
         if external_id and any(v["external_id"] == external_id and v["id"] != replaces for v in every):

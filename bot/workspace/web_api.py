@@ -220,16 +220,15 @@ def chat_update(desk: Desk, args: Args) -> Json:
     content = posting.content_of(given)
     # what isn't given stays; an empty list takes it away (docs.slack.dev, chat.update)
     cleared = {key: None for key in ("blocks", "attachments") if given.get(key) == []}
-    edited = {"user": desk.team.bot_user_id, "ts": desk.team.next_ts()}
     if "text" not in given:
         content["text"] = message["text"]
-    changed = desk.team.change(channel, message["ts"], {**content, **cleared, "edited": edited})
+    changed = posting.rewrite(desk.team, desk.delivery, channel, message["ts"], {**content, **cleared})
     return {"channel": channel.id, "ts": message["ts"], "text": changed["text"], "message": changed}
 
 
 def chat_delete(desk: Desk, args: Args) -> Json:
     channel, message = _own_message(desk, args, "cant_delete_message")
-    desk.team.remove(channel, message["ts"])
+    posting.delete(desk.team, desk.delivery, channel, message["ts"])
     return {"channel": channel.id, "ts": message["ts"]}
 
 
