@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from core import targets
 from core.actions import Actions
-from core.api.wire import Endpoint, Request, answer
+from core.api.wire import Endpoint, Request, answer, whole_seconds
 from core.errors import ResponderBotError
 from core.events import Feed
 from core.models import OPEN_STATUSES, Action, Decision, RunInput
 from core.runner import Runner
 
 BASE = "/api/connector/engine/action"
-MAX_WAIT_S = 60.0  # semantics.md 5
+MAX_WAIT_S = 60  # semantics.md 5
 KEY_LIMIT = 255  # longer is no key but a mistake
 
 
@@ -37,7 +37,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
 
     async def one(request: Request) -> Response:
         action_id = request.path["id"]
-        wait_s = _wait(request)
+        wait_s = whole_seconds(request, "wait", MAX_WAIT_S)
         mark = feed.mark()
         before = actions.json_of(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
@@ -125,15 +125,3 @@ def _key(request: Request) -> str:
             "bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters."
         )
     return key
-
-
-def _wait(request: Request) -> float:
-    """`?wait=` in seconds, at most a minute."""
-    text = request.query.get("wait", "0")
-    try:
-        wait_s = float(text)
-    except ValueError:
-        wait_s = -1.0
-    if not 0 <= wait_s < float("inf"):
-        raise ResponderBotError("bad_request", "`wait` is a number of seconds, 0 to 60.")
-    return min(wait_s, MAX_WAIT_S)

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from core import targets
 from core.actions import Actions
-from core.api.wire import Endpoint, Request, answer
+from core.api.wire import Endpoint, Request, answer, yes
 from core.models import OfferedResponder
 from core.responders import Responders
 from core.store.objects import Reads, parse_id
@@ -19,7 +19,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
     async def offered(request: Request) -> Response:
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
-        if request.query.get("explain", "").lower() not in ("true", "1"):
+        if not yes(request, "explain"):
             return answer(_json(responders.offered(target)))
         may_run = request.caller.may("manageAction")
         return answer(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
