@@ -1,0 +1,84 @@
+"""Send an object as JSON to an address of the configuration."""
+
+import http.client
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+SHOWN_CHARACTERS = 2000
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the object and the token to an address that nobody configured."""
+
+    def redirect_request(self, *_args, **_kwargs):
+        return None
+
+
+def main(job: Path) -> None:
+    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    answer = send(asked, asked.get("config") or {})
+    (job / "output").mkdir(exist_ok=True)
+    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
+    print(answer.get("errorMessage") or answer["full"]["message"])
+
+
+def send(asked: dict, config: dict) -> dict:
+    """Post the object; the answer is the responder's report."""
+    url = str(config.get("url") or "")
+    place = urllib.parse.urlsplit(url)
+    if place.scheme not in ("http", "https") or not place.hostname:
+        return failure(f"The configured url {url!r} is no http or https address.")
+    body = {key: asked.get(key) for key in ("data", "dataType", "tlp", "pap", "message", "parameters")}
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
+        url,
+        data=json.dumps(body, ensure_ascii=False).encode(),
+        headers={"Content-Type": "application/json; charset=utf-8", "User-Agent": "ResponderBot_Webhook/1.0"},
+        method="POST",
+    )
+    if config.get("token"):
+        request.add_unredirected_header("Authorization", f"Bearer {config['token']}")
+    opener = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler(proxies(config)))
+    try:
+        with opener.open(request, timeout=float(config.get("timeout_seconds") or 30)) as response:
+            return success(place.hostname, response.status, response.read(SHOWN_CHARACTERS * 4))
+    except urllib.error.HTTPError as error:
+        text = error.read(SHOWN_CHARACTERS).decode("utf-8", "replace").strip()
+        return failure(f"{place.hostname} answered {error.code} {error.reason}. {text[:300]}".strip())
+    except TimeoutError:
+        return failure(f"{place.hostname} did not answer in time; nobody knows whether it took the object.")
+    except urllib.error.URLError as error:
+        return failure(f"{place.hostname} could not be reached: {error.reason}")
+    except (OSError, http.client.HTTPException) as error:
+        return failure(f"{place.hostname} broke off the connection: {error!r}")
+
+
+def proxies(config: dict):
+    """The configured proxies; None lets the environment decide."""
+    given = {scheme: proxy for scheme, proxy in (config.get("proxy") or {}).items() if proxy}
+    return given or None
+
+
+def success(host: str, status: int, body: bytes) -> dict:
+    text = body.decode("utf-8", "replace")[:SHOWN_CHARACTERS]
+    message = f"Sent to {host}, which answered {status}."
+    return {
+        "success": True,
+        "full": {"message": message, "status": status, "answer": text},
+        "summary": {
+            "taxonomies": [{"level": "info", "namespace": "ResponderBot", "predicate": "webhook", "value": str(status)}]
+        },
+        "artifacts": [],
+        "operations": [],
+    }
+
+
+def failure(sentence: str) -> dict:
+    return {"success": False, "errorMessage": sentence}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,448 @@
+"""The process engine: runs responders as processes of this machine that outlive core."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from core.engines.base import Catalogue, Job, Progress, Report, Responder, Skipped, Told
+from core.engines.process import job_folder, launcher, processes
+from core.engines.process.definitions import (
+    Configured,
+    configure,
+    definition_files,
+    load,
+    responder_id,
+    section_for,
+)
+from core.engines.process.environments import Environments, Interpreter, Unavailable
+from core.engines.process.job_folder import JobFolder
+from core.engines.process.processes import Started
+from core.errors import ResponderBotError
+from core.settings import ResponderSection
+
+BUNDLED = Path(__file__).parents[2] / "bundled"
+"""The responders that come along."""
+
+_GRACE_S = 5.0
+"""Between asking a program to end and killing it (`responder-process.md 2`)."""
+
+_ENVIRONMENT_PASSED_ON = ("LANG", "LC_ALL", "TZ")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may use at most; each holds for one process of it."""
+
+    cpu_s: int = 1800
+    memory_bytes: int = 2 * 1024**3
+    """Address space."""
+    file_bytes: int = 64 * 1024**2
+    """Size of any file it writes, its output and what it prints among them."""
+    open_files: int = 512
+    processes: int = 256
+    """On top of what the account runs already; the kernel doesn't hold root to it."""
+
+    def for_launcher(self) -> str:
+        return (
+            f"cpu={self.cpu_s},fsize={self.file_bytes},nofile={self.open_files},core=0,"
+            f"nproc={self.processes},as={self.memory_bytes}"
+        )
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """One entry of the catalogue with all that a run needs."""
+
+    responder: Responder
+    configured: Configured
+    interpreter: Interpreter
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    signature: tuple[object, ...]
+    offers: Mapping[str, _Offer]
+    catalogue: Catalogue
+
+
+class ProcessEngine:
+    """Fulfils `core.engines.base.Engine` by programs on this machine (`responder-process.md 1 to 3`).
+
+    Beside the contract: `forget` once a report is stored, `sweep` at start, `environments` for `responders install`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        organisation: str,
+        product: str,
+        folders: Sequence[Path],
+        responders: Mapping[str, ResponderSection],
+        jobs: Path,
+        environments: Path,
+        capacity: int,
+        keep_jobs: bool,
+        clock: Callable[[], float] = time.time,
+        python: Path | None = None,
+        limits: Limits | None = None,
+        grace_s: float = _GRACE_S,
+    ) -> None:
+        """`folders` hold responder folders and win over the bundled ones; `clock` gives seconds since the epoch."""
+        self._name = name
+        self._organisation = organisation
+        self._product = product
+        self._folders = (*(folder.absolute() for folder in folders), BUNDLED)
+        self._sections = responders
+        self._jobs = jobs.absolute()
+        self._capacity = capacity
+        self._keep_jobs = keep_jobs
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._grace_s = grace_s
+        self._loaded: _Loaded | None = None
+        self._following: dict[str, int] = {}
+        self._stop_before_start: set[str] = set()
+        self.environments = Environments(environments.absolute(), python=python)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capacity(self) -> int | None:
+        return self._capacity
+
+    async def catalogue(self) -> Catalogue:
+        """What is on offer now; read again only when a file has changed."""
+        return (await asyncio.to_thread(self._load)).catalogue
+
+    def job_id(self, action_id: str) -> str:
+        return job_folder.folder_name(self._name, action_id)
+
+    async def run(self, job: Job, told: Told) -> Report:
+        """See `Engine.run`. The job folder stays until `forget`: a report that was not stored can be read again."""
+        self._following[job.action_id] = self._following.get(job.action_id, 0) + 1
+        try:
+            return await self._run(job, told)
+        finally:
+            self._following[job.action_id] -= 1
+            if not self._following[job.action_id]:
+                del self._following[job.action_id]
+                self._stop_before_start.discard(job.action_id)
+
+    async def cancel(self, job: Job) -> None:
+        """Stop a run: ask its group to end, kill it after the grace. Raises "conflict" when nothing runs."""
+        folder = self._folder(job.action_id)
+        started = await asyncio.to_thread(Started.read, folder.started)
+        if started is None:
+            if job.action_id not in self._following:
+                raise ResponderBotError("conflict", "This run was not started by this engine, so it can't be ended.")
+            self._stop_before_start.add(job.action_id)
+            with contextlib.suppress(FileNotFoundError):
+                folder.stop.write_text("cancel")
+            started = await asyncio.to_thread(Started.read, folder.started)
+            if started is None:
+                return
+        with _alive(started) as watch:
+            if watch is None:
+                raise ResponderBotError("conflict", "This run has already ended.")
+            await self._end(folder, started, watch, "cancel")
+
+    async def forget(self, action_id: str) -> None:
+        """The report is stored: remove the job folder, unless the settings keep them. May be called twice."""
+        if not self._keep_jobs:
+            await asyncio.to_thread(job_folder.remove, self._folder(action_id))
+
+    async def sweep(self, keep: Collection[str]) -> int:
+        """At start: remove the job folders of all actions but `keep` (those still open); how many there were.
+
+        What still runs there is killed, since nobody will ever read its report. Folders that another core follows
+        are left alone.
+        """
+        return 0 if self._keep_jobs else await asyncio.to_thread(self._sweep, frozenset(keep))
+
+    async def close(self) -> None:
+        """Nothing to let go of: running jobs go on, and every descriptor belongs to a `run`."""
+
+    def responder_folders(self) -> tuple[Path, ...]:
+        """The folders of all responders this engine knows, usable or not; for `responders install`."""
+        found: dict[Path, None] = {}
+        for root in self._folders:
+            with contextlib.suppress(OSError):
+                found |= dict.fromkeys(file.parent for file in definition_files(root))
+        return tuple(found)
+
+    # --- the catalogue
+
+    def _load(self) -> _Loaded:
+        signature = self._signature()
+        if self._loaded is None or self._loaded.signature != signature:
+            before = self._loaded.catalogue.skipped if self._loaded else ()
+            self._loaded = self._read(signature)
+            for skipped in self._loaded.catalogue.skipped:
+                if skipped not in before:
+                    log.warning("responder skipped", engine=self._name, responder=skipped.name, reason=skipped.reason)
+        return self._loaded
+
+    def _signature(self) -> tuple[object, ...]:
+        """Changes whenever a definition, a program's presence, a list of requirements or an environment does."""
+        marks: list[object] = [_mark(self.environments.root)]
+        for root in self._folders:
+            marks.append(_mark(root))
+            with contextlib.suppress(OSError), os.scandir(root) as entries:
+                for entry in sorted(entries, key=lambda item: item.name):
+                    marks += _marks_of_entry(entry)
+        return tuple(marks)
+
+    def _read(self, signature: tuple[object, ...]) -> _Loaded:
+        definitions, skipped = load(self._folders)
+        offers: dict[str, _Offer] = {}
+        for definition in definitions:
+            offer = self._offer(configure(definition, self._values_of(definition.name)))
+            if isinstance(offer, Skipped):
+                skipped.append(offer)
+            else:
+                offers[offer.responder.id] = offer
+        responders = sorted((offer.responder for offer in offers.values()), key=lambda responder: responder.name)
+        ordered = sorted(skipped, key=lambda item: item.name)
+        # The plain environment may just have been made: look again, or the next call would read all anew.
+        return _Loaded(
+            (_mark(self.environments.root), *signature[1:]), offers, Catalogue(tuple(responders), tuple(ordered))
+        )
+
+    def _values_of(self, name: str) -> Mapping[str, object]:
+        section = section_for(name, self._sections)
+        return section.config if isinstance(section, ResponderSection) else {}
+
+    def _offer(self, configured: Configured | Skipped) -> _Offer | Skipped:
+        if isinstance(configured, Skipped):
+            return configured
+        definition = configured.definition
+        interpreter = self.environments.interpreter(definition.folder)
+        if isinstance(interpreter, Unavailable):
+            return Skipped(definition.name, f"{definition.file}: unavailable: {interpreter.reason}")
+        responder = Responder(
+            id=responder_id(self._organisation, definition.name),
+            name=definition.name,
+            version=definition.version,
+            description=definition.description,
+            data_types=definition.data_types,
+            max_tlp=configured.max_tlp,
+            max_pap=configured.max_pap,
+            definition=definition.name,
+        )
+        return _Offer(responder, configured, interpreter)
+
+    # --- one run
+
+    def _folder(self, action_id: str) -> JobFolder:
+        return JobFolder(self._jobs / self.job_id(action_id))
+
+    async def _run(self, job: Job, told: Told) -> Report:
+        folder = self._folder(job.action_id)
+        try:
+            hold, started = await self._started(folder, job)
+        except OSError as error:
+            return Report(success=False, message=f"The run could not be prepared: {error}.")
+        if isinstance(hold, Report):
+            return hold
+        try:
+            if started is None:
+                return await asyncio.to_thread(self._not_started, folder)
+            await told(Progress(self.job_id(job.action_id), True, started.pid, started.pid_started))
+            return await self._followed(folder, started)
+        finally:
+            os.close(hold)
+
+    async def _started(self, folder: JobFolder, job: Job) -> tuple[int | Report, Started | None]:
+        """Have it started, by us or by who was here before. A Report when it can't come to that."""
+        started = await asyncio.to_thread(Started.read, folder.started)
+        if started:
+            return job_folder.held(folder), started
+        offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
+        if offer is None:
+            return Report(success=False, message=f"{job.responder_name} is no longer on offer here."), None
+        job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
+        await asyncio.to_thread(job_folder.create, folder, job, offer.configured)
+        hold = job_folder.held(folder)
+        if job.action_id in self._stop_before_start:
+            folder.stop.write_text("cancel")
+        try:
+            await self._launch(folder, offer)
+            return hold, await asyncio.to_thread(Started.read, folder.started)
+        except BaseException:
+            os.close(hold)
+            raise
+
+    async def _launch(self, folder: JobFolder, offer: _Offer) -> None:
+        """Send the launcher off, and return when it has become the program or given up."""
+        heard, status = os.pipe()
+        try:
+            pid = await asyncio.to_thread(self._spawn, folder, offer, status)
+        except BaseException:
+            os.close(heard)
+            raise
+        finally:
+            os.close(status)
+        try:
+            await processes.readable(heard)  # its end closes with exec, or with the launcher
+            gave_up = await asyncio.to_thread(_gave_up, pid, folder)
+        finally:
+            os.close(heard)
+        if gave_up:
+            log.debug("launcher gave up", job=folder.path.name)
+
+    def _spawn(self, folder: JobFolder, offer: _Offer, status: int) -> int:
+        definition = offer.configured.definition
+        os.set_inheritable(status, True)
+        interpreter = [str(offer.interpreter.path)] if definition.is_python else []
+        argv = [
+            *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
+            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.path)),
+        ]
+        append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        return os.posix_spawn(
+            sys.executable,
+            argv,
+            environment_of(folder, offer.configured, offer.interpreter.path, os.environ),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), append, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
+        )
+
+    def _not_started(self, folder: JobFolder) -> Report:
+        if folder.stop_reason():
+            return job_folder.report_of(folder, "")
+        lines = job_folder.last_lines(job_folder.read_printed(folder.printed))
+        return Report(success=False, message=f"The responder could not be started. {lines}".strip())
+
+    async def _followed(self, folder: JobFolder, started: Started) -> Report:
+        with _alive(started) as watch:
+            if watch is not None:
+                await self._until_end(folder, started, watch)
+            return await asyncio.to_thread(_collected, folder, started, watch is not None)
+
+    async def _until_end(self, folder: JobFolder, started: Started, watch: int) -> None:
+        try:
+            minutes = (await asyncio.to_thread(folder.facts)).timeout_minutes
+        except (OSError, ValueError, KeyError):
+            minutes = 0.0  # the folder has vanished: nothing can come of this run any more
+        try:
+            async with asyncio.timeout(max(0.0, started.at + minutes * 60 - self._clock())):
+                await processes.readable(watch)
+        except TimeoutError:
+            await self._end(folder, started, watch, "timeout")
+
+    async def _end(self, folder: JobFolder, started: Started, watch: int, reason: str) -> None:
+        """Terminate the group, and kill it when it is still there after the grace."""
+        with contextlib.suppress(FileNotFoundError):
+            if not folder.stop_reason():
+                folder.stop.write_text(reason)
+        processes.signal_group(started, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._grace_s):
+                await processes.readable(watch)
+        except TimeoutError:
+            processes.signal_group(started, signal.SIGKILL)
+            await processes.readable(watch)
+
+    def _sweep(self, keep: frozenset[str]) -> int:
+        found = job_folder.orphans(self._jobs, self._name, keep)
+        for folder in found:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                started = Started.read(folder.started)
+                if started:
+                    _killed(folder, started)
+            job_folder.remove(folder)
+        return len(found)
+
+
+@contextlib.contextmanager
+def _alive(started: Started) -> Iterator[int | None]:
+    """A descriptor that becomes readable when the program ends; None when it has ended."""
+    watch = processes.open_if_alive(started)
+    try:
+        yield watch
+    finally:
+        if watch is not None:
+            os.close(watch)
+
+
+def _killed(folder: JobFolder, started: Started) -> None:
+    with _alive(started) as watch:
+        if watch is not None:
+            processes.signal_group(started, signal.SIGKILL)
+        processes.kill_leftovers(started, folder.path, just_ended=watch is not None)
+
+
+def _collected(folder: JobFolder, started: Started, just_ended: bool) -> Report:
+    """Kill what the program left behind, then read what it wrote. Reaped last, since a zombie keeps the number ours."""
+    ended = processes.exit_of_child(started.pid, reap=False)
+    processes.kill_leftovers(started, folder.path, just_ended=just_ended)
+    processes.exit_of_child(started.pid, reap=True)
+    return job_folder.report_of(folder, ended)
+
+
+def _gave_up(pid: int, folder: JobFolder) -> bool:
+    """Reap a launcher that did not become the program; True when it was one."""
+    started = Started.read(folder.started)
+    if started and started.pid == pid:
+        return False
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WEXITED)
+    return True
+
+
+def environment_of(
+    folder: JobFolder, configured: Configured, interpreter: Path, outer: Mapping[str, str]
+) -> dict[str, str]:
+    """The short allow-list of `responder-process.md 2`; `outer` is core's own environment."""
+    passed = {name: outer[name] for name in (*_ENVIRONMENT_PASSED_ON, *_PROXY_VARIABLES) if name in outer}
+    given = {"LANG": "C.UTF-8", **passed, "HOME": str(folder.path), "PATH": _path(interpreter, outer)}
+    for scheme, proxy in (("http", configured.proxy_http), ("https", configured.proxy_https)):
+        if proxy:
+            given |= {f"{scheme}_proxy": proxy, f"{scheme.upper()}_PROXY": proxy}
+    if configured.cacerts:
+        given["REQUESTS_CA_BUNDLE"] = str(folder.cacerts)
+    return given
+
+
+def _path(interpreter: Path, outer: Mapping[str, str]) -> str:
+    """The responder's own programs first, and not those of core's environment."""
+    own = os.path.join(sys.prefix, "bin")
+    rest = [part for part in outer.get("PATH", os.defpath).split(os.pathsep) if part and part != own]
+    return os.pathsep.join([str(interpreter.parent), *rest])
+
+
+def _mark(path: Path) -> object:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return (str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino)
+
+
+def _marks_of_entry(entry: os.DirEntry[str]) -> list[object]:
+    """A folder's own time changes when files come and go; those that matter are looked at one by one."""
+    marks = [_mark(Path(entry.path))]
+    with contextlib.suppress(OSError), os.scandir(entry.path) as files:
+        wanted = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
+        marks += [_mark(Path(file)) for file in sorted(wanted)]
+    return marks
