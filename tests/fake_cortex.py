@@ -110,8 +110,8 @@ class FakeCortex:
         self.jobs: dict[str, FakeJob] = {}
         self.calls: list[Call] = []
         self.url = ""
-        self._plays = plays
-        self._has_search = has_search
+        self.plays = plays
+        self.has_search = has_search
         self._clock = clock
         self._faults: dict[str, deque[Fault]] = {}
         self._always: dict[str, Fault] = {}
@@ -221,7 +221,7 @@ class FakeCortex:
     # The calls
 
     async def _search_responders(self, request: web.Request, body: Any) -> web.Response:
-        if not self._has_search:
+        if not self.has_search:
             return _error(404, "NotFound", "no such route")
         return web.json_response(self.responders, headers={"X-Total": str(len(self.responders))})
 
@@ -329,13 +329,13 @@ class FakeCortex:
         return next((one for one in self.responders if one["id"] == worker_id), None)
 
     def _play(self, job: FakeJob) -> None:
-        if self._plays is None:
+        if self.plays is None:
             return
 
         async def play(plays: Callable[["FakeCortex", FakeJob], Awaitable[None]]) -> None:
             await plays(self, job)
 
-        task = asyncio.create_task(play(self._plays))
+        task = asyncio.create_task(play(self.plays))
         self._playing.add(task)
         task.add_done_callback(self._playing.discard)
 

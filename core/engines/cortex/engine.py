@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -92,6 +92,9 @@ class CortexEngine:
 
     async def forget(self, action_id: str) -> None:
         """Nothing of a remote job is kept here."""
+
+    async def sweep(self, open_action_ids: Collection[str]) -> None:
+        """As above."""
 
     async def close(self) -> None:
         await self._wire.close()

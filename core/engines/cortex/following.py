@@ -36,7 +36,8 @@ class Following:
         self._patience = Patience(clock, deadline_minutes * 60, pace)
         self._queueing = Patience(clock, pace.waiting_limit_s, pace)
         self._running = False
-        self._bad: list[str] = []
+        self._last_kind = ""
+        self._in_a_row = 0
         self._trouble = ""
 
     async def to_the_end(self) -> Report:
@@ -75,8 +76,9 @@ class Following:
         if news.report is not None:
             return news.report
         self._trouble = news.why
-        self._bad = [kind for kind in [*self._bad, news.kind] if kind == news.kind]
-        if len(self._bad) < IN_A_ROW.get(news.kind, math.inf):
+        self._in_a_row = self._in_a_row + 1 if news.kind == self._last_kind else 1
+        self._last_kind = news.kind
+        if self._in_a_row < IN_A_ROW.get(news.kind, math.inf):
             return None
         if news.kind == "missing":
             return Report(

@@ -26,7 +26,7 @@ async def test_the_catalogue_comes_by_search(cortex: FakeCortex, engine: CortexE
 
 
 async def test_a_version_without_search_is_asked_kind_by_kind(cortex: FakeCortex, engine: CortexEngine) -> None:
-    cortex._has_search = False
+    cortex.has_search = False
     assert await engine.catalogue() == Catalogue((OFFERED,))
     assert cortex.count("responders_of_kind") == 5
 

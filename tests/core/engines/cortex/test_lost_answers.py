@@ -19,7 +19,7 @@ async def test_a_job_whose_answer_was_lost_is_found_and_followed(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News, fault: Fault
 ) -> None:
     cortex.behave("run", fault)
-    cortex._plays = at_once
+    cortex.plays = at_once
     report = await make_engine(timeout_s=0.3).run(JOB, news)
     assert report.success
     (job,) = cortex.jobs.values()
@@ -33,7 +33,7 @@ async def test_a_job_that_is_not_in_the_index_yet_is_looked_for_again(
 ) -> None:
     cortex.behave("run", Cut(done=True))
     cortex.behave("search_jobs", Say(body=[]), Say(503), Cut(), Say(raw=b"{"), Say(429), Say(body=[]))
-    cortex._plays = at_once
+    cortex.plays = at_once
     assert (await engine.run(JOB, news)).success
     assert cortex.count("run") == 1
 

@@ -144,7 +144,7 @@ def test_a_ca_file_that_cannot_be_read_is_refused_at_once(tmp_path: Path) -> Non
 async def test_plain_calls_go_through_the_proxy(
     cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
 ) -> None:
-    cortex._plays = at_once
+    cortex.plays = at_once
     proxy.password = "let-me-out"
     url = proxy.url.replace("http://", "http://core:let-me-out@")
     assert (await make_engine(proxy=url).run(JOB, news)).success

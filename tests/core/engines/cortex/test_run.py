@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.engines.base import Progress, Report
+from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, Pace
 from core.errors import ResponderBotError
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
@@ -36,7 +36,7 @@ async def test_a_job_runs_and_its_report_comes_back(cortex: FakeCortex, engine: 
 async def test_the_call_carries_the_label_and_what_the_responder_needs(
     cortex: FakeCortex, engine: CortexEngine, news: News
 ) -> None:
-    cortex._plays = at_once
+    cortex.plays = at_once
     await engine.run(JOB, news)
     call = await cortex.until("run")
     assert call.path == f"/api/responder/{BLOCKER['id']}/run"
@@ -56,7 +56,7 @@ async def test_the_call_carries_the_label_and_what_the_responder_needs(
 async def test_a_job_that_ends_between_two_polls_is_still_told_to_have_run(
     cortex: FakeCortex, engine: CortexEngine, news: News
 ) -> None:
-    cortex._plays = at_once
+    cortex.plays = at_once
     assert (await engine.run(JOB, news)).success
     assert [one.running for one in news] == [False, True]
 
@@ -145,7 +145,7 @@ async def test_a_job_the_engine_forgot_is_a_failure(cortex: FakeCortex, engine: 
 
 async def test_one_not_found_alone_is_not_believed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
     cortex.behave("wait", Say(404, {"type": "NotFoundError"}))
-    cortex._plays = at_once
+    cortex.plays = at_once
     assert (await engine.run(JOB, news)).success
 
 
@@ -163,7 +163,7 @@ async def test_trouble_on_the_way_does_not_end_the_following(
         Say(raw=b"not json"),
         Say(body={"status": "Dancing"}),
     )
-    cortex._plays = at_once
+    cortex.plays = at_once
     assert (await engine.run(JOB, news)).success
     assert cortex.count("run") == 1
 
@@ -172,7 +172,7 @@ async def test_a_slow_poll_is_asked_again(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
 ) -> None:
     cortex.behave("wait", Hang(asyncio.Event()))
-    cortex._plays = at_once
+    cortex.plays = at_once
     engine = make_engine(timeout_s=0.2)
     assert (await engine.run(JOB, news)).success
 
@@ -229,7 +229,7 @@ async def test_an_engine_that_takes_no_more_is_asked_again(
 ) -> None:
     full = Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
     cortex.behave("run", full, full)
-    cortex._plays = at_once
+    cortex.plays = at_once
     assert (await engine.run(JOB, news)).success
     assert len(cortex.jobs) == 1
 
@@ -344,9 +344,11 @@ async def test_a_running_job_cannot_be_cancelled(engine: CortexEngine) -> None:
     assert caught.value.code == "conflict"
 
 
-async def test_the_engine_has_no_id_in_advance_and_no_bound(engine: CortexEngine) -> None:
+async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callable[..., CortexEngine]) -> None:
+    engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
     await engine.forget("~12")
+    await engine.sweep(["~12"])
 
 
 def test_polls_are_long_by_default() -> None:
