@@ -1,0 +1,442 @@
+// The interactive elements of blocks: what they look like, what they hold, and what using one sends.
+
+import { h, icon, webAddress } from "./dom.js";
+import { textObject, words } from "./mrkdwn.js";
+import { confirmDialog, openMenu, openPicker, toast } from "./popups.js";
+
+/*
+ * A `place` is where blocks are shown: one message, one modal, the Home tab.
+ *   names    the store (names of people and channels)
+ *   entered  what the person entered there (Entered)
+ *   act(block, element, value)             -> promise: tells the app
+ *   options(block, element, query)         -> promise of option groups from the app
+ *   touched(blockId)                       a field was changed (its error goes away)
+ */
+
+/** Whether using this element tells the app at once: always, but in an input block only with dispatch_action. */
+const tells = (block) => block.type !== "input" || block.dispatch_action === true;
+
+export function renderElement(element, block, place) {
+  const draw = DRAW[element.type];
+  const node = draw ? draw(element, block, place) : unknown(element);
+  node.dataset.focus = JSON.stringify([block.block_id, element.action_id]);
+  node.dataset.action = element.action_id ?? "";
+  return node;
+}
+
+function unknown(element) {
+  return h("span", { class: "unknown" }, `Not shown here: ${element.type}`);
+}
+
+/** What the element holds now: what was entered, else its initial value. Options are whole objects. */
+export function current(element, block, place) {
+  const { block_id: blockId } = block;
+  if (place.entered.has(blockId, element.action_id)) return place.entered.get(blockId, element.action_id);
+  return initial(element, place);
+}
+
+function initial(element, place) {
+  const many = element.type.startsWith("multi_") || element.type === "checkboxes";
+  const plain = element.initial_value ?? element.initial_date ?? element.initial_time ?? element.initial_date_time;
+  const one = element.initial_option ?? element.initial_user ?? element.initial_channel ?? element.initial_conversation;
+  const list = element.initial_options ?? element.initial_users ?? element.initial_channels ?? element.initial_conversations;
+  const here = element.default_to_current_conversation && place.channel;
+  if (many) return list ?? (here ? [here] : []);
+  return plain ?? one ?? (here || null);
+}
+
+/** The value as the page API takes it: option values, ids, strings, lists of these; null when empty. */
+export function wire(value) {
+  if (Array.isArray(value)) return value.map(wire);
+  if (value && typeof value === "object") return value.value;
+  return value === "" ? null : value;
+}
+
+/** All values of input elements in these blocks: `{block_id: {action_id: value}}`. */
+export function collect(blocks, place) {
+  const values = {};
+  for (const block of blocks ?? []) {
+    for (const element of elementsOf(block)) {
+      if (!element.action_id || element.type === "button" || element.type === "overflow") continue;
+      (values[block.block_id] ??= {})[element.action_id] = wire(current(element, block, place));
+    }
+  }
+  return values;
+}
+
+export function elementsOf(block) {
+  if (block.type === "actions" || block.type === "context_actions") return block.elements ?? [];
+  return [block.element ?? block.accessory].filter((element) => element && element.type !== "image");
+}
+
+/** Asks first when the element has a confirm object, then tells the app; false when the person said no. */
+async function use(element, block, place, value, node) {
+  const asks = element.confirm;
+  if (asks && !(await confirmed(asks, place))) return false;
+  node?.setAttribute("aria-busy", "true");
+  try {
+    await place.act(block, element, value);
+  } catch (error) {
+    toast(error.message);
+  } finally {
+    node?.removeAttribute("aria-busy");
+  }
+  return true;
+}
+
+function confirmed(asks, place) {
+  return confirmDialog({
+    title: words(asks.title) || "Are you sure?",
+    body: textObject(asks.text, place.names),
+    yes: words(asks.confirm) || "Yes",
+    no: words(asks.deny) || "Cancel",
+    danger: asks.style === "danger",
+  });
+}
+
+/** Keeps a new value and, where the element tells the app, sends it; on "no" in a confirm dialog it goes back. */
+async function change(element, block, place, value, node, redraw) {
+  const before = current(element, block, place);
+  place.entered.set(block.block_id, element.action_id, value);
+  place.touched?.(block.block_id);
+  if (!tells(block)) return;
+  if (await use(element, block, place, wire(value), node)) return;
+  place.entered.set(block.block_id, element.action_id, before);
+  redraw?.();
+}
+
+// buttons and overflow
+
+function button(element, block, place) {
+  const label = words(element.text);
+  const tone = { primary: " primary", danger: " danger" }[element.style] ?? "";
+  const href = element.url && webAddress(element.url);
+  const props = {
+    class: `button${tone}`,
+    "aria-label": element.accessibility_label,
+    onclick: (event) => {
+      if (href && element.confirm) event.preventDefault();
+      use(element, block, place, true, event.currentTarget).then((agreed) => {
+        if (agreed && href && element.confirm) window.open(href, "_blank", "noopener,noreferrer");
+      });
+    },
+  };
+  if (href) return h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...textObject(element.text, place.names));
+  return h("button", { ...props, type: "button" }, ...(element.text ? textObject(element.text, place.names) : [label]));
+}
+
+function overflow(element, block, place) {
+  return h("button", {
+    type: "button", class: "button overflow", "aria-label": "More", title: "More", "aria-haspopup": "menu", "aria-expanded": "false",
+    onclick: ({ currentTarget }) => openMenu(currentTarget, element.options.map((option) => ({
+      label: words(option.text),
+      description: option.description && words(option.description),
+      onPick: () => {
+        const href = option.url && webAddress(option.url);
+        if (href) window.open(href, "_blank", "noopener,noreferrer");
+        use(element, block, place, option.value, currentTarget);
+      },
+    })), { label: "More" }),
+  }, icon("more"));
+}
+
+// menus with a list to search
+
+/** An option object as a row of the picker. */
+const row = (option) => ({
+  key: option.value ?? "", label: words(option.text), description: option.description && words(option.description), value: option,
+});
+
+function matching(groups, query) {
+  const wanted = query.toLowerCase();
+  return groups.map((group) => ({
+    ...group,
+    options: group.options.filter((option) => `${option.label} ${option.description ?? ""}`.toLowerCase().includes(wanted)),
+  }));
+}
+
+const asGroups = (source) =>
+  source.option_groups?.length
+    ? source.option_groups.map((group) => ({ label: words(group.label), options: (group.options ?? []).map(row) }))
+    : [{ label: "", options: (source.options ?? []).map(row) }];
+
+const idRow = (id, label, description) => ({ key: id, label, description, value: id });
+
+const peopleRows = (names) => [...names.users.values()].map((user) => idRow(user.id, names.user(user.id), `@${user.name}`));
+
+const channelRows = (names, wanted) => [...names.channels.values()].filter(wanted)
+  .map((channel) => idRow(channel.id, `${channel.is_im ? "" : "#"}${names.title(channel)}`));
+
+function conversationRows(element, names) {
+  const filter = element.filter ?? {};
+  const kinds = new Set(filter.include ?? ["public", "private", "im", "mpim"]);
+  return channelRows(names, (channel) => {
+    if (filter.exclude_external_shared_channels && channel.is_shared) return false;
+    if (channel.is_im && filter.exclude_bot_users && names.users.get(names.partner(channel))?.is_bot) return false;
+    return kinds.has(channel.is_im ? "im" : channel.is_private ? "private" : "public");
+  });
+}
+
+const SOURCES = {
+  static_select: (element) => (query) => matching(asGroups(element), query),
+  external_select: (element, block, place) => async (query) => asGroups(await place.options(block, element, query)),
+  users_select: (element, block, place) => (query) => matching([{ label: "", options: peopleRows(place.names) }], query),
+  channels_select: (element, block, place) => (query) =>
+    matching([{ label: "", options: channelRows(place.names, (channel) => !channel.is_im && !channel.is_private) }], query),
+  conversations_select: (element, block, place) => (query) =>
+    matching([{ label: "", options: conversationRows(element, place.names) }], query),
+};
+
+const EXTERNAL_MINIMUM = 3; // Slack's default for min_query_length
+
+const minimumOf = (element) => (element.type.endsWith("external_select") ? (element.min_query_length ?? EXTERNAL_MINIMUM) : 0);
+
+const keyOf = (value) => (value && typeof value === "object" ? (value.value ?? "") : value);
+
+function labelOf(value, element, names) {
+  if (value && typeof value === "object") return words(value.text);
+  if (element.type.includes("users")) return names.user(value);
+  const channel = names.channels.get(value);
+  return channel ? `${channel.is_im ? "" : "#"}${names.title(channel)}` : String(value);
+}
+
+function select(element, block, place) {
+  const holder = h("div", { class: "select" });
+  const hint = words(element.placeholder) || "Choose an option";
+  const pick = (option) => {
+    change(element, block, place, option.value, holder, draw);
+    draw();
+    holder.querySelector("button").focus({ preventScroll: true });
+  };
+  const draw = () => {
+    const value = current(element, block, place);
+    const label = value === null || value === undefined ? null : labelOf(value, element, place.names);
+    const opener = h("button", {
+      type: "button", class: "select-box", "aria-haspopup": "listbox", "aria-expanded": "false",
+      "aria-label": label ? `${hint}: ${label}` : hint, disabled: element.disabled,
+      onclick: ({ currentTarget }) => openPicker(currentTarget, {
+        label: hint, placeholder: hint, minimum: minimumOf(element), onPick: pick,
+        load: SOURCES[element.type](element, block, place),
+        chosen: new Set(value === null || value === undefined ? [] : [keyOf(value)]),
+      }),
+      onkeydown: (event) => {
+        if (event.key !== "ArrowDown") return;
+        event.preventDefault();
+        event.stopPropagation();
+        event.currentTarget.click();
+      },
+    }, h("span", { class: label ? "select-label" : "select-label empty" }, label ?? hint), icon("down"));
+    holder.replaceChildren(opener);
+    if (block.type === "input" && block.optional && label) {
+      holder.append(h("button", {
+        type: "button", class: "clear", "aria-label": "Clear", title: "Clear",
+        onclick: () => { change(element, block, place, null, holder, draw); draw(); holder.querySelector("button").focus(); },
+      }, icon("close")));
+    }
+  };
+  draw();
+  return holder;
+}
+
+function multiSelect(element, block, place) {
+  const single = element.type.replace("multi_", "");
+  const hint = words(element.placeholder) || "Choose options";
+  const most = element.max_selected_items ?? Infinity;
+  const holder = h("div", { class: "select multi" });
+  let now = current(element, block, place) ?? [];
+
+  const commit = () => {
+    change(element, block, place, now, holder, () => { now = current(element, block, place); draw(); });
+    draw();
+  };
+  const chip = (value) => h("span", { class: "chip" }, labelOf(value, element, place.names), h("button", {
+    type: "button", "aria-label": `Remove ${labelOf(value, element, place.names)}`,
+    onclick: () => { now = now.filter((other) => keyOf(other) !== keyOf(value)); commit(); holder.querySelector(".select-box").focus(); },
+  }, icon("close")));
+  const openList = ({ currentTarget }) => {
+    let changed = false;
+    openPicker(currentTarget, {
+      label: hint, placeholder: hint, minimum: minimumOf(element), multi: true,
+      load: SOURCES[single]({ ...element, type: single }, block, place),
+      chosen: new Set(now.map(keyOf)),
+      onToggle: (option, on) => {
+        if (on && now.length >= most) {
+          toast(`At most ${most} can be chosen.`);
+          return false;
+        }
+        changed = true;
+        now = on ? [...now, option.value] : now.filter((value) => keyOf(value) !== option.key);
+        return true;
+      },
+      onClose: () => {
+        if (!changed) return;
+        commit();
+        holder.querySelector(".select-box").focus({ preventScroll: true });
+      },
+    });
+  };
+  const draw = () => holder.replaceChildren(
+    ...now.map(chip),
+    h("button", { type: "button", class: "select-box", "aria-haspopup": "listbox", "aria-expanded": "false", "aria-label": hint, onclick: openList },
+      h("span", { class: "select-label empty" }, now.length ? "Add or remove" : hint), icon("down")),
+  );
+  draw();
+  return holder;
+}
+
+// boxes to type into
+
+const TYPING_PAUSE_MS = 300;
+
+function textBox(type, attributes = {}) {
+  return (element, block, place) => {
+    const multiline = element.type === "plain_text_input" && element.multiline;
+    const when = element.dispatch_action_config?.trigger_actions_on ?? ["on_enter_pressed"];
+    let timer = null;
+    const node = h(multiline ? "textarea" : "input", {
+      class: "field-box", ...(multiline ? { rows: "4" } : { type }), ...attributes,
+      placeholder: words(element.placeholder), value: current(element, block, place) ?? "",
+      maxlength: element.max_length, min: element.min_value, max: element.max_value,
+      step: element.type === "number_input" ? (element.is_decimal_allowed ? "any" : "1") : null,
+      autofocus: element.focus_on_load, autocomplete: "off",
+      "aria-required": block.type === "input" && !block.optional ? "true" : null,
+      oninput: () => {
+        place.entered.set(block.block_id, element.action_id, node.value);
+        place.touched?.(block.block_id);
+        if (!tells(block) || !when.includes("on_character_entered")) return;
+        clearTimeout(timer);
+        timer = setTimeout(() => use(element, block, place, wire(node.value)), TYPING_PAUSE_MS);
+      },
+      onkeydown: (event) => {
+        const send = event.key === "Enter" && !event.isComposing && (!multiline || event.metaKey || event.ctrlKey);
+        if (!send || !tells(block) || !when.includes("on_enter_pressed")) return;
+        event.preventDefault();
+        use(element, block, place, wire(node.value));
+      },
+    });
+    return node;
+  };
+}
+
+/** Dates and times: the browser's own box. It tells the app when the person has settled on a value. */
+function moment(type) {
+  const SETTLED_MS = 700;
+  return (element, block, place) => {
+    let timer = null;
+    let sent = current(element, block, place) ?? "";
+    const settle = () => {
+      clearTimeout(timer);
+      if (node.value === sent || !node.isConnected) return;
+      sent = node.value;
+      change(element, block, place, fromBox(type, node.value), node, () => { node.value = toBox(type, current(element, block, place)); });
+    };
+    const node = h("input", {
+      class: "field-box moment", type, value: toBox(type, current(element, block, place)),
+      "aria-label": words(element.placeholder) || { date: "Date", time: "Time" }[type] || "Date and time",
+      onchange: () => { clearTimeout(timer); timer = setTimeout(settle, SETTLED_MS); },
+      oninput: () => {
+        if (tells(block)) return;
+        place.entered.set(block.block_id, element.action_id, fromBox(type, node.value));
+        place.touched?.(block.block_id);
+      },
+      onblur: settle,
+      onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); settle(); } },
+    });
+    return node;
+  };
+}
+
+const MINUTE_MS = 60000;
+
+function toBox(type, value) {
+  if (!value || type !== "datetime-local") return value ?? "";
+  const date = new Date(Number(value) * 1000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * MINUTE_MS).toISOString().slice(0, 16);
+}
+
+function fromBox(type, text) {
+  if (!text) return null;
+  return type === "datetime-local" ? Math.floor(new Date(text).getTime() / 1000) : text;
+}
+
+// check boxes and radio buttons
+
+let serial = 0;
+
+function ticks(type) {
+  return (element, block, place) => {
+    const name = `choice-${(serial += 1)}`;
+    const options = element.options ?? [];
+    const node = h("div", { class: "ticks", role: type === "radio" ? "radiogroup" : "group" });
+    const draw = () => {
+      const value = current(element, block, place);
+      const on = new Set((Array.isArray(value) ? value : [value]).filter(Boolean).map(keyOf));
+      node.replaceChildren(...options.map((option) => h(
+        "label", { class: "tick" },
+        h("input", { type, name, checked: on.has(option.value), value: option.value, onchange: taken }),
+        h("span", null,
+          h("span", null, ...textObject(option.text, place.names)),
+          option.description ? h("small", null, ...textObject(option.description, place.names)) : null),
+      )));
+    };
+    const taken = () => {
+      const on = new Set([...node.querySelectorAll("input:checked")].map((box) => box.value));
+      const chosen = options.filter((option) => on.has(option.value));
+      change(element, block, place, type === "radio" ? (chosen[0] ?? null) : chosen, node, draw);
+    };
+    draw();
+    return node;
+  };
+}
+
+const DRAW = {
+  button,
+  overflow,
+  static_select: select,
+  external_select: select,
+  users_select: select,
+  channels_select: select,
+  conversations_select: select,
+  multi_static_select: multiSelect,
+  multi_external_select: multiSelect,
+  multi_users_select: multiSelect,
+  multi_channels_select: multiSelect,
+  multi_conversations_select: multiSelect,
+  datepicker: moment("date"),
+  timepicker: moment("time"),
+  datetimepicker: moment("datetime-local"),
+  checkboxes: ticks("checkbox"),
+  radio_buttons: ticks("radio"),
+  plain_text_input: textBox("text"),
+  email_text_input: textBox("email", { inputmode: "email" }),
+  url_text_input: textBox("url", { inputmode: "url" }),
+  number_input: textBox("number"),
+  rich_text_input: textBox("text"),
+};
+
+// what Slack itself checks before it sends a form
+
+/** The error that Slack's own client shows for this input block, or null. */
+export function complaint(block, place) {
+  const element = block.element;
+  const value = wire(current(element, block, place));
+  const empty = value === null || value === undefined || (Array.isArray(value) && !value.length);
+  if (empty) return block.optional ? null : "Please complete this required field.";
+  return CHECKS[element.type]?.(element, String(value)) ?? null;
+}
+
+const CHECKS = {
+  plain_text_input: (element, text) =>
+    text.length < (element.min_length ?? 0) ? `Please enter at least ${element.min_length} characters.` : null,
+  email_text_input: (element, text) => (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(text) ? null : "Please enter a valid email address."),
+  url_text_input: (element, text) => (webAddress(text) ? null : "Please enter a valid URL."),
+  number_input: (element, text) => {
+    const number = Number(text);
+    if (!Number.isFinite(number) || (!element.is_decimal_allowed && !Number.isInteger(number))) {
+      return element.is_decimal_allowed ? "Please enter a number." : "Please enter a whole number.";
+    }
+    if (element.min_value !== undefined && number < Number(element.min_value)) return `Please enter a number of at least ${element.min_value}.`;
+    if (element.max_value !== undefined && number > Number(element.max_value)) return `Please enter a number of at most ${element.max_value}.`;
+    return null;
+  },
+};

@@ -1,0 +1,318 @@
+// A list of messages, in a channel or a thread, kept current in place by their timestamps.
+
+import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
+import { patchAttachments, patchBlocks } from "./blocks.js";
+import { emoji } from "./emoji.js";
+import { mrkdwn } from "./mrkdwn.js";
+import { openMenu, toast } from "./popups.js";
+import { Entered } from "./store.js";
+
+const RUN_S = 300; // messages of one person within this time stand together
+const NEAR_PX = 90; // this close to the end counts as reading the end
+
+const seconds = (ts) => Number(ts);
+const dayOf = (ts) => new Date(seconds(ts) * 1000).toDateString();
+const shortTime = (ts) => new Date(seconds(ts) * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+const fullTime = (ts) => new Date(seconds(ts) * 1000).toLocaleString(undefined, { dateStyle: "full", timeStyle: "medium" });
+
+function dayName(ts) {
+  const day = new Date(seconds(ts) * 1000);
+  const gone = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(day).setHours(0, 0, 0, 0)) / 86400000);
+  if (gone === 0) return "Today";
+  if (gone === 1) return "Yesterday";
+  return day.toLocaleDateString(undefined, { weekday: "long", month: "long", day: "numeric" });
+}
+
+export function avatar(id, name, isBot, small = false) {
+  const tone = [...String(id)].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 997, 7) % 8;
+  const letters = String(name).split(/\s+/).filter(Boolean).slice(0, 2).map((word) => [...word][0]).join("").toUpperCase();
+  return h("span", { class: `avatar tone-${tone}${small ? " small" : ""}`, "aria-hidden": "true" }, isBot ? icon("app") : letters);
+}
+
+/**
+ * `surface`: {store, wire, channel, thread (root ts or null), openThread(ts), shortcut(callbackId, message)}; `wire` has act and options.
+ */
+export class MessageList {
+  constructor(surface) {
+    this.surface = surface;
+    this.items = new Map();
+    this.days = new Map();
+    this.firstUnread = null;
+    this.list = h("div", { class: "messages", role: "log", "aria-label": surface.thread ? "Thread" : "Messages", "aria-live": "polite" });
+    this.jump = h("button", { type: "button", class: "jump", hidden: true, onclick: () => this.toEnd() }, icon("down"), "New messages");
+    this.intro = h("div", { class: "intro" });
+    this.scroller = h("div", { class: "scroller", tabindex: "-1" }, this.intro, this.list);
+    this.node = h("div", { class: "message-area" }, this.scroller, this.jump);
+    this.scroller.addEventListener("scroll", () => { if (this.atEnd()) this.jump.hidden = true; });
+    this.list.addEventListener("keydown", (event) => this.onKey(event));
+    this.sizes = new ResizeObserver(() => { if (this.pinned) this.toEnd(); });
+    this.sizes.observe(this.list);
+    this.sizes.observe(this.scroller);
+    this.scroller.addEventListener("scroll", () => { this.pinned = this.atEnd(); });
+    this.pinned = true;
+  }
+
+  atEnd() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    return scrollHeight - scrollTop - clientHeight < NEAR_PX;
+  }
+
+  toEnd() {
+    this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.jump.hidden = true;
+  }
+
+  /** Shows exactly these. Locally made notices stay. */
+  load(messages, unread = 0) {
+    const fresh = new Set(messages.map((message) => message.ts));
+    for (const [ts, item] of this.items) if (!fresh.has(ts) && !item.message.local) this.items.delete(ts);
+    for (const message of messages) this.keep(message);
+    const others = messages.filter((message) => message.user !== this.surface.store.me && !message.ephemeral);
+    if (unread) this.firstUnread = others[Math.max(0, others.length - unread)]?.ts ?? null;
+    this.draw();
+  }
+
+  put(message) {
+    const known = this.items.has(message.ts);
+    const end = this.pinned;
+    this.keep(message);
+    this.draw();
+    const own = message.user === this.surface.store.me && !known;
+    if (own || end) this.toEnd();
+    else if (!known) this.jump.hidden = false;
+  }
+
+  remove(ts) {
+    this.items.delete(ts);
+    this.draw();
+  }
+
+  get(ts) {
+    return this.items.get(ts)?.message;
+  }
+
+  keep(message) {
+    const item = this.items.get(message.ts) ?? this.makeItem(message);
+    item.message = message;
+    this.items.set(message.ts, item);
+  }
+
+  makeItem(message) {
+    const { store, wire, channel } = this.surface;
+    const entered = new Entered();
+    const at = () => ({ channel, ts: message.ts });
+    const place = {
+      names: store,
+      entered,
+      channel,
+      act: (block, element, value) => wire.act(at(), block, element, value, this.blocksOf(message.ts), place),
+      options: (block, element, query) => wire.options(at(), block, element, query),
+    };
+    return { message, place, node: null, drawn: null };
+  }
+
+  blocksOf(ts) {
+    const message = this.get(ts) ?? {};
+    return [...(message.blocks ?? []), ...(message.attachments ?? []).flatMap((attachment) => attachment.blocks ?? [])];
+  }
+
+  draw() {
+    const shown = [...this.items.values()].filter((item) => !item.hidden)
+      .sort((a, b) => seconds(a.message.ts) - seconds(b.message.ts));
+    const nodes = [];
+    let before = null;
+    for (const item of shown) {
+      const newDay = !before || dayOf(before.ts) !== dayOf(item.message.ts);
+      if (newDay) nodes.push(this.divider(item.message.ts));
+      const marked = item.message.ts === this.firstUnread;
+      if (marked) nodes.push((this.unreadLine ??= h("div", { class: "unread-line", role: "separator" }, h("span", null, "New"))));
+      this.drawItem(item, !newDay && !marked && together(before, item.message));
+      nodes.push(item.node);
+      before = item.message;
+    }
+    keepingFocus(this.list, () => arrange(this.list, nodes));
+    if (this.pinned) this.toEnd();
+  }
+
+  divider(ts) {
+    const day = dayOf(ts);
+    const node = this.days.get(day) ?? h("div", { class: "day", role: "separator" }, h("span", null));
+    node.firstChild.textContent = dayName(ts);
+    this.days.set(day, node);
+    return node;
+  }
+
+  drawItem(item, compact) {
+    const { message } = item;
+    const drawn = JSON.stringify([message, compact]);
+    if (item.drawn === drawn) return;
+    item.drawn = drawn;
+    item.node ??= h("article", { class: "message", tabindex: "-1", data: { ts: message.ts } },
+      h("div", { class: "gutter" }),
+      h("div", { class: "message-body" },
+        h("div", { class: "whisper" }), h("div", { class: "byline" }),
+        h("div", { class: "text message-text" }), h("div", { class: "blocks" }), h("div", { class: "attachments" }),
+        h("div", { class: "files" }), h("div", { class: "reactions" }), h("div", { class: "foot" })),
+      h("div", { class: "tools", role: "toolbar", "aria-label": "Message actions" }));
+    item.node.classList.toggle("compact", compact);
+    item.node.classList.toggle("ephemeral", Boolean(message.ephemeral));
+    keepingFocus(item.node, () => this.fill(item, compact));
+  }
+
+  fill(item, compact) {
+    const { message, place, node } = item;
+    const { store } = this.surface;
+    const author = authorOf(message, store);
+    const [gutter, body, tools] = node.children;
+    const [whisper, byline, text, blocks, attachments, files, reactions, foot] = body.children;
+    node.setAttribute("aria-label", `${author.name}, ${shortTime(message.ts)}${message.ephemeral ? ", only visible to you" : ""}`);
+    gutter.replaceChildren(compact ? timeOf(message.ts, "gutter-time") : avatar(author.id, author.name, author.isBot));
+    whisper.replaceChildren(...(message.ephemeral ? [icon("eye"), "Only visible to you"] : []));
+    byline.replaceChildren(...(compact ? [] : [
+      h("span", { class: "author" }, author.name), author.isBot ? h("span", { class: "badge" }, "App") : "", timeOf(message.ts, "time")]));
+    const edited = message.edited ? [h("span", { class: "edited", title: "This message was edited" }, " (edited)")] : [];
+    const words = message.blocks?.length || !message.text ? [] : mrkdwn(message.text, store);
+    text.replaceChildren(...(message.subtype === "tombstone" ? [h("i", null, "This message was deleted.")] : [...words, ...(words.length ? edited : [])]));
+    patchBlocks(blocks, message.blocks ?? [], place);
+    patchAttachments(attachments, message.attachments ?? [], place);
+    patchFiles(files, message.files ?? []);
+    reactions.replaceChildren(...(message.reactions ?? []).map((reaction) => reactionNode(reaction, store)));
+    foot.replaceChildren(...(words.length ? [] : edited), ...this.footOf(item));
+    tools.replaceChildren(...this.toolsOf(item));
+  }
+
+  footOf(item) {
+    const { message } = item;
+    if (message.ephemeral) {
+      const dismiss = () => { item.hidden = true; this.draw(); };
+      return [h("button", { type: "button", class: "quiet-link", data: { focus: "dismiss" }, onclick: dismiss }, "Dismiss message")];
+    }
+    if (this.surface.thread || !message.reply_count) return [];
+    const count = message.reply_count === 1 ? "1 reply" : `${message.reply_count} replies`;
+    const people = (message.reply_users ?? []).slice(0, 4).map((id) => avatar(id, this.surface.store.user(id), this.surface.store.users.get(id)?.is_bot, true));
+    return [h("button", { type: "button", class: "thread-link", data: { focus: "thread" }, onclick: () => this.surface.openThread(message.ts) },
+      ...people, h("b", null, count), message.latest_reply ? h("small", null, `Last reply ${dayName(message.latest_reply).toLowerCase()} at ${shortTime(message.latest_reply)}`) : null)];
+  }
+
+  toolsOf(item) {
+    const { message } = item;
+    if (message.ephemeral || message.subtype === "tombstone") return [];
+    const reply = iconButton("reply", "Reply in thread", () => this.surface.openThread(message.thread_ts ?? message.ts), { data: { focus: "reply" } });
+    const more = iconButton("more", "More actions", ({ currentTarget }) => this.openMore(currentTarget, item.message), {
+      data: { focus: "more" }, "aria-haspopup": "menu", "aria-expanded": "false",
+    });
+    return this.surface.thread ? [more] : [reply, more];
+  }
+
+  openMore(anchor, message) {
+    const { store } = this.surface;
+    const app = store.bot();
+    const shortcuts = store.shortcuts.filter((shortcut) => shortcut.type === "message").map((shortcut) => ({
+      label: shortcut.name, description: app ? store.user(app.id) : null, icon: icon("bolt"), onPick: () => this.surface.shortcut(shortcut.callback_id, message),
+    }));
+    openMenu(anchor, [
+      ...shortcuts,
+      { label: "Reply in thread", icon: icon("reply"), onPick: () => this.surface.openThread(message.thread_ts ?? message.ts) },
+      { label: "Copy text", icon: icon("copy"), onPick: () => copy(message) },
+    ], { label: "More actions", toRight: true });
+  }
+
+  /** Arrows walk from message to message; Enter or the right arrow opens its actions, t its thread. */
+  onKey(event) {
+    const row = event.target.closest(".message");
+    if (event.target !== row || !row) return;
+    const rows = [...this.list.querySelectorAll(".message")];
+    const to = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (to && !event.altKey) {
+      event.preventDefault();
+      rows[rows.indexOf(row) + to]?.focus();
+    } else if (event.key === "Enter" || event.key === "ArrowRight") {
+      event.preventDefault();
+      row.querySelector("button, a, input")?.focus();
+    } else if (event.key === "t" && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      this.surface.openThread(row.dataset.ts);
+    }
+  }
+
+  focusLast() {
+    [...this.list.querySelectorAll(".message")].at(-1)?.focus();
+  }
+
+  end() {
+    this.sizes.disconnect();
+  }
+}
+
+function together(before, message) {
+  if (!before || before.ephemeral || message.ephemeral || message.subtype === "tombstone") return false;
+  if (before.user !== message.user || before.username !== message.username) return false;
+  return seconds(message.ts) - seconds(before.ts) < RUN_S;
+}
+
+function authorOf(message, store) {
+  if (message.local) return { id: "USLACKBOT", name: "Workspace", isBot: true };
+  const user = store.users.get(message.user) ?? (message.bot_id ? store.bot() : null);
+  return {
+    id: user?.id ?? message.user ?? "?",
+    name: message.username ?? (user ? store.user(user.id) : (message.user ?? "Unknown")),
+    isBot: Boolean(user?.is_bot || message.bot_id),
+  };
+}
+
+const timeOf = (ts, className) => h("time", { class: className, datetime: new Date(seconds(ts) * 1000).toISOString(), title: fullTime(ts) }, shortTime(ts));
+
+function reactionNode(reaction, store) {
+  const who = (reaction.users ?? []).map((id) => store.user(id)).join(", ");
+  return h("span", { class: "reaction", title: `${who} reacted with :${reaction.name}:` }, emoji(reaction.name) ?? `:${reaction.name}:`, h("b", null, String(reaction.count ?? 1)));
+}
+
+function copy(message) {
+  const text = message.text || (message.blocks ?? []).map((block) => block.text?.text ?? "").join("\n");
+  navigator.clipboard.writeText(text).then(() => toast("Copied."), () => toast("The browser did not allow copying."));
+}
+
+// files
+
+function patchFiles(root, files) {
+  const wanted = JSON.stringify(files.map((file) => [file.id, file.title, file.size]));
+  if (root.drawnFrom === wanted) return;
+  root.drawnFrom = wanted;
+  root.replaceChildren(...files.map(fileNode));
+}
+
+const TEXT_FILE = /^(text\/|application\/(json|xml|x-yaml|x-ndjson))/;
+const PREVIEW_LIMIT_BYTES = 200000;
+const PREVIEW_CHARACTERS = 4000;
+
+function fileNode(file) {
+  const name = file.title || file.name || file.id;
+  const address = `/page/file/${encodeURIComponent(file.id)}`;
+  const readable = file.preview || file.mode === "snippet" || TEXT_FILE.test(file.mimetype ?? "");
+  const peek = h("pre", { class: "pre snippet", hidden: true });
+  const toggle = async ({ currentTarget }) => {
+    if (!peek.childNodes.length) peek.textContent = await previewOf(file, address);
+    peek.hidden = !peek.hidden;
+    currentTarget.setAttribute("aria-expanded", String(!peek.hidden));
+  };
+  if (file.preview) peek.textContent = file.preview;
+  return h("div", { class: "file" },
+    h("div", { class: "file-line" }, h("span", { class: "file-icon" }, icon("file")),
+      h("div", { class: "file-words" }, h("b", null, name), h("small", null, [file.pretty_type || file.filetype || file.mimetype, size(file.size)].filter(Boolean).join(" · "))),
+      readable && (file.size ?? 0) <= PREVIEW_LIMIT_BYTES ? h("button", { type: "button", class: "button", "aria-expanded": "false", onclick: toggle }, "Preview") : null,
+      h("a", { class: "icon-button", href: address, download: file.name ?? name, "aria-label": `Download ${name}`, title: "Download" }, icon("download"))),
+    peek);
+}
+
+async function previewOf(file, address) {
+  const answer = await fetch(address, { credentials: "same-origin" });
+  if (!answer.ok) return `The file could not be read (${answer.status}).`;
+  const text = await answer.text();
+  return text.length > PREVIEW_CHARACTERS ? `${text.slice(0, PREVIEW_CHARACTERS)}\n…` : text;
+}
+
+function size(bytes) {
+  if (!Number.isFinite(bytes)) return null;
+  if (bytes < 1024) return `${bytes} bytes`;
+  return bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`;
+}

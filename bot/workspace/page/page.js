@@ -1,0 +1,559 @@
+// Where the parts of the page meet: what is open, what the socket says, what the keys do.
+
+import { Live, read, send } from "./api.js";
+import { Composer } from "./composer.js";
+import { Developer } from "./developer.js";
+import { announce, h, icon, iconButton } from "./dom.js";
+import { current, elementsOf, wire as wireValue } from "./elements.js";
+import { MessageList } from "./messages.js";
+import { closePopup, openMenu, toast } from "./popups.js";
+import { Sidebar } from "./sidebar.js";
+import { Store } from "./store.js";
+import { Home, Modals } from "./views.js";
+
+const byId = (id) => document.getElementById(id);
+const app = byId("app");
+const main = byId("main");
+const pane = byId("pane");
+const NOTICE_ONCE_MS = 2500; // an answer and the socket may tell the same trouble
+
+class Page {
+  constructor() {
+    this.store = new Store();
+    this.drafts = new Map();
+    this.open = { channel: null, list: null, thread: null, home: false };
+    this.notices = [];
+    this.waiting = null;
+    this.store.openChannel = (id) => this.openChannel(id);
+    this.wire = this.makeWire();
+    this.modals = new Modals(byId("modal"), this.store, this.wire);
+    this.home = new Home(this.store, this.wire);
+    this.developer = new Developer(byId("developer"), () => this.toggleDeveloper(false));
+    this.sidebar = new Sidebar(byId("sidebar"), this.store, {
+      openChannel: (id) => this.openChannel(id), openPerson: (id) => this.openPerson(id), openApp: () => this.openApp(),
+      actAs: (id) => this.actAs(id), closeDrawer: () => this.drawer(false),
+    });
+    byId("scrim").addEventListener("click", () => this.drawer(false));
+    document.addEventListener("keydown", (event) => this.onKey(event));
+    document.addEventListener("visibilitychange", () => this.markRead());
+    window.addEventListener("hashchange", () => this.follow());
+    this.toggleDeveloper(localStorage.getItem("workspace.developer") === "open");
+  }
+
+  // the wire for blocks
+
+  makeWire() {
+    const who = (given) => ({ user: this.store.me, ...given });
+    return {
+      act: async (at, block, element, value, blocks, place) => {
+        await this.sendTyped(at, blocks, place);
+        const answer = await send("/page/action", who({ ...at, block_id: block.block_id, action_id: element.action_id, value }));
+        if (answer.ok === false && answer.text) this.notice(at.channel, answer.text);
+      },
+      options: async (at, block, element, query) => {
+        const answer = await send("/page/options", who({ ...at, block_id: block.block_id, action_id: element.action_id, query }));
+        if (answer.error) throw new Error("The app could not load these options.");
+        return answer;
+      },
+      submit: async (viewId, values) => {
+        const answer = await send("/page/view/submit", who({ view_id: viewId, values }));
+        if (answer.ok === false && answer.text) throw new Error(answer.text);
+        return answer;
+      },
+      closeView: (viewId) => send("/page/view/close", who({ view_id: viewId })),
+    };
+  }
+
+  /** The app sees in an action's state what was typed in the fields around it. */
+  async sendTyped(at, blocks, place) {
+    for (const block of blocks ?? []) {
+      if (block.type !== "input" || block.dispatch_action) continue;
+      for (const element of elementsOf(block)) {
+        if (!place.entered.has(block.block_id, element.action_id)) continue;
+        const value = wireValue(current(element, block, place));
+        await send("/page/action", { user: this.store.me, ...at, block_id: block.block_id, action_id: element.action_id, value }).catch(() => null);
+      }
+    }
+  }
+
+  // starting, switching, coming back
+
+  async start() {
+    const [user] = this.wanted();
+    const state = await read("/page/state", { user }).catch(() => read("/page/state"));
+    this.store.load(state);
+    this.connect();
+  }
+
+  /** The address says who and where: #/U0ANNA/C0SOC, so that two windows can be two people. */
+  wanted() {
+    const [, user, channel] = location.hash.split("/");
+    const asked = new URLSearchParams(location.search).get("channel");
+    return [user || sessionStorage.getItem("workspace.user"), channel || asked];
+  }
+
+  follow() {
+    const [user, channel] = this.wanted();
+    if (user && user !== this.store.me && this.store.users.has(user)) this.actAs(user, channel);
+    else if (channel === "home" && !this.open.home) this.openHome();
+    else if (channel && channel !== this.open.channel && this.store.channels.has(channel)) this.openChannel(channel);
+  }
+
+  connect() {
+    this.live?.stop();
+    this.live = new Live({
+      user: this.store.me,
+      onOpen: () => this.refresh(),
+      onEvent: (event) => (this.waiting ? this.waiting.push(event) : this.on(event)),
+      onLost: () => this.showConnection(false),
+    });
+  }
+
+  /** Everything anew; what the socket says meanwhile is applied after it, in order. */
+  async refresh() {
+    this.waiting ??= [];
+    try {
+      this.store.load(await read("/page/state", { user: this.store.me }));
+      this.showConnection(true);
+      this.modals.draw();
+      await this.reopen();
+    } catch (error) {
+      toast(error.message);
+    } finally {
+      const late = this.waiting ?? [];
+      this.waiting = null;
+      for (const event of late) this.on(event);
+    }
+  }
+
+  async reopen() {
+    if (this.open.home) return this.home.draw();
+    if (!this.open.channel || !this.store.channels.has(this.open.channel)) return this.openFirst();
+    this.drawSidebar();
+    this.drawTop();
+    if (this.tryPane) this.showPointers();
+    await this.loadMessages();
+    if (this.open.thread) await this.loadThread();
+    return null;
+  }
+
+  openFirst() {
+    const [, channel] = this.wanted();
+    if (channel === "home" && this.store.bot()) return this.openHome();
+    const ids = [...this.store.channels.keys()];
+    const pointed = this.store.pointers.find((pointer) => this.store.channels.has(pointer.channel))?.channel;
+    const first = ids.includes(channel) ? channel : (pointed ?? ids[0]);
+    if (this.store.pointers.length && localStorage.getItem("workspace.try") !== "closed" && innerWidth > 1000) this.showPointers();
+    return first ? this.openChannel(first) : null;
+  }
+
+  showConnection(up) {
+    const node = byId("connection");
+    node.hidden = up;
+    if (!up) node.textContent = "Not connected. Trying again…";
+  }
+
+  async actAs(user, channel = this.open.channel) {
+    if (user === this.store.me) return;
+    this.keepDraft();
+    this.closePane();
+    sessionStorage.setItem("workspace.user", user);
+    this.open = { channel: null, list: null, thread: null, home: false };
+    this.store.me = user;
+    this.store.views.clear();
+    this.modals.draw();
+    history.replaceState(null, "", `#/${user}/${channel ?? ""}`);
+    this.connect();
+    announce(`Now acting as ${this.store.user(user)}`);
+  }
+
+  // what the socket says
+
+  on(event) {
+    const deed = this[`on_${event.type}`];
+    if (deed) deed.call(this, event);
+  }
+
+  on_message({ channel, message }) {
+    this.place(channel, message);
+    if (channel === this.open.channel && inChannel(message)) this.markRead();
+  }
+
+  on_message_changed({ channel, message }) { this.place(channel, message); }
+  on_ephemeral({ channel, message }) { this.place(channel, message); }
+  on_ephemeral_replaced({ channel, message }) { this.place(channel, message); }
+
+  on_message_deleted({ channel, ts, message }) {
+    if (channel !== this.open.channel) return;
+    this.open.list?.remove(ts ?? message.ts);
+    this.open.thread?.list.remove(ts ?? message.ts);
+  }
+
+  place(channel, message) {
+    if (channel !== this.open.channel) return;
+    if (inChannel(message)) this.open.list?.put(message);
+    const thread = this.open.thread;
+    if (thread && (message.ts === thread.ts || message.thread_ts === thread.ts)) thread.list.put(message);
+  }
+
+  on_view_opened({ view }) {
+    if ((view.stack_depth ?? 1) <= 1) this.store.views.clear();
+    this.store.views.set(view.id, view);
+    this.modals.draw();
+  }
+
+  on_view_updated({ view }) {
+    if (!this.store.views.has(view.id)) return;
+    this.store.views.set(view.id, view);
+    this.modals.draw();
+  }
+
+  on_view_errors(event) { this.on_view_updated(event); }
+
+  on_view_closed({ view }) {
+    this.store.views.delete(view.id);
+    this.modals.draw();
+  }
+
+  on_home({ view }) {
+    this.store.home = view;
+    if (this.open.home) this.home.draw();
+  }
+
+  on_unread({ channel, unread }) {
+    const known = this.store.channels.get(channel);
+    if (!known) return;
+    const here = channel === this.open.channel && document.visibilityState === "visible";
+    known.unread = here ? 0 : unread;
+    this.drawSidebar();
+  }
+
+  on_channel({ channel }) {
+    this.store.channels.set(channel.id, channel);
+    this.drawSidebar();
+    if (channel.id === this.open.channel) this.drawTop();
+  }
+
+  on_notice({ channel, text }) { this.notice(channel, text); }
+  on_payload(event) { this.developer.add(event); }
+
+  /** Slack's own word to one person, as a message that only they see. */
+  notice(channel, text) {
+    const now = Date.now();
+    this.notices = this.notices.filter((old) => now - old.at < NOTICE_ONCE_MS);
+    if (this.notices.some((old) => old.text === text)) return;
+    this.notices.push({ text, at: now });
+    const list = !channel || channel === this.open.channel ? this.open.list : null;
+    if (!list || byId("modal").open) toast(text);
+    list?.put({ ts: (now / 1000).toFixed(6), user: "USLACKBOT", text, ephemeral: true, local: true });
+  }
+
+  // what is open
+
+  drawSidebar() {
+    this.sidebar.draw(this.open.home ? "home" : this.open.channel);
+    const unread = [...this.store.channels.values()].reduce((sum, channel) => sum + (channel.unread ?? 0), 0);
+    const where = this.open.home ? "Home" : this.open.channel && this.store.channel(this.open.channel);
+    document.title = `${unread ? `(${unread}) ` : ""}${where ? `${where} · ` : ""}${this.store.team.name}`;
+  }
+
+  keepDraft() {
+    if (this.open.channel && this.composer) this.drafts.set(`${this.store.me} ${this.open.channel}`, this.composer.text);
+  }
+
+  async openChannel(id) {
+    const channel = this.store.channels.get(id);
+    if (!channel) return toast("You are not in that channel.");
+    this.drawer(false);
+    if (id === this.open.channel && !this.open.home && this.open.list) return byId("box")?.focus();
+    this.keepDraft();
+    if (this.open.thread) this.closePane();
+    this.open.list?.end();
+    this.open = { channel: id, list: null, thread: null, home: false };
+    history.replaceState(null, "", `/#/${this.store.me}/${id}`);
+    this.composer = this.makeComposer(channel, null);
+    this.open.list = new MessageList(this.surface(id, null));
+    this.top = h("header", { class: "top" });
+    main.replaceChildren(this.top, this.open.list.node, this.composer.node);
+    this.open.list.intro.replaceChildren(...this.introOf(channel));
+    this.drawTop();
+    const draft = this.drafts.get(`${this.store.me} ${id}`);
+    if (draft) this.composer.set(draft, false);
+    this.drawSidebar();
+    await this.loadMessages(channel.unread);
+    this.markRead();
+    if (innerWidth > 700 && !byId("modal").open) byId("box")?.focus({ preventScroll: true });
+    return null;
+  }
+
+  introOf(channel) {
+    if (channel.is_im) return [h("p", null, "This conversation is between you and ", h("b", null, this.store.title(channel)), ".")];
+    return [h("h2", null, icon(channel.is_private ? "lock" : "hash"), channel.name), h("p", null, `This is the very beginning of ${channel.is_private ? "the private channel" : "the channel"} `, h("b", null, `#${channel.name}`), ".")];
+  }
+
+  async loadMessages(unread = 0) {
+    const { channel, list } = this.open;
+    if (!channel || !list) return;
+    const { messages } = await read("/page/messages", { user: this.store.me, channel });
+    if (list === this.open.list) list.load(messages, unread);
+  }
+
+  markRead() {
+    const channel = this.store.channels.get(this.open.channel);
+    if (!channel || document.visibilityState !== "visible") return;
+    channel.unread = 0;
+    this.drawSidebar();
+    send("/page/read", { user: this.store.me, channel: channel.id }).catch(() => null); // a mark, not worth a word
+  }
+
+  surface(channel, thread) {
+    return {
+      store: this.store, wire: this.wire, channel, thread,
+      openThread: (ts) => this.openThread(ts),
+      shortcut: (callbackId, message) => this.shortcut({ callback_id: callbackId, channel, ts: message.ts }),
+    };
+  }
+
+  async shortcut(given) {
+    try {
+      const answer = await send("/page/shortcut", { user: this.store.me, ...given });
+      if (answer.ok === false && answer.text) this.notice(this.open.channel, answer.text);
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+
+  makeComposer(channel, thread) {
+    const user = () => this.store.me;
+    const name = channel.is_im ? this.store.title(channel) : `#${channel.name}`;
+    return new Composer({
+      store: this.store,
+      thread,
+      label: thread ? "Reply…" : `Message ${name}`,
+      onSay: (text) => send("/page/say", { user: user(), channel: channel.id, text, ...(thread ? { thread_ts: thread } : {}) }),
+      onCommand: (text) => (thread ? this.noCommandInThread(text) : this.command(channel.id, text)),
+      onUpload: (file) => this.upload(channel.id, file),
+      onShortcut: (callbackId) => this.shortcut({ callback_id: callbackId }),
+      onUp: () => this.open.list.focusLast(),
+    });
+  }
+
+  async command(channel, text) {
+    const answer = await send("/page/command", { user: this.store.me, channel, text });
+    if (answer.ok === false && answer.text) this.notice(channel, answer.text);
+  }
+
+  noCommandInThread(text) {
+    const list = this.open.thread.list;
+    list.put({ ts: (Date.now() / 1000).toFixed(6), text: `${text.split(/\s/)[0]} is not supported in threads. Sorry!`, ephemeral: true, local: true });
+  }
+
+  async upload(channel, file) {
+    const form = new FormData();
+    form.set("user", this.store.me);
+    form.set("channel", channel);
+    form.set("file", file, file.name);
+    await send("/page/upload", form);
+  }
+
+  async openPerson(user) {
+    const talk = [...this.store.channels.values()].find((channel) => channel.is_im && this.store.partner(channel) === user);
+    if (talk) return this.openChannel(talk.id);
+    try {
+      const { channel } = await send("/page/dm", { user: this.store.me, with: user });
+      this.store.channels.set(channel.id, channel);
+      return this.openChannel(channel.id);
+    } catch (error) {
+      return toast(error.message);
+    }
+  }
+
+  openApp() {
+    return this.store.bot() && this.hasHome() ? this.openHome() : this.openPerson(this.store.bot().id);
+  }
+
+  hasHome() {
+    return this.store.hasHome;
+  }
+
+  openHome() {
+    this.drawer(false);
+    this.keepDraft();
+    if (this.open.thread) this.closePane();
+    this.open.list?.end();
+    this.open = { channel: null, list: null, thread: null, home: true };
+    this.composer = null;
+    history.replaceState(null, "", `/#/${this.store.me}/home`);
+    this.top = h("header", { class: "top" });
+    main.replaceChildren(this.top, this.home.node);
+    this.drawTop();
+    this.drawSidebar();
+    this.home.draw(true);
+    send("/page/home", { user: this.store.me }).then(() => setTimeout(() => this.home.draw(), 4000), (error) => { this.home.draw(); toast(error.message); });
+  }
+
+  drawTop() {
+    if (!this.top) return;
+    const channel = this.store.channels.get(this.open.channel);
+    const bot = this.store.bot();
+    const withApp = this.open.home || (channel?.is_im && this.store.partner(channel) === bot?.id);
+    const name = withApp ? this.store.user(bot.id) : (channel ? this.store.title(channel) : "");
+    const kind = channel?.is_im || withApp ? null : icon(channel?.is_private ? "lock" : "hash");
+    const members = channel && !channel.is_im ? (channel.members ?? []) : [];
+    const count = members.length ? h("span", { class: "members", title: members.map((id) => this.store.user(id)).join(", ") }, `${members.length} members`) : null;
+    this.top.replaceChildren(
+      iconButton("menu", "Channels and people", () => this.drawer(true), { class: "icon-button drawer-open" }),
+      h("h1", null, kind, h("span", null, name)),
+      channel?.is_shared ? h("span", { class: "badge shared" }, "Shared") : "", channel?.is_archived ? h("span", { class: "badge" }, "Archived") : "",
+      withApp && this.hasHome() ? h("div", { class: "segments", role: "tablist", "aria-label": "App" }, this.tab("Home", this.open.home, () => this.openHome()), this.tab("Messages", !this.open.home, () => this.openPerson(bot.id))) : (count ?? ""),
+      h("div", { class: "top-tools" },
+        this.store.pointers.length ? h("button", { type: "button", class: "tool-button", "aria-pressed": String(Boolean(this.tryPane)), onclick: () => this.togglePointers() }, icon("compass"), h("span", null, "Things to try")) : null,
+        h("button", { type: "button", class: "tool-button", "aria-pressed": String(!byId("developer").hidden), title: "Raw payloads both ways", onclick: () => this.toggleDeveloper() }, icon("code"), h("span", null, "Developer")),
+        iconButton(themeIcon(), "Colours: light, dark or the system's", ({ currentTarget }) => this.openThemes(currentTarget), { "aria-haspopup": "menu", "aria-expanded": "false" })),
+    );
+  }
+
+  tab(label, on, onclick) {
+    return h("button", { type: "button", role: "tab", "aria-selected": String(on), "aria-pressed": String(on), onclick }, label);
+  }
+
+  openThemes(anchor) {
+    const now = localStorage.getItem("workspace.theme") ?? "auto";
+    const names = { auto: "As the system", light: "Light", dark: "Dark" };
+    openMenu(anchor, Object.entries(names).map(([theme, label]) => ({ label, checked: theme === now, onPick: () => this.setTheme(theme) })), { label: "Colours", toRight: true });
+  }
+
+  setTheme(theme) {
+    if (theme === "auto") {
+      localStorage.removeItem("workspace.theme");
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem("workspace.theme", theme);
+      document.documentElement.dataset.theme = theme;
+    }
+    this.drawTop();
+  }
+
+  // the right-hand pane: a thread, or things to try
+
+  async openThread(ts) {
+    const { channel } = this.open;
+    if (this.open.thread?.ts === ts) return byId("thread-box")?.focus();
+    this.open.thread?.list.end();
+    this.tryBefore ||= Boolean(this.tryPane);
+    this.tryPane = false;
+    const list = new MessageList(this.surface(channel, ts));
+    const composer = this.makeComposer(this.store.channels.get(channel), ts);
+    this.open.thread = { ts, list };
+    this.showPane("Thread", this.store.channel(channel), list.node, composer.node);
+    this.drawTop();
+    await this.loadThread();
+    byId("thread-box")?.focus({ preventScroll: true });
+    return null;
+  }
+
+  async loadThread() {
+    const { thread, channel } = this.open;
+    const { messages } = await read("/page/thread", { user: this.store.me, channel, ts: thread.ts });
+    if (thread === this.open.thread) thread.list.load(messages);
+  }
+
+  showPane(title, under, ...inner) {
+    pane.hidden = false;
+    pane.setAttribute("aria-label", title);
+    pane.replaceChildren(h("header", { class: "top" }, h("h2", null, title), h("span", { class: "members" }, under), h("div", { class: "top-tools" }, iconButton("close", `Close: ${title}`, () => this.closePane(true)))), ...inner);
+  }
+
+  closePane(byHand = false) {
+    const wasThread = this.open.thread;
+    wasThread?.list.end();
+    this.open.thread = null;
+    if (byHand && this.tryPane) localStorage.setItem("workspace.try", "closed");
+    this.tryPane = false;
+    pane.hidden = true;
+    pane.replaceChildren();
+    if (wasThread && this.tryBefore) {
+      this.tryBefore = false;
+      if (innerWidth > 1000) this.showPointers();
+    }
+    this.drawTop();
+    if (byHand) byId("box")?.focus({ preventScroll: true });
+  }
+
+  togglePointers() {
+    if (this.tryPane) return this.closePane(true);
+    localStorage.removeItem("workspace.try");
+    this.open.thread?.list.end();
+    this.open.thread = null;
+    return this.showPointers();
+  }
+
+  showPointers() {
+    this.tryPane = true;
+    const cards = this.store.pointers.map((pointer) => h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.follow_pointer(pointer) },
+      h("b", null, pointer.title), h("span", null, pointer.text), pointer.insert && pointer.insert !== pointer.text ? h("code", null, pointer.insert) : null)));
+    this.showPane("Things to try", "", h("ol", { class: "pointers" }, ...cards));
+    this.drawTop();
+  }
+
+  /** Puts the pointer's text into the box, in its channel; sending it stays with the person. */
+  async follow_pointer(pointer) {
+    if (pointer.channel) await this.openChannel(pointer.channel);
+    else if (this.open.home) await this.openChannel([...this.store.channels.keys()][0]);
+    if (innerWidth <= 1000) this.closePane();
+    const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");
+    if (text) this.composer?.set(text);
+    this.composer?.hide();
+    byId("box")?.focus();
+  }
+
+  // the rest
+
+  drawer(open) {
+    app.classList.toggle("drawer", open);
+    if (open) byId("sidebar").querySelector(".room.current, .room")?.focus();
+  }
+
+  toggleDeveloper(on = byId("developer").hidden) {
+    byId("developer").hidden = !on;
+    localStorage.setItem("workspace.developer", on ? "open" : "closed");
+    if (on) this.developer.draw();
+    this.drawTop();
+  }
+
+  onKey(event) {
+    if (event.defaultPrevented || byId("modal").open || document.querySelector("dialog[open]")) return;
+    const typing = event.target.matches?.("input, textarea, select, [contenteditable]");
+    if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      event.preventDefault();
+      this.step(event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && this.composer) {
+      event.preventDefault();
+      this.composer.set(this.composer.text || "/");
+    } else if (event.key === "Escape") this.escape();
+  }
+
+  step(by) {
+    const rooms = this.sidebar.order();
+    const at = rooms.findIndex((room) => room.classList.contains("current"));
+    rooms[(at + by + rooms.length) % rooms.length]?.click();
+  }
+
+  escape() {
+    closePopup();
+    if (app.classList.contains("drawer")) this.drawer(false);
+    else if (this.open.thread) this.closePane(true);
+    else if (document.activeElement !== byId("box")) byId("box")?.focus();
+  }
+}
+
+const inChannel = (message) => !message.thread_ts || message.thread_ts === message.ts || message.subtype === "thread_broadcast";
+
+function themeIcon() {
+  return { light: "sun", dark: "moon" }[localStorage.getItem("workspace.theme")] ?? "auto";
+}
+
+const page = new Page();
+page.start().catch((error) => {
+  main.replaceChildren(h("div", { class: "trouble", role: "alert" }, h("h1", null, "The workspace did not let this page in"), h("p", null, error.message)));
+});

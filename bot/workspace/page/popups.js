@@ -1,0 +1,266 @@
+// What opens above the page: menus, searchable lists, the confirm dialog. One popup at a time; Escape closes it.
+
+import { announce, h, icon } from "./dom.js";
+
+let open = null;
+
+export function closePopup(giveFocusBack = true) {
+  const popup = open;
+  if (!popup) return;
+  open = null;
+  popup.node.remove();
+  popup.anchor.setAttribute("aria-expanded", "false");
+  if (giveFocusBack) focusAgain(popup.anchor);
+  popup.onClose?.();
+}
+
+function focusAgain(anchor) {
+  if (anchor.isConnected) return anchor.focus({ preventScroll: true });
+  const key = anchor.closest("[data-focus]")?.dataset.focus;
+  const again = key && document.querySelector(`[data-focus="${CSS.escape(key)}"]`);
+  (again?.querySelector?.("button, input") ?? again)?.focus?.();
+}
+
+/** Shows `node` by `anchor`: under it if there is room, else above. */
+function show(anchor, node, onClose) {
+  closePopup(false);
+  const layer = anchor.closest("dialog[open]") ?? document.body;
+  layer.append(node);
+  place(anchor, node);
+  anchor.setAttribute("aria-expanded", "true");
+  open = { anchor, node, onClose };
+  node.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" && event.key !== "Tab") return;
+    if (event.key === "Escape") event.preventDefault();
+    event.stopPropagation();
+    closePopup();
+  });
+  return open;
+}
+
+const GAP = 6;
+
+function place(anchor, node) {
+  const by = anchor.getBoundingClientRect();
+  const wide = node.classList.contains("picker") ? Math.max(by.width, 260) : null;
+  if (wide) node.style.minWidth = `${Math.min(wide, innerWidth - 2 * GAP)}px`;
+  const { width, height } = node.getBoundingClientRect();
+  const below = innerHeight - by.bottom - GAP;
+  const under = below >= Math.min(height, 340) || below >= by.top;
+  const left = node.classList.contains("to-right") ? by.right - width : by.left;
+  node.style.left = `${Math.max(GAP, Math.min(left, innerWidth - width - GAP))}px`;
+  if (under) node.style.top = `${Math.max(GAP, by.bottom + GAP)}px`;
+  else node.style.bottom = `${innerHeight - by.top + GAP}px`;
+  node.style.maxHeight = `${Math.max(160, Math.min(380, (under ? below : by.top) - 2 * GAP))}px`;
+}
+
+document.addEventListener("pointerdown", (event) => {
+  if (!open || open.node.contains(event.target)) return;
+  const onAnchor = open.anchor.contains(event.target);
+  closePopup(onAnchor);
+  if (onAnchor) {
+    // the click that follows on the anchor itself closes, it must not open again
+    event.target.closest("button")?.addEventListener("click", (click) => click.stopImmediatePropagation(), { capture: true, once: true });
+  }
+}, true);
+
+/** A menu of `{label, description?, onPick, danger?, checked?, icon?}` or `{heading}`; arrows, Home, End, letters. */
+export function openMenu(anchor, items, { label = "Menu", toRight = false } = {}) {
+  const rows = items.map((item) => (item.heading ? h("div", { class: "menu-heading", role: "presentation" }, item.heading) : menuRow(item)));
+  const node = h("div", { class: `popup menu${toRight ? " to-right" : ""}`, role: "menu", "aria-label": label }, ...rows);
+  anchor.setAttribute("aria-haspopup", "menu");
+  show(anchor, node);
+  const choices = [...node.querySelectorAll("[role^=menuitem]")];
+  node.addEventListener("keydown", (event) => moveFocus(event, choices));
+  (choices.find((row) => row.getAttribute("aria-checked") === "true") ?? choices[0])?.focus();
+}
+
+function menuRow(item) {
+  const radio = item.checked !== undefined;
+  return h(
+    "button",
+    {
+      type: "button",
+      class: `menu-item${item.danger ? " danger" : ""}`,
+      role: radio ? "menuitemradio" : "menuitem",
+      "aria-checked": radio ? String(item.checked) : null,
+      tabindex: "-1",
+      onclick: () => {
+        closePopup();
+        item.onPick();
+      },
+    },
+    item.icon ?? null,
+    h("span", { class: "menu-words" }, h("span", null, item.label), item.description ? h("small", null, item.description) : null),
+    item.checked ? icon("check") : null,
+  );
+}
+
+export function moveFocus(event, choices) {
+  const at = choices.indexOf(document.activeElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: choices.length - 1 }[event.key];
+  let next = to === undefined ? null : choices[(to + choices.length) % choices.length];
+  if (!next && event.key.length === 1 && /\S/.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    const letter = event.key.toLowerCase();
+    next = [...choices.slice(at + 1), ...choices].find((row) => row.textContent.trim().toLowerCase().startsWith(letter));
+  }
+  if (!next) return;
+  event.preventDefault();
+  event.stopPropagation();
+  next.focus();
+}
+
+let serial = 0;
+const TYPING_PAUSE_MS = 180;
+
+/**
+ * A list to search. `load(query)` gives, or promises, groups `[{label, options: [{key, label, nodes?, description?, value}]}]`.
+ * `chosen` is a set of keys; with `multi` it stays open and `onToggle(option, on)` is told, else `onPick(option)`.
+ */
+export function openPicker(anchor, { label, placeholder = "Search", load, chosen = new Set(), multi = false, minimum = 0, onPick, onToggle, onClose }) {
+  const id = `list-${(serial += 1)}`;
+  const list = h("div", { class: "picker-list", role: "listbox", id, "aria-label": label, "aria-multiselectable": multi ? "true" : null });
+  const box = h("input", {
+    class: "picker-box", type: "text", role: "combobox", placeholder, autocomplete: "off", spellcheck: "false",
+    "aria-label": label, "aria-controls": id, "aria-expanded": "true", "aria-autocomplete": "list",
+  });
+  const node = h("div", { class: "popup picker" }, h("div", { class: "picker-top" }, box), list);
+  anchor.setAttribute("aria-haspopup", "listbox");
+  const popup = show(anchor, node, onClose);
+  let turn = 0;
+  let at = -1;
+  let rows = [];
+
+  const mark = (to) => {
+    rows[at]?.node.classList.remove("at");
+    at = rows.length ? (to + rows.length) % rows.length : -1;
+    rows[at]?.node.classList.add("at");
+    rows[at]?.node.scrollIntoView({ block: "nearest" });
+    if (at >= 0) box.setAttribute("aria-activedescendant", rows[at].node.id);
+    else box.removeAttribute("aria-activedescendant");
+  };
+
+  const pick = (row) => {
+    if (!multi) {
+      closePopup();
+      onPick(row.option);
+      return;
+    }
+    const on = !chosen.has(row.option.key);
+    if (onToggle(row.option, on) === false) return;
+    if (on) chosen.add(row.option.key);
+    else chosen.delete(row.option.key);
+    row.node.setAttribute("aria-selected", String(on));
+  };
+
+  const draw = (groups) => {
+    rows = [];
+    list.replaceChildren();
+    for (const group of groups) {
+      const inner = group.options.map((option) => {
+        const row = { option, node: optionRow(option, `${id}-${rows.length}`, chosen.has(option.key)) };
+        row.node.addEventListener("click", () => pick(row));
+        row.node.addEventListener("pointermove", () => { if (rows[at] !== row) mark(rows.indexOf(row)); });
+        rows.push(row);
+        return row.node;
+      });
+      if (!inner.length) continue;
+      if (group.label) list.append(h("div", { role: "group", "aria-label": group.label }, h("div", { class: "menu-heading" }, group.label), ...inner));
+      else list.append(...inner);
+    }
+    if (!rows.length) list.append(note("No results"));
+    mark(Math.max(0, rows.findIndex((row) => chosen.has(row.option.key))));
+    announce(rows.length ? `${rows.length} choices` : "No results");
+  };
+
+  const refresh = async () => {
+    const query = box.value.trim();
+    const mine = (turn += 1);
+    if (query.length < minimum) {
+      rows = [];
+      mark(0);
+      list.replaceChildren(note(minimum === 1 ? "Type to search" : `Type at least ${minimum} characters to search`));
+      return;
+    }
+    try {
+      const answer = load(query);
+      if (answer instanceof Promise) list.setAttribute("aria-busy", "true");
+      if (answer instanceof Promise && !rows.length) list.replaceChildren(note("Loading…"));
+      const groups = await answer;
+      if (mine === turn && open === popup) draw(groups);
+    } catch (error) {
+      if (mine === turn) list.replaceChildren(note(error.message || "These could not be loaded."));
+    } finally {
+      if (mine === turn) list.removeAttribute("aria-busy");
+    }
+  };
+
+  let timer = null;
+  box.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, TYPING_PAUSE_MS);
+  });
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      event.stopPropagation();
+      mark(at + (event.key === "ArrowDown" ? 1 : -1));
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      event.stopPropagation();
+      if (rows[at] && !list.hasAttribute("aria-busy")) pick(rows[at]);
+    }
+  });
+  box.focus();
+  refresh();
+}
+
+const note = (text) => h("div", { class: "picker-note" }, text);
+
+function optionRow(option, id, on) {
+  return h(
+    "div",
+    { class: "option", role: "option", id, "aria-selected": String(on), data: { key: option.key } },
+    h("span", { class: "menu-words" }, h("span", null, ...(option.nodes ?? [option.label])), option.description ? h("small", null, option.description) : null),
+    icon("check"),
+  );
+}
+
+/** Slack's confirm object as a dialog; resolves to whether the person agreed. */
+export function confirmDialog({ title, body, yes, no, danger }) {
+  return new Promise((resolve) => {
+    const from = document.activeElement;
+    const end = (agreed) => {
+      dialog.remove();
+      if (from?.isConnected) from.focus({ preventScroll: true });
+      resolve(agreed);
+    };
+    const dialog = h(
+      "dialog",
+      { class: "modal confirm", "aria-label": title },
+      h("div", { class: "sheet" },
+        h("header", { class: "sheet-top" }, h("h2", null, title)),
+        h("div", { class: "sheet-body" }, ...body),
+        h("footer", { class: "sheet-foot" },
+          h("button", { type: "button", class: "button", onclick: () => end(false) }, no),
+          h("button", { type: "button", class: `button ${danger ? "danger" : "primary"}`, autofocus: true, onclick: () => end(true) }, yes))),
+    );
+    dialog.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      end(false);
+    });
+    dialog.addEventListener("cancel", (event) => { event.preventDefault(); end(false); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** A short word at the foot of the page that goes away by itself. */
+export function toast(text) {
+  const node = h("div", { class: "toast", role: "alert" }, text);
+  const layer = document.querySelector("dialog[open]") ?? document.body;
+  layer.append(node);
+  setTimeout(() => node.remove(), 5000);
+}

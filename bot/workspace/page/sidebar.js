@@ -1,0 +1,75 @@
+// The left column: who I am, channels with unread marks, direct messages, the app.
+
+import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
+import { avatar } from "./messages.js";
+import { openMenu } from "./popups.js";
+
+/** `deeds`: openChannel(id), openPerson(userId), openApp(), actAs(userId), closeDrawer(). */
+export class Sidebar {
+  constructor(node, store, deeds) {
+    Object.assign(this, { node, store, deeds });
+    this.rows = new Map();
+    this.title = h("div", { class: "team" });
+    this.lists = h("nav", { class: "lists", "aria-label": "Channels and direct messages" });
+    this.person = h("button", { type: "button", class: "person", "aria-haspopup": "menu", "aria-expanded": "false", onclick: ({ currentTarget }) => this.openPeople(currentTarget) });
+    node.append(h("div", { class: "sidebar-top" }, this.title, iconButton("close", "Close the list", deeds.closeDrawer, { class: "icon-button drawer-close" })), this.lists, this.person);
+  }
+
+  draw(currentId) {
+    const { store } = this;
+    this.title.textContent = store.team.name;
+    const channels = [...store.channels.values()];
+    const rooms = channels.filter((channel) => !channel.is_im).sort((a, b) => a.name.localeCompare(b.name));
+    const talks = channels.filter((channel) => channel.is_im);
+    const bot = store.bot();
+    const talkWith = (userId) => talks.find((channel) => store.partner(channel) === userId);
+    const others = store.people().filter((user) => user.id !== store.me);
+    keepingFocus(this.lists, () => arrange(this.lists, [
+      this.group("Channels", rooms.map((channel) => this.row(channel.id, {
+        label: channel.name, mark: icon(channel.is_private ? "lock" : channel.is_shared ? "share" : "hash"), unread: channel.unread, current: channel.id === currentId,
+        open: () => this.deeds.openChannel(channel.id),
+      }))),
+      this.group("Direct messages", others.map((user) => {
+        const talk = talkWith(user.id);
+        return this.row(talk?.id ?? user.id, {
+          label: store.user(user.id), mark: avatar(user.id, store.user(user.id), false, true), unread: talk?.unread, current: talk?.id === currentId && Boolean(talk),
+          open: () => this.deeds.openPerson(user.id),
+        });
+      })),
+      bot && this.group("Apps", [this.row("app", {
+        label: store.user(bot.id), mark: avatar(bot.id, store.user(bot.id), true, true), unread: talkWith(bot.id)?.unread,
+        current: currentId === "home" || (talkWith(bot.id)?.id === currentId && Boolean(currentId)), open: () => this.deeds.openApp(),
+      })]),
+    ].filter(Boolean)));
+    const me = store.user(store.me);
+    this.person.replaceChildren(avatar(store.me, me, false), h("span", { class: "person-words" }, h("small", null, "Acting as"), h("b", null, me)), icon("down"));
+    this.person.setAttribute("aria-label", `Acting as ${me}. Change person`);
+  }
+
+  group(name, rows) {
+    const known = this.rows.get(`group ${name}`) ?? h("section", null, h("h2", null, name), h("ul"));
+    this.rows.set(`group ${name}`, known);
+    arrange(known.lastChild, rows);
+    known.hidden = !rows.length;
+    return known;
+  }
+
+  row(id, { label, mark, unread, current, open }) {
+    const item = h("li", null, h("button", {
+      type: "button", class: `room${current ? " current" : ""}${unread ? " unread" : ""}`, "aria-current": current ? "page" : null, data: { focus: `room-${id}`, room: id }, onclick: open,
+    }, mark, h("span", { class: "room-name" }, label), unread ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(unread)), h("span", { class: "visually-hidden" }, `, ${unread} unread`)) : null));
+    return item;
+  }
+
+  openPeople(anchor) {
+    const { store } = this;
+    openMenu(anchor, [{ heading: "Act as" }, ...store.people().map((user) => ({
+      label: store.user(user.id), description: `@${user.name}`, icon: avatar(user.id, store.user(user.id), false, true), checked: user.id === store.me, onPick: () => this.deeds.actAs(user.id),
+    }))], { label: "Act as" });
+  }
+
+  /** The rooms in the order shown, for Alt+Up and Alt+Down. */
+  order() {
+    return [...this.lists.querySelectorAll(".room")];
+  }
+}

@@ -1,0 +1,90 @@
+// What this page knows: people, channels, commands, open views; and the names that texts refer to.
+
+export class Store {
+  constructor() {
+    this.me = null;
+    this.team = { name: "Local workspace" };
+    this.users = new Map();
+    this.channels = new Map();
+    this.commands = [];
+    this.shortcuts = [];
+    this.pointers = [];
+    this.views = new Map();
+    this.home = null;
+    this.botId = null;
+    this.hasHome = true;
+    this.openChannel = () => {};
+  }
+
+  load(state) {
+    this.team = state.team ?? this.team;
+    this.me = state.me ?? this.me;
+    this.users = new Map((state.users ?? []).map((user) => [user.id, user]));
+    this.channels = new Map((state.channels ?? []).map((channel) => [channel.id, channel]));
+    this.commands = state.commands ?? [];
+    this.shortcuts = state.shortcuts ?? [];
+    this.pointers = state.pointers ?? [];
+    this.views = new Map((state.views ?? []).map((view) => [view.id, view]));
+    this.home = state.home ?? null;
+    this.botId = state.bot ?? null;
+    this.hasHome = state.has_home !== false;
+  }
+
+  /** Open modals, the topmost last. */
+  stack() {
+    return [...this.views.values()].sort((a, b) => (a.stack_depth ?? 0) - (b.stack_depth ?? 0));
+  }
+
+  user(id) {
+    const user = this.users.get(id);
+    return user ? user.real_name || user.name || id : id;
+  }
+
+  channel(id) {
+    const channel = this.channels.get(id);
+    return channel ? this.title(channel) : id;
+  }
+
+  title(channel) {
+    if (!channel.is_im) return channel.name ?? channel.id;
+    const other = this.partner(channel);
+    return other === this.me ? `${this.user(other)} (you)` : this.user(other);
+  }
+
+  /** The other person of a direct message. */
+  partner(channel) {
+    const members = channel.members ?? [];
+    return members.find((id) => id !== this.me) ?? channel.user ?? members[0] ?? channel.name;
+  }
+
+  bot() {
+    return this.users.get(this.botId) ?? [...this.users.values()].find((user) => user.is_bot) ?? null;
+  }
+
+  people() {
+    return [...this.users.values()].filter((user) => !user.is_bot);
+  }
+}
+
+/** What a person has entered in one message or view, by block and action; survives redrawing. */
+export class Entered {
+  constructor() {
+    this.values = new Map();
+  }
+
+  key(blockId, actionId) {
+    return JSON.stringify([blockId, actionId]);
+  }
+
+  has(blockId, actionId) {
+    return this.values.has(this.key(blockId, actionId));
+  }
+
+  get(blockId, actionId) {
+    return this.values.get(this.key(blockId, actionId));
+  }
+
+  set(blockId, actionId, value) {
+    this.values.set(this.key(blockId, actionId), value);
+  }
+}
