@@ -53,7 +53,7 @@ class Delivery:
         self._faults = faults
         self._socket = socket
         self._http = http
-        self._ack_limit_s = ack_limit_s
+        self.ack_limit_s = ack_limit_s
         self._retry_delays_s = retry_delays_s
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -113,7 +113,7 @@ class Delivery:
 
     async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
         try:
-            async with asyncio.timeout(self._ack_limit_s):
+            async with asyncio.timeout(self.ack_limit_s):
                 return Answer(body=await self._by_transport(kind, payload, retry))
         except TimeoutError:
             return Answer("operation_timeout")

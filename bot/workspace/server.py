@@ -102,6 +102,15 @@ class Workspace:
         self._delivery.requests_url = url
 
     @property
+    def ack_limit_s(self) -> float:
+        """Slack's patience with an acknowledgement; shorter in tests that wait for it to end."""
+        return self._delivery.ack_limit_s
+
+    @ack_limit_s.setter
+    def ack_limit_s(self, seconds: float) -> None:
+        self._delivery.ack_limit_s = seconds
+
+    @property
     def bot_user_id(self) -> str:
         """The app's own user."""
         return self._team.bot_user_id

@@ -126,14 +126,12 @@ class SocketMode:
         await self._each(lambda connection: connection.socket.close(code=1001))
 
     async def _pick(self) -> Connection:
-        """The next connection in turn; when all are about to be replaced, the first new one."""
-        if not self._open:
-            raise ConnectionError("the app isn't connected")
+        """The next connection in turn; when one is just being made, that one."""
         async with self._changed:
-            await self._changed.wait_for(lambda: not self._open or self._fresh())
+            await self._changed.wait_for(lambda: self._fresh() or not (self._open or self._tickets))
         fresh = self._fresh()
         if not fresh:
-            raise ConnectionError("the app's connection closed")
+            raise ConnectionError("the app isn't connected")
         return fresh[next(self._turn) % len(fresh)]
 
     def _fresh(self) -> list[Connection]:

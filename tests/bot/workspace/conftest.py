@@ -25,7 +25,7 @@ def faults() -> Faults:
 
 @pytest.fixture
 async def workspace(faults: Faults) -> AsyncIterator[Workspace]:
-    workspace = Workspace(faults=faults, ack_limit_s=1.0, event_retries_s=(0, 0.05, 0.05))
+    workspace = Workspace(faults=faults, event_retries_s=(0, 0.05, 0.05))
     fill(workspace)
     await workspace.start()
     yield workspace
