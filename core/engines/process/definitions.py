@@ -1,5 +1,6 @@
 """Definition files of responders: read, checked, each either on offer or left out with a sentence that says why."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -89,6 +90,15 @@ def definition_files(root: Path) -> Iterator[Path]:
         return
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
         yield from sorted(folder.glob("*.json"))
+
+
+def responder_folders(roots: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders of all responders below `roots`, usable or not; for `responders install`."""
+    found: dict[Path, None] = {}
+    for root in roots:
+        with contextlib.suppress(OSError):
+            found |= dict.fromkeys(file.parent for file in definition_files(root))
+    return tuple(found)
 
 
 def _is_responder_folder(root: Path) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -17,8 +18,8 @@ from core.engines.process import job_folder, launcher, processes
 from core.engines.process.definitions import (
     Configured,
     configure,
-    definition_files,
     load,
+    responder_folders,
     responder_id,
     section_for,
 )
@@ -165,24 +166,21 @@ class ProcessEngine:
         if not self._keep_jobs:
             await asyncio.to_thread(job_folder.remove, self._folder(action_id))
 
-    async def sweep(self, keep: Collection[str]) -> int:
-        """At start: remove the job folders of all actions but `keep` (those still open); how many there were.
+    async def sweep(self, open_action_ids: Collection[str]) -> None:
+        """At start: remove the job folders of all actions but those still open.
 
         What still runs there is killed, since nobody will ever read its report. Folders that another core follows
         are left alone.
         """
-        return 0 if self._keep_jobs else await asyncio.to_thread(self._sweep, frozenset(keep))
+        if not self._keep_jobs:
+            await asyncio.to_thread(self._sweep, frozenset(open_action_ids))
 
     async def close(self) -> None:
         """Nothing to let go of: running jobs go on, and every descriptor belongs to a `run`."""
 
     def responder_folders(self) -> tuple[Path, ...]:
         """The folders of all responders this engine knows, usable or not; for `responders install`."""
-        found: dict[Path, None] = {}
-        for root in self._folders:
-            with contextlib.suppress(OSError):
-                found |= dict.fromkeys(file.parent for file in definition_files(root))
-        return tuple(found)
+        return responder_folders(self._folders)
 
     # --- the catalogue
 
@@ -271,6 +269,8 @@ class ProcessEngine:
         started = await asyncio.to_thread(Started.read, folder.started)
         if started:
             return job_folder.held(folder), started
+        if getattr(job, "seen_running", False) and not folder.path.exists():
+            return Report(success=False, message=job_folder.VANISHED), None
         offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
         if offer is None:
             return Report(success=False, message=f"{job.responder_name} is no longer on offer here."), None
@@ -280,29 +280,28 @@ class ProcessEngine:
         if job.action_id in self._stop_before_start:
             folder.stop.write_text("cancel")
         try:
-            await self._launch(folder, offer)
+            await asyncio.to_thread(self._launch, folder, offer)
             return hold, await asyncio.to_thread(Started.read, folder.started)
         except BaseException:
             os.close(hold)
             raise
 
-    async def _launch(self, folder: JobFolder, offer: _Offer) -> None:
-        """Send the launcher off, and return when it has become the program or given up."""
+    def _launch(self, folder: JobFolder, offer: _Offer) -> None:
+        """Send the launcher off, and return when it has become the program or given up.
+
+        Blocks for some milliseconds, in a thread of its own, so that a core that stops leaves nothing half open.
+        """
         heard, status = os.pipe()
         try:
-            pid = await asyncio.to_thread(self._spawn, folder, offer, status)
+            pid = self._spawn(folder, offer, status)
         except BaseException:
             os.close(heard)
             raise
         finally:
             os.close(status)
-        try:
-            await processes.readable(heard)  # its end closes with exec, or with the launcher
-            gave_up = await asyncio.to_thread(_gave_up, pid, folder)
-        finally:
-            os.close(heard)
-        if gave_up:
-            log.debug("launcher gave up", job=folder.path.name)
+        with os.fdopen(heard, "rb") as said:
+            said.read()  # ends when the launcher's end closes: by exec, or with the launcher
+        _reap_unless_started(pid, folder)
 
     def _spawn(self, folder: JobFolder, offer: _Offer, status: int) -> int:
         definition = offer.configured.definition
@@ -335,7 +334,9 @@ class ProcessEngine:
 
     async def _followed(self, folder: JobFolder, started: Started) -> Report:
         with _alive(started) as watch:
-            if watch is not None:
+            if watch is not None and (reason := folder.stop_reason()):
+                await self._end(folder, started, watch, reason)  # asked for before it began, or by a core that died
+            elif watch is not None:
                 await self._until_end(folder, started, watch)
             return await asyncio.to_thread(_collected, folder, started, watch is not None)
 
@@ -363,15 +364,13 @@ class ProcessEngine:
             processes.signal_group(started, signal.SIGKILL)
             await processes.readable(watch)
 
-    def _sweep(self, keep: frozenset[str]) -> int:
-        found = job_folder.orphans(self._jobs, self._name, keep)
-        for folder in found:
+    def _sweep(self, keep: frozenset[str]) -> None:
+        for folder in job_folder.orphans(self._jobs, self._name, keep):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 started = Started.read(folder.started)
                 if started:
                     _killed(folder, started)
             job_folder.remove(folder)
-        return len(found)
 
 
 @contextlib.contextmanager
@@ -389,6 +388,7 @@ def _killed(folder: JobFolder, started: Started) -> None:
     with _alive(started) as watch:
         if watch is not None:
             processes.signal_group(started, signal.SIGKILL)
+            select.select([watch], [], [], _GRACE_S)  # until it is gone, so that it writes nothing behind our back
         processes.kill_leftovers(started, folder.path, just_ended=watch is not None)
 
 
@@ -400,14 +400,13 @@ def _collected(folder: JobFolder, started: Started, just_ended: bool) -> Report:
     return job_folder.report_of(folder, ended)
 
 
-def _gave_up(pid: int, folder: JobFolder) -> bool:
-    """Reap a launcher that did not become the program; True when it was one."""
+def _reap_unless_started(pid: int, folder: JobFolder) -> None:
+    """Reap a launcher that did not become the program."""
     started = Started.read(folder.started)
     if started and started.pid == pid:
-        return False
+        return
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED)
-    return True
 
 
 def environment_of(

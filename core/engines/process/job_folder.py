@@ -23,8 +23,11 @@ PRINTED_LIMIT_BYTES = 64 * 1024
 
 _LAST_LINES = 10
 _LAST_LINES_CHARACTERS = 2000
-_SHORTEST_SECRET = 5
+_SHORTEST_SECRET = 6
 """A value shorter than this is not blotted out of texts: it would blot out half of every word."""
+
+
+VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
 
 
 @dataclass(frozen=True)
@@ -267,7 +270,7 @@ def report_of(folder: JobFolder, ended: str) -> Report:
     try:
         facts = folder.facts()
     except (OSError, ValueError, KeyError):
-        return Report(success=False, message="The job folder of this run has vanished, and its result with it.")
+        return Report(success=False, message=VANISHED)
     left = read_left(folder)
     return judged(facts, left, folder.stop_reason(), ended)
 
@@ -324,7 +327,6 @@ def _failed(facts: Facts, output: dict[str, Any], printed: str) -> Report:
         message=as_sentence(error_message),
         error_message=error_message,
         input=_safe(given, facts) if isinstance(given, dict) else None,
-        operations=_as_tuple(output.get("operations")),
         config=facts.config,
         printed=printed,
     )

@@ -1,0 +1,122 @@
+"""Find indicators in the text of an alert or of a task log, and write them down so that nobody clicks them."""
+
+import ipaddress
+import json
+import re
+import sys
+from pathlib import Path
+
+URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}]+", re.IGNORECASE)
+NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+IP = re.compile(rf"(?<![\w.]){NUMBER}(?:\.{NUMBER}){{3}}(?![\w]|\.[0-9])")
+HASH = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
+DOMAIN = re.compile(r"(?<![\w.@/-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,24}(?![\w-])", re.IGNORECASE)
+
+FILE_ENDINGS = frozenset(
+    "bat bin cfg conf csv db dll doc docx exe gif gz htm html ini jar jpeg jpg js json lnk log md msi pdf php png ppt "
+    "pptx ps1 py rar rtf scr sh sys tar tmp txt vbs xls xlsx xml yaml yml zip".split()  # noqa: SIM905 - readable so
+)
+"""Words that end file names far more often than host names."""
+
+
+def main(job: Path) -> None:
+    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    answer = report(asked)
+    (job / "output").mkdir(exist_ok=True)
+    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
+    print(answer["full"]["message"])
+
+
+def report(asked: dict) -> dict:
+    """The responder's report on what it was given."""
+    is_log = str(asked.get("dataType", "")).rpartition(":")[2].lower() == "case_task_log"
+    data = asked.get("data") or {}
+    text = str(data.get("message") or "") if is_log else f"{data.get('title') or ''}\n{data.get('description') or ''}"
+    found = indicators(text)
+    count = sum(len(values) for values in found.values())
+    return {
+        "success": True,
+        "full": {"message": sentence(found), "indicators": found, "defanged": listing(found)},
+        "summary": {
+            "taxonomies": [
+                {"level": "info", "namespace": "ResponderBot", "predicate": "indicators", "value": str(count)}
+            ]
+        },
+        "artifacts": [
+            {"dataType": kind, "data": value, "message": "Found in the text by ResponderBot_ExtractIndicators"}
+            for kind, values in found.items()
+            for value in values
+        ],
+        "operations": operations(found, is_log) if count else [],
+    }
+
+
+def indicators(text: str) -> dict:
+    """Everything found, by kind, each value once, in the order of the text."""
+    rest = refanged(text)
+    urls = unique(url.rstrip(".,;:!?)]'\"") for url in URL.findall(rest))
+    rest = URL.sub(" ", rest)
+    addresses = unique(value for value in IP.findall(rest) if is_worth_it(value))
+    domains = unique(name.lower() for name in DOMAIN.findall(rest) if is_domain(name))
+    hashes = unique(value.lower() for value in HASH.findall(rest))
+    return {"ip": addresses, "domain": domains, "url": urls, "hash": hashes}
+
+
+def refanged(text: str) -> str:
+    """Undo the usual ways of making an indicator harmless."""
+    text = re.sub(r"\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)", ".", text, flags=re.IGNORECASE)
+    text = re.sub(r"\[:\]", ":", text)
+    text = re.sub(r"\[://\]", "://", text)
+    return re.sub(r"\bh(?:xx|\*\*)p(s?)\b", r"http\1", text, flags=re.IGNORECASE)
+
+
+def defanged(kind: str, value: str) -> str:
+    """Harmless to click and still readable."""
+    if kind == "hash":
+        return value
+    return re.sub(r"^(h)tt(ps?)", r"\1xx\2", value, flags=re.IGNORECASE).replace(".", "[.]")
+
+
+def unique(values) -> list:
+    return list(dict.fromkeys(values))
+
+
+def is_worth_it(value: str) -> bool:
+    """Addresses that mean nobody say nothing."""
+    address = ipaddress.ip_address(value)
+    return not (address.is_unspecified or address.is_loopback or address.is_multicast or value == "255.255.255.255")
+
+
+def is_domain(name: str) -> bool:
+    return name.rpartition(".")[2].lower() not in FILE_ENDINGS
+
+
+def sentence(found: dict) -> str:
+    words = {"ip": "address", "domain": "domain", "url": "URL", "hash": "hash"}
+    parts = [f"{len(values)} {plural(words[kind], len(values))}" for kind, values in found.items() if values]
+    return f"Found {', '.join(parts)}." if parts else "Found no addresses, domains, URLs or hashes in the text."
+
+
+def plural(word: str, count: int) -> str:
+    if count == 1:
+        return word
+    return f"{word}es" if word.endswith(("s", "sh")) else f"{word}s"
+
+
+def listing(found: dict) -> str:
+    """The indicators as Markdown, defanged."""
+    blocks = []
+    for kind, values in found.items():
+        if values:
+            blocks.append("\n".join([f"**{kind}**", *(f"- `{defanged(kind, value)}`" for value in values)]))
+    return "\n\n".join(blocks)
+
+
+def operations(found: dict, is_log: bool) -> list:
+    if is_log:
+        return [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(found)}"}]
+    return [{"type": "AddTagToAlert", "tag": f"has-{kind}"} for kind, values in found.items() if values]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,121 @@
+"""Send an object by mail."""
+
+import json
+import smtplib
+import ssl
+import sys
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+
+KINDS = {"alert": "Alert", "case": "Case", "case_task": "Task", "case_task_log": "Task log"}
+LEVELS = {0: "CLEAR", 1: "GREEN", 2: "AMBER", 3: "RED"}
+
+
+def main(job: Path) -> None:
+    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    config = asked.get("config") or {}
+    answer = send(written(asked, config), config)
+    (job / "output").mkdir(exist_ok=True)
+    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
+    print(answer.get("errorMessage") or answer["full"]["message"])
+
+
+def written(asked: dict, config: dict) -> EmailMessage:
+    """The mail, made of the object."""
+    kind = KINDS.get(str(asked.get("dataType", "")).rpartition(":")[2].lower(), "Object")
+    mail = EmailMessage()
+    mail["From"] = one_line(config.get("from"))
+    mail["To"] = ", ".join(one_line(address) for address in config.get("to") or [])
+    mail["Subject"] = f"[TLP:{LEVELS.get(asked.get('tlp'), '?')}] {kind}: {one_line(title(asked))[:150]}"
+    mail["Date"] = formatdate()
+    mail["Message-ID"] = make_msgid(domain="responder-bot.invalid")
+    mail.set_content(body(asked, kind))
+    return mail
+
+
+def one_line(value) -> str:
+    """Foreign text in a header must not begin another header."""
+    return " ".join(str(value or "").split())
+
+
+def title(asked: dict) -> str:
+    data = asked.get("data") or {}
+    task = data.get("case_task") or {}
+    return str(data.get("title") or task.get("title") or data.get("_id") or "without a title")
+
+
+def body(asked: dict, kind: str) -> str:
+    data = asked.get("data") or {}
+    facts = {
+        kind: title(asked),
+        "Id": data.get("_id") or data.get("id"),
+        "Severity": data.get("severity"),
+        "TLP": LEVELS.get(asked.get("tlp")),
+        "PAP": LEVELS.get(asked.get("pap")),
+        "Source": data.get("source"),
+        "Reference": data.get("sourceRef"),
+        "Tags": ", ".join(map(str, data.get("tags") or [])),
+        "Sent by": (asked.get("parameters") or {}).get("user"),
+    }
+    lines = [f"{name}: {one_line(value)}" for name, value in facts.items() if value not in (None, "")]
+    observables = [
+        f"- {one_line(item.get('dataType'))}: {one_line(item.get('data'))}"
+        for item in data.get("artifacts") or []
+        if isinstance(item, dict)
+    ]
+    text = str(data.get("description") or data.get("message") or "").strip()
+    parts = [
+        "\n".join(lines),
+        asked.get("message"),
+        text,
+        "\n".join(["Observables:", *observables] if observables else []),
+    ]
+    return "\n\n".join(str(part) for part in parts if part) + "\n"
+
+
+def send(mail: EmailMessage, config: dict) -> dict:
+    """Hand the mail to the server; the answer is the responder's report."""
+    host, port = str(config.get("smtp_host")), int(config.get("smtp_port") or 25)
+    try:
+        with smtplib.SMTP(host, port, timeout=float(config.get("timeout_seconds") or 30)) as server:
+            if config.get("starttls"):
+                server.starttls(context=ssl.create_default_context())
+            if config.get("username"):
+                server.login(str(config["username"]), str(config.get("password") or ""))
+            refused = server.send_message(mail)
+    except smtplib.SMTPRecipientsRefused as error:
+        return failure(f"The mail server {host} refused every receiver: {reasons(error.recipients)}")
+    except smtplib.SMTPResponseException as error:
+        text = error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        return failure(f"The mail server {host} answered {error.smtp_code} {text}")
+    except (OSError, smtplib.SMTPException) as error:
+        return failure(f"The mail server {host}:{port} could not take the mail: {error}")
+    return success(mail, refused)
+
+
+def reasons(refused: dict) -> str:
+    return "; ".join(f"{name}: {code} {text.decode('utf-8', 'replace')}" for name, (code, text) in refused.items())
+
+
+def success(mail: EmailMessage, refused: dict) -> dict:
+    message = f"Mail “{mail['Subject']}” sent to {mail['To']}."
+    if refused:
+        message += f" Refused were: {reasons(refused)}"
+    return {
+        "success": True,
+        "full": {"message": message, "subject": str(mail["Subject"]), "to": str(mail["To"]), "id": mail["Message-ID"]},
+        "summary": {
+            "taxonomies": [{"level": "info", "namespace": "ResponderBot", "predicate": "mail", "value": "sent"}]
+        },
+        "artifacts": [],
+        "operations": [],
+    }
+
+
+def failure(sentence: str) -> dict:
+    return {"success": False, "errorMessage": sentence}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
