@@ -94,7 +94,7 @@ class CortexEngine:
         """Nothing of a remote job is kept here."""
 
     async def sweep(self, open_action_ids: Collection[str]) -> None:
-        """As above."""
+        """Nothing either."""
 
     async def close(self) -> None:
         await self._wire.close()
@@ -158,31 +158,37 @@ class CortexEngine:
     async def _find(self, job: Job, why: str) -> str | Report:
         """Look for a job whose id is not known, by its label. It is never started again (`responder-process.md 4`)."""
         patience = Patience(self._clock, self._deadline_minutes * 60, self._pace)
-        looks = rubbish = 0
-        while looks <= len(self._pace.search_s) and rubbish <= len(self._pace.backoff_s):
-            answer = await self._looked(job)
-            if isinstance(answer, Answer) and 300 <= answer.status < 500 and answer.status != 429:
-                why += ". " + refusal(self._name, answer, "search jobs")
+        for pause_s in (*self._pace.search_s, 0):
+            listed = await self._labelled(job, patience)
+            if isinstance(listed, str):
+                why = f"{why}; {listed}"
                 break
-            listed = answer.body if isinstance(answer, Answer) and answer.ok else None
-            if isinstance(listed, list) and (found := find_ours(listed, job)):
+            if found := find_ours(listed, job):
                 return found
-            if isinstance(listed, list):
-                looks += 1
-                pause = patience.rest(self._pace.search_s[looks - 1] if looks <= len(self._pace.search_s) else 0)
-            else:
-                rubbish += isinstance(answer, Answer) and answer.ok
-                pause = patience.pause(answer.retry_after_s if isinstance(answer, Answer) else None)
-            if not await pause:
+            if not await patience.rest(pause_s):
                 break
         return Report(False, f"{self._unknown(job)} ({why.rstrip('.')}.)")
 
-    async def _looked(self, job: Job) -> Answer | Unanswered:
+    async def _labelled(self, job: Job, patience: Patience) -> list[Any] | str:
+        """The jobs with its label, asked for until the engine lists them; else why it never did."""
         query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
-        try:
-            return await self._wire.call("POST", "job/_search", query)
-        except Unanswered as lost:
-            return lost
+        trouble, rubbish = "", 0
+        while rubbish <= len(self._pace.backoff_s):
+            asked_s = None
+            try:
+                answer = await self._wire.call("POST", "job/_search", query)
+            except Unanswered as lost:
+                trouble = lost.reason
+            else:
+                if answer.ok and isinstance(answer.body, list):
+                    return answer.body
+                if answer.refused:
+                    return refusal(self._name, answer, "search jobs")
+                trouble, asked_s = answer.flaw or f"it answers {answer.status} to the search", answer.retry_after_s
+                rubbish += answer.ok
+            if not await patience.pause(asked_s):
+                break
+        return trouble
 
     def _unknown(self, job: Job) -> str:
         return (

@@ -44,7 +44,7 @@ class Following:
         while True:
             asked_at = self._clock()
             answer = await self._asked()
-            if isinstance(answer, Answer) and self._is_refused(answer):
+            if isinstance(answer, Answer) and answer.refused and answer.status != 404:
                 return self._refused(answer)
             news = News("busy", why=answer.reason) if isinstance(answer, Unanswered) else news_of(answer)
             await self._tell(news)
@@ -108,9 +108,6 @@ class Following:
             sentence = f"Engine {self._name!r} had not started it after {self._pace.waiting_limit_s / 3600:g} hours."
         trouble = f" The last that was heard of the engine: {self._trouble}." if self._trouble else ""
         return Report(False, f"{sentence} The responder may still run on engine {self._name!r}.{trouble}")
-
-    def _is_refused(self, answer: Answer) -> bool:
-        return 300 <= answer.status < 500 and answer.status not in (404, 408, 429)
 
     def _refused(self, answer: Answer) -> Report:
         return Report(False, f"{refusal(self._name, answer, 'read jobs')} The responder may still run there.")

@@ -47,6 +47,11 @@ class Answer:
         return 200 <= self.status < 300
 
     @property
+    def refused(self) -> bool:
+        """Asking again would not change it."""
+        return 300 <= self.status < 500 and self.status not in (408, 429)
+
+    @property
     def message(self) -> str:
         """The server's own words about an error, on one line, bounded."""
         said = self.body.get("message") if isinstance(self.body, Mapping) else None

@@ -119,7 +119,7 @@ def _fits(found: JsonObject, job: Job) -> bool:
 
 
 def news_of(answer: Answer) -> News:
-    """What the answer to a question about a job means. 401, 403 and other refusals are not asked here."""
+    """What the answer to a question about a job means. Refusals but 404 are not for here."""
     if answer.status == 429:
         return News("busy", retry_after_s=answer.retry_after_s, why="it takes no more calls for now")
     if answer.status == 404:
