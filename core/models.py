@@ -4,11 +4,22 @@ Two kinds: an `...Input` is what a client may send (strict; null means absent; u
 `semantics.md 1`), the others are answers, whose JSON is also what the store keeps. All are frozen.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
 KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
@@ -46,9 +57,116 @@ Severity = Annotated[int, Field(ge=1, le=4, description="1 low, 2 medium, 3 high
 Millis = Annotated[int, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
 ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
 Text = Annotated[str, Field(min_length=1)]
+Order = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
+CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
-CustomFields = dict[str, Any]
-"""`{"name": {"<kind>": value or null, "order": n}}`, or short `{"name": value}`; checked by core.case_templates."""
+INT_LIMIT = 2**63  # what the store can hold
+
+
+def _without_duplicates(tags: list[str]) -> list[str]:
+    return list(dict.fromkeys(tags))
+
+
+Tags = Annotated[list[str], AfterValidator(_without_duplicates)]
+"""Labels in the order given, each once (`semantics.md 3`)."""
+
+CUSTOM_FIELD_KINDS: Mapping[str, str] = {
+    "string": "a string or null",
+    "integer": "an integer or null",
+    "float": "a number or null",
+    "boolean": "true, false or null",
+    "date": "milliseconds since the epoch or null",
+    "number": "a number or null",  # what thehive4py 1.8 sends for a number
+}
+"""What a value of each kind of custom field is to be."""
+
+
+def _kind_fits(kind: str, value: Any) -> bool:
+    if value is None:
+        return True
+    if kind == "string":
+        return isinstance(value, str)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if isinstance(value, bool) or (isinstance(value, int) and not -INT_LIMIT <= value < INT_LIMIT):
+        return False
+    if kind in ("integer", "date"):
+        return isinstance(value, int)
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _kind_of(value: Any) -> str:
+    """The kind that the short form `"name": value` stands for."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    return "float" if isinstance(value, float) else "string"
+
+
+def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDetails]) -> dict[str, Any]:
+    """One entry in its long form; what is wrong with it is added to `wrong`."""
+
+    def complain(expected: str, *loc: str) -> None:
+        error = PydanticCustomError("custom_field", "Input should be {expected}", {"expected": expected})
+        wrong.append(InitErrorDetails(type=error, loc=(name, *loc), input=value))
+
+    if not name:
+        complain("under a name")
+    entry = dict(value) if isinstance(value, Mapping) else {_kind_of(value): value}
+    kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
+    strange = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
+    if len(kinds) != 1:
+        kinds_text = ", ".join(list(CUSTOM_FIELD_KINDS)[:5])
+        complain(f"one value under one of {kinds_text}", *(strange[:1] if not kinds else kinds[1:2]))
+        return entry
+    kind, order = kinds[0], entry.get("order")
+    if not _kind_fits(kind, entry[kind]):
+        complain(CUSTOM_FIELD_KINDS[kind], kind)
+    if not _kind_fits("integer", order):
+        complain("an integer", "order")
+    known = {"_id": entry["_id"]} if isinstance(entry.get("_id"), str) else {}
+    return {kind: entry[kind], "order": position if order is None else order, **known}
+
+
+def _custom_fields(value: Any) -> Any:
+    """Each entry in its long form, as `semantics.md 3` has it; all wrong ones at once."""
+    if not isinstance(value, Mapping):
+        return value
+    wrong: list[InitErrorDetails] = []
+    items = enumerate(value.items(), start=1)
+    fields = {name: _custom_field(name, item, position, wrong) for position, (name, item) in items}
+    if wrong:
+        raise ValidationError.from_exception_data("customFields", wrong)
+    return fields
+
+
+_CUSTOM_FIELD_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "string": {"type": ["string", "null"]},
+        "integer": {"type": ["integer", "null"]},
+        "float": {"type": ["number", "null"]},
+        "boolean": {"type": ["boolean", "null"]},
+        "date": {"type": ["integer", "null"]},
+        "order": {"type": ["integer", "null"]},
+    },
+}
+
+CustomFields = Annotated[
+    dict[str, dict[str, Any]],
+    BeforeValidator(_custom_fields),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [_CUSTOM_FIELD_SCHEMA, {"type": ["string", "integer", "number", "boolean", "null"]}]
+            },
+        }
+    ),
+]
+"""`{"name": {"<kind>": value or null, "order": n}}`, or short `{"name": value}`; validated into the long form."""
 
 
 class Word(BaseModel):
@@ -84,7 +202,7 @@ class ArtifactInput(Input):
     data: Text
     message: str | None = None
     tlp: Level = 2
-    tags: list[str] = Field(default_factory=list)
+    tags: Tags = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
 
@@ -99,7 +217,7 @@ class AlertInput(Input):
     description: Text
     severity: Severity = 2
     date: Millis | None = None
-    tags: list[str] = Field(default_factory=list)
+    tags: Tags = Field(default_factory=list)
     tlp: Level = 2
     pap: Level = 2
     external_link: str | None = None
@@ -114,13 +232,99 @@ class TaskInput(Input):
     title: Text
     group: str = "default"
     description: str = ""
-    order: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    order: Order = 0
+
+
+class CaseTaskInput(TaskInput):
+    """`POST /api/case/{id}/task`."""
+
+    status: TaskStatus = "Waiting"
+    flag: bool = False
+    owner: str | None = None
+    start_date: Millis | None = None
+    due_date: Millis | None = None
 
 
 class LogInput(Input):
     """`POST /api/case/task/{id}/log`."""
 
     message: Text
+
+
+class AlertUpdate(Input):
+    """`PATCH /api/alert/{id}`: what is absent stays as it is."""
+
+    title: Text | None = None
+    description: Text | None = None
+    severity: Severity | None = None
+    date: Millis | None = None
+    tags: Tags | None = None
+    tlp: Level | None = None
+    pap: Level | None = None
+    external_link: str | None = None
+    follow: bool | None = None
+    custom_fields: CustomFields | None = None
+    case_template: str | None = None
+    artifacts: list[ArtifactInput] | None = None
+
+
+class CaseUpdate(Input):
+    """`PATCH /api/case/{id}`: what is absent stays as it is."""
+
+    title: Text | None = None
+    description: Text | None = None
+    severity: Severity | None = None
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+    owner: Text | None = None
+    flag: bool | None = None
+    tlp: Level | None = None
+    pap: Level | None = None
+    tags: Tags | None = None
+    status: CaseStatus | None = None
+    resolution_status: str | None = None
+    impact_status: str | None = None
+    summary: str | None = None
+    custom_fields: CustomFields | None = None
+
+
+class TaskUpdate(Input):
+    """`PATCH /api/case/task/{id}`: what is absent stays as it is."""
+
+    title: Text | None = None
+    group: str | None = None
+    description: str | None = None
+    order: Order | None = None
+    status: TaskStatus | None = None
+    flag: bool | None = None
+    owner: str | None = None
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+    due_date: Millis | None = None
+
+
+class ArtifactUpdate(Input):
+    """`PATCH /api/case/artifact/{id}`: what is absent stays as it is."""
+
+    message: str | None = None
+    tlp: Level | None = None
+    tags: Tags | None = None
+    ioc: bool | None = None
+    sighted: bool | None = None
+
+
+class CreateCaseInput(Input):
+    """`POST /api/alert/{id}/createCase`; without a template, the alert's own is used."""
+
+    case_template: str | None = None
+
+
+class SearchInput(Input):
+    """`POST .../_search`; what may stand in `query` is checked by core.search."""
+
+    query: dict[str, Any] | None = None
+    range: str | None = None
+    sort: str | list[str] | None = None
 
 
 class CaseInput(Input):
@@ -134,7 +338,7 @@ class CaseInput(Input):
     flag: bool = False
     tlp: Level | None = None
     pap: Level | None = None
-    tags: list[str] = Field(default_factory=list)
+    tags: Tags = Field(default_factory=list)
     tasks: list[TaskInput] = Field(default_factory=list)
     custom_fields: CustomFields = Field(default_factory=dict)
     template: str | None = None
@@ -150,7 +354,7 @@ class CaseTemplateInput(Input):
     severity: Severity = 2
     tlp: Level = 2
     pap: Level = 2
-    tags: list[str] = Field(default_factory=list)
+    tags: Tags = Field(default_factory=list)
     tasks: list[TaskInput] = Field(default_factory=list)
     custom_fields: CustomFields = Field(default_factory=dict)
 
@@ -194,7 +398,7 @@ class Artifact(Stored):
     data: str
     message: str | None = None
     tlp: Level = 2
-    tags: list[str] = Field(default_factory=list)
+    tags: Tags = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
 
@@ -234,8 +438,12 @@ class Task(Stored):
     group: str
     description: str
     order: int
-    status: Literal["Waiting", "InProgress", "Completed", "Cancel"] = "Waiting"
+    status: TaskStatus = "Waiting"
     flag: bool = False
+    owner: str | None = None
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+    due_date: Millis | None = None
 
 
 class Case(Stored):
@@ -253,8 +461,9 @@ class Case(Stored):
     tlp: Level
     pap: Level
     tags: list[str]
-    status: Literal["Open", "Resolved", "Deleted"] = "Open"
+    status: CaseStatus = "Open"
     resolution_status: str | None = None
+    impact_status: str | None = None
     summary: str | None = None
     template: str | None = None
     custom_fields: dict[str, Any]
