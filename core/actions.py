@@ -398,6 +398,7 @@ class Actions:
             parameters={**parameters, "user": row["created_by"], "organisation": self._organisation},
             engine_job_id=row["engine_job_id"] or "",
             resumed=resumed,
+            seen_running=row["status"] == "InProgress",
         )
 
 

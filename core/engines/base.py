@@ -71,6 +71,8 @@ class Job:
     engine_job_id: str = ""
     resumed: bool = False
     """True when an earlier owner had handed it over: settle it by looking, never by running it twice."""
+    seen_running: bool = False
+    """True when its program was known to run: a job that has vanished since can only have been lost."""
 
 
 @dataclass(frozen=True)
