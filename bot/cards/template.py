@@ -111,9 +111,7 @@ def _field(number: int, place: int) -> list[Block]:
         _removable(f"*Custom field {place}*", f"{at}:head", ids.TEMPLATE_REMOVE_FIELD, number),
         views.text_field(f"{at}:name", "Name"),
         views.choice_field(f"{at}:kind", "Kind", kinds, "string"),
-        views.text_field(
-            f"{at}:value", "Value", hint="Empty: no value. A boolean is true or false, a date is 2025-12-31."
-        ),
+        views.text_field(f"{at}:value", "Value", hint="Empty: none. A boolean is true or false, a date 2025-12-31."),
         views.text_field(f"{at}:order", "Order", placeholder=str(place)),
     ]
 

@@ -4,9 +4,25 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.cards import ids
+from bot.features import actions, alert, decide, doctor, help, home, list, menu, more, run, start, template, watch
 from bot.features.base import Command, Entry, Feature
+from bot.features.typed import mended
 
-FEATURES: tuple[Feature, ...] = ()
+FEATURES: tuple[Feature, ...] = (
+    start.FEATURE,
+    alert.FEATURE,
+    list.FEATURE,
+    run.FEATURE,
+    actions.FEATURE,
+    template.FEATURE,
+    watch.FEATURE,
+    doctor.FEATURE,
+    help.FEATURE,
+    menu.FEATURE,
+    decide.FEATURE,
+    more.FEATURE,
+    home.FEATURE,
+)
 
 T = TypeVar("T")
 
@@ -34,8 +50,6 @@ def command_for(text: str) -> tuple[Entry, str]:
 
     Nothing typed leads through a modal; an unknown verb goes whole to `help`, which says what was probably meant.
     """
-    from bot.features.typed import mended
-
     verb, _, rest = mended(text).partition(" ")
     if not verb:
         return COMMANDS["start"].entry, ""

@@ -1,0 +1,72 @@
+"""The App Home: my running, waiting for my approval, recently failed, and what I may do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.cards import ids, runs
+from bot.cards.message import Block, Button, Intent
+from bot.cards.text import context, plain, section
+from bot.redaction import Screen, Subject
+from core.models import TLP_NAMES, Action, Person
+
+SHOWN = 10
+
+Told = tuple[Action, Subject]
+
+
+@dataclass(frozen=True)
+class Home:
+    """What stands in it; each run with what it runs on."""
+
+    running: Sequence[Told] = ()
+    waiting: Sequence[Told] = ()  # for this person's approval
+    failed: Sequence[Told] = ()
+
+
+def home_view(home: Home, person: Person, help_lines: Sequence[str], *, button: Button, now_ms: int) -> dict[str, Any]:
+    """The Home of a person, as far as their clearance goes."""
+    blocks: list[Block] = [
+        {"type": "header", "text": plain("Responders")},
+        context(f"You are {person.login.replace('<', '')}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+    ]
+    blocks += _part("Waiting for your approval", home.waiting, person, now_ms, button, "approve")
+    blocks += _part("Running for you", home.running, person, now_ms, button, "cancel")
+    blocks += _part("Failed in the last day", home.failed, person, now_ms, button, "")
+    blocks += [{"type": "divider"}, section("\n".join(help_lines))]
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
+
+
+def message_home(text: str) -> dict[str, Any]:
+    """A Home that says one thing: not linked, core down."""
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
+
+
+def _part(title: str, told: Sequence[Told], person: Person, now_ms: int, button: Button, what: str) -> list[Block]:
+    blocks: list[Block] = [section(f"*{title}* ({len(told)})" if told else f"*{title}*: nothing")]
+    for action, subject in told[:SHOWN]:
+        screen = Screen(subject, person.clearance)
+        blocks.append(section(f"{runs.line(action, screen, now_ms=now_ms)} · {subject.id}"))
+        if what == "approve":
+            blocks.append(_buttons(action, button, (("Approve", ids.APPROVE), ("Deny", ids.DENY))))
+        elif what == "cancel" and action.status == "Waiting":
+            blocks.append(_buttons(action, button, (("Cancel", ids.CANCEL),)))
+    if len(told) > SHOWN:
+        blocks.append(context(f"and {len(told) - SHOWN} more"))
+    return blocks
+
+
+_WHAT: Mapping[str, str] = {ids.APPROVE: "approve", ids.DENY: "deny", ids.CANCEL: "cancel"}
+
+
+def _buttons(action: Action, button: Button, offered: Sequence[tuple[str, str]]) -> Block:
+    made = [
+        {
+            "type": "button",
+            "action_id": ids.numbered(action_id, action.id),
+            "text": plain(words),
+            "value": button(Intent(_WHAT[action_id], action.id)),
+        }
+        for words, action_id in offered
+    ]
+    return {"type": "actions", "elements": made}

@@ -1,0 +1,91 @@
+"""How features answer: with buttons of their own, in place of what was clicked, and to old buttons."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bot.cards import asking, ids, notices
+from bot.cards.message import Button, Intent, Message, intents_in
+from bot.features.base import Moment
+from core.errors import ResponderBotError
+
+
+async def answer(moment: Moment, message: Message) -> None:
+    """Only to this person: in place of the ephemeral that was clicked, else as a new one."""
+    if on_ephemeral(moment):
+        await moment.replace(message)
+    else:
+        await moment.say(message)
+
+
+async def answer_with_buttons(moment: Moment, about: str, render: Callable[[Button], Message]) -> None:
+    """The same, for a message with buttons; `about` tells apart what this person was shown here."""
+    button = await buttons(moment, about, render)
+    await answer(moment, render(button))
+
+
+async def buttons(moment: Moment, about: str, render: Callable[[Button], object]) -> Button:
+    """Opaque ids for what `render` shows to this person alone."""
+    key = f"only:{moment.team}:{moment.user}:{about}"
+    return await moment.tools.mail.buttons(moment.channel, key, intents_in(render))
+
+
+def clicked(moment: Moment) -> Mapping[str, Any]:
+    """The element that was clicked; empty when the payload holds none."""
+    actions = moment.payload.get("actions")
+    first = actions[0] if isinstance(actions, list) and actions else None
+    return first if isinstance(first, Mapping) else {}
+
+
+def chosen(moment: Moment) -> str:
+    """The value of the option that was chosen."""
+    option = clicked(moment).get("selected_option")
+    return str(option.get("value") or "") if isinstance(option, Mapping) else ""
+
+
+def on_ephemeral(moment: Moment) -> bool:
+    container = moment.payload.get("container")
+    return isinstance(container, Mapping) and container.get("is_ephemeral") is True
+
+
+async def intent_of(moment: Moment) -> Intent | None:
+    """What was clicked means; None when the button no longer counts, which the person is then told."""
+    element = clicked(moment)
+    block_id = str(element.get("block_id") or "")
+    in_block = block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU
+    token = block_id.removeprefix(ids.MENU_BLOCK) if in_block else chosen(moment) or str(element.get("value") or "")
+    return await meaning(moment, token)
+
+
+async def meaning(moment: Moment, token: str) -> Intent | None:
+    """The same for a given id."""
+    try:
+        return await moment.tools.mail.press(
+            token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
+        )
+    except ResponderBotError as error:
+        if error.code not in ("gone", "not_found", "forbidden"):
+            raise
+        await _tell_stale(moment, str(error.details.get("subject") or ""))
+        return None
+
+
+async def _tell_stale(moment: Moment, subject_id: str) -> None:
+    if subject_id:
+        await answer_with_buttons(moment, f"stale:{subject_id}", lambda b: asking.stale(subject_id, b))
+        return
+    await answer(
+        moment,
+        notices.notice(
+            "This button is no longer good (too old, or the message was passed on). Nothing was run. "
+            f"`{moment.tools.command} alert ~id` or `{moment.tools.command} list ~id` shows what there is now."
+        ),
+    )
+
+
+def need(moment: Moment, permission: str, what: str) -> None:
+    """Says early what core would refuse in any case. Raises "forbidden"; core checks again."""
+    if moment.person is None or permission not in moment.person.permissions:
+        raise ResponderBotError(
+            "forbidden",
+            f"You may not {what}: you haven't the permission {permission}. An org-admin of responder-bot can give it.",
+        )

@@ -1,0 +1,46 @@
+"""`/responder help`: what the caller may do, with ids from this channel; and what an unknown verb probably meant."""
+
+from collections.abc import Mapping
+
+from bot.cards import notices
+from bot.cards.text import code, foreign
+from bot.features.base import Command, Entry, Feature, Moment
+from bot.features.typed import mended, nearest
+from core.models import Person
+
+USAGE = "help"
+EXAMPLE = "~12"
+
+
+async def on_help_command(moment: Moment) -> None:
+    """Answers with the verbs; a text that began with no verb is answered with the nearest one."""
+    from bot.features import COMMANDS
+
+    command = moment.tools.command
+    verb = mended(moment.text).partition(" ")[0].lower()
+    lines: list[str] = []
+    if verb and verb not in COMMANDS:
+        meant = nearest(verb, COMMANDS)
+        hint = f" Did you mean {code(f'{command} {meant}', 100)}?" if meant else ""
+        lines.append(f"There is no verb {code(verb, 60)}.{hint}")
+    example = next(iter(await moment.tools.mail.subjects(moment.channel, 1)), EXAMPLE)
+    lines += help_lines(moment.person, command, example, COMMANDS)
+    await moment.say(notices.notice("\n".join(lines)))
+
+
+def help_lines(person: Person | None, command: str, example: str, commands: Mapping[str, Command]) -> list[str]:
+    """One line for each verb that this person may use, with an id that stands in this channel."""
+    shown = [c for c in commands.values() if c.summary and may(person, c)]
+    lines = [f"• {code(f'{command} {c.usage}'.replace('~id', example), 120)} {foreign(c.summary, 200)}" for c in shown]
+    lines = [f"*What you can do with* {code(command, 40)}", *lines]
+    if person is None:
+        lines.append("You are not linked to a user yet; an administrator can do that: `responder-bot user link`.")
+    return lines
+
+
+def may(person: Person | None, command: Command) -> bool:
+    """Whether this person has the right that the verb needs."""
+    return command.permission is None or (person is not None and command.permission in person.permissions)
+
+
+FEATURE = Feature(commands={"help": Command(Entry(on_help_command, anyone=True), USAGE, "this")})

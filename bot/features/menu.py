@@ -1,0 +1,58 @@
+"""The searchable menu of responders: its entries, when it is opened and while somebody types."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bot.cards import ids
+from bot.cards.lists import responder_options
+from bot.cards.text import plain
+from bot.features.base import Ack, Entry, Feature, Json, Moment
+from core.errors import ResponderBotError
+
+
+async def on_responder_options(moment: Moment) -> Json:
+    """Entries for a menu on a message; its block's id says which object it is for."""
+    token = str(moment.payload.get("block_id") or "").removeprefix(ids.MENU_BLOCK)
+    try:
+        intent = await moment.tools.mail.press(
+            token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
+        )
+    except ResponderBotError:
+        return _only("This menu is too old. Use Refresh, or /responder list.")
+    return await _entries(moment, intent.argument or "alert", intent.object_id)
+
+
+async def on_start_options(moment: Moment) -> Json:
+    """Entries for the menu in the modal; the view remembers which object it is for."""
+    view = moment.payload.get("view")
+    metadata = _metadata(view if isinstance(view, Mapping) else {})
+    if not metadata.get("id"):
+        return _only("Give an id first, and press Enter.")
+    return await _entries(moment, str(metadata.get("kind") or "alert"), str(metadata["id"]))
+
+
+async def _entries(moment: Moment, kind: str, object_id: str) -> Json:
+    offered = await moment.core.responders(kind, object_id, explain=True)
+    return responder_options(offered, str(moment.payload.get("value") or ""))
+
+
+def _only(words: str) -> dict[str, Any]:
+    """A menu can say something only as an entry; choosing it runs nothing."""
+    return {"options": [{"text": plain(words[:75]), "value": "none"}]}
+
+
+def _metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        found = json.loads(str(view.get("private_metadata") or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+FEATURE = Feature(
+    options={
+        ids.MENU: Entry(on_responder_options, Ack.ANSWER),
+        ids.START_RESPONDER: Entry(on_start_options, Ack.ANSWER),
+    }
+)

@@ -1,0 +1,73 @@
+"""The overflow of a card: what ran here, watch, mark as read, make a case, refresh."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from bot.cards import ids, notices
+from bot.cards.message import Intent
+from bot.features import actions, answers, subjects, watch
+from bot.features.base import Ack, Entry, Feature, Moment
+
+
+async def on_more_menu(moment: Moment) -> None:
+    """Does what the chosen entry means."""
+    intent = await answers.intent_of(moment)
+    if intent is None:
+        return
+    do = _MEANINGS.get(intent.what)
+    if do is None:
+        await moment.say(notices.notice("This entry is from an older card. Use Refresh and try again."))
+        return
+    await do(moment, intent)
+
+
+async def _actions(moment: Moment, intent: Intent) -> None:
+    await actions.show(moment, await subjects.find(moment.core, intent.object_id))
+
+
+async def _watch(moment: Moment, intent: Intent) -> None:
+    await watch.start_watching(moment, intent.object_id)
+
+
+async def _read(moment: Moment, intent: Intent) -> None:
+    await moment.core.mark_read(intent.object_id)
+    await moment.tools.repaint(intent.object_id)
+
+
+async def _unread(moment: Moment, intent: Intent) -> None:
+    await moment.core.mark_unread(intent.object_id)
+    await moment.tools.repaint(intent.object_id)
+
+
+async def _case(moment: Moment, intent: Intent) -> None:
+    case = await moment.core.create_case_from_alert(intent.object_id)
+    await moment.tools.repaint(intent.object_id)
+    await moment.say(notices.notice(f"Case {case.id} was made from alert {intent.object_id}."))
+
+
+async def _refresh(moment: Moment, intent: Intent) -> None:
+    await moment.tools.repaint(intent.object_id)
+    if answers.on_ephemeral(moment):
+        await moment.replace(notices.notice(f"The card of {intent.object_id} is being painted anew."))
+
+
+_MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
+    "actions": _actions,
+    "watch": _watch,
+    "read": _read,
+    "unread": _unread,
+    "case": _case,
+    "refresh": _refresh,
+}
+
+
+async def on_link_button(moment: Moment) -> None:
+    """A link was followed; Slack only tells of it."""
+
+
+FEATURE = Feature(
+    actions={
+        ids.MORE: Entry(on_more_menu, Ack.WRITE),
+        ids.REFRESH: Entry(on_more_menu, Ack.WRITE),
+        ids.LINK: Entry(on_link_button, anyone=True),
+    }
+)

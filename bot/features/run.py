@@ -1,0 +1,215 @@
+"""Running a responder: by command, from a menu, by a button; asking first, and two analysts who click at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.cards import asking, ids, notices, runs
+from bot.cards.lists import by_option, can_run, reasons
+from bot.cards.message import Message
+from bot.cards.text import foreign, when
+from bot.features import answers, subjects
+from bot.features.base import Ack, Command, Entry, Feature, Moment
+from bot.features.gate import own_clearance
+from bot.features.typed import by_name, nearest
+from bot.redaction import Subject, kind_of
+from core.errors import ResponderBotError
+from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
+
+USAGE = "run NAME ~id"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants to run. `confirmed`: they were asked; `anyway`: though the same is still open."""
+
+    subject: Subject
+    responder: OfferedResponder
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    confirmed: bool = False
+    anyway: bool = False
+
+
+async def on_run_command(moment: Moment) -> None:
+    """Runs it, or asks first where its policy says so."""
+    name, object_id = subjects.id_in(moment, USAGE)
+    if not name:
+        raise ResponderBotError(
+            "bad_request", f"Run what? {moment.tools.command} list {object_id} shows what can run on {object_id}."
+        )
+    subject = await subjects.find(moment.core, object_id)
+    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
+    found = named(name, offered)
+    if len(found) > 1:
+        await moment.say(asking.several(name, found, subject, moment.tools.command))
+        return
+    if not found:
+        raise _no_such(name, offered, subject, moment.tools.command)
+    await start(moment, Wish(subject, found[0]))
+
+
+def named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    """Those that a typed name may stand for; its id does as well."""
+    exact = [r for r in offered if name in (r.id, r.name)]
+    if exact:
+        return exact[:1]
+    names = set(by_name(name, [r.name for r in offered]))
+    return [r for r in offered if r.name in names]
+
+
+def _no_such(name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str) -> ResponderBotError:
+    meant = nearest(name, [r.name for r in offered])
+    hint = f"Did you mean {meant}?" if meant else f"{command} list {subject.id} shows what there is."
+    return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
+
+
+async def on_responder_menu(moment: Moment) -> None:
+    """An entry was chosen on a card: runs it, asks first, or says why it can't."""
+    intent = await answers.intent_of(moment)
+    if intent is None:
+        return
+    subject = await subjects.of_kind(moment.core, _kind(intent.argument), intent.object_id)
+    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
+    responder = by_option(offered, answers.chosen(moment))
+    if responder is None:
+        raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
+    await start(moment, Wish(subject, responder))
+
+
+async def on_run_button(moment: Moment) -> None:
+    """Run, or Run anyway: the person was asked, and said yes."""
+    intent = await answers.intent_of(moment)
+    if intent is None:
+        return
+    kind, _, responder_id = intent.argument.partition(" ")
+    subject = await subjects.of_kind(moment.core, _kind(kind), intent.object_id)
+    responder = await _offered(moment, subject, responder_id)
+    await start(moment, Wish(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
+
+
+async def on_run_again_button(moment: Moment) -> None:
+    """The same responder on the same object once more; asked first if its policy says so."""
+    intent = await answers.intent_of(moment)
+    if intent is None:
+        return
+    before = await moment.core.action(intent.object_id)
+    subject = await subjects.of_kind(moment.core, kind_of(before.object_type), before.object_id)
+    await start(moment, Wish(subject, await _offered(moment, subject, before.responder_id)))
+
+
+async def on_dismiss_button(moment: Moment) -> None:
+    """The question goes away, nothing runs."""
+    await moment.replace(None)
+
+
+async def _offered(moment: Moment, subject: Subject, responder_id: str) -> OfferedResponder:
+    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
+    found = next((r for r in offered if responder_id in (r.id, r.name)), None)
+    if found is None:
+        raise ResponderBotError("not_found", f"{responder_id} is no longer on offer for {subject.id}.")
+    return found
+
+
+def _kind(text: str) -> Kind:
+    return next((kind for kind in KINDS if kind == text), "alert")
+
+
+# --- the way of a wish ----------------------------------------------------------------------------------------------
+
+
+async def start(moment: Moment, wish: Wish) -> None:
+    """Runs it and says so; or says why not, asks first, or tells of the run that is open already."""
+    responder, subject = wish.responder, wish.subject
+    if not can_run(responder):
+        await answers.answer(moment, asking.cannot(responder, subject, reasons(responder)))
+        return
+    if asks_first(wish):
+        clearance = own_clearance(moment)
+        await answers.answer_with_buttons(
+            moment,
+            f"confirm:{subject.id}:{responder.id}",
+            lambda button: asking.confirm(responder, subject, clearance=clearance, button=button),
+        )
+        return
+    try:
+        action = await run(moment, wish)
+    except ResponderBotError as error:
+        running = open_action(error)
+        if running is None:
+            raise
+        await answers.answer_with_buttons(
+            moment,
+            f"collision:{subject.id}:{responder.id}",
+            lambda button: asking.collision(running, responder, subject, button=button),
+        )
+        return
+    await moment.tools.repaint(subject.root_id or subject.id)
+    await _tell(moment, action, subject)
+
+
+def asks_first(wish: Wish) -> bool:
+    """Whether its policy wants a yes before (`slack.md 2`: core enforces approval, to confirm is the client's duty)."""
+    policy = wish.responder.policy
+    return policy is not None and bool(policy.confirm) and not wish.confirmed
+
+
+async def run(moment: Moment, wish: Wish) -> Action:
+    """Core starts it, once for one moment however often Slack delivers it. Raises ResponderBotError."""
+    body = RunInput(
+        responder_id=wish.responder.id,
+        object_type=wish.subject.kind,
+        object_id=wish.subject.id,
+        parameters=dict(wish.parameters),
+        only_if_idle=not wish.anyway,
+    )
+    # Another body under the same key would be refused, and a modal keeps its view id when it asks again.
+    key = f"{moment.key}-anyway" if wish.anyway else moment.key
+    return await moment.core.run(body, idempotency_key=key)
+
+
+def open_action(error: ResponderBotError) -> Action | None:
+    """The run that stands in the way of another (`onlyIfIdle`, `semantics.md 5`)."""
+    found = error.details.get("action")
+    if error.code != "conflict" or found is None:
+        return None
+    return found if isinstance(found, Action) else Action.model_validate(found)
+
+
+async def _tell(moment: Moment, action: Action, subject: Subject) -> None:
+    """On a card its own line tells; elsewhere a sentence does."""
+    if answers.on_ephemeral(moment) or not answers.clicked(moment):
+        await answers.answer(moment, started(action, subject))
+    elif runs.awaits_approval(action):
+        await moment.say(started(action, subject))
+
+
+def started(action: Action, subject: Subject) -> Message:
+    """That it runs now, or what it waits for."""
+    name = foreign(action.responder_name, runs.NAME)
+    approval = action.approval
+    if approval is not None and runs.awaits_approval(action):
+        left = approval.needed - len(approval.approved_by)
+        return notices.notice(
+            f"{name} on {subject.id} waits for {left} other {'person' if left == 1 else 'people'} to agree, until "
+            f"{when(approval.expires_at, '{date_short_pretty} {time}')}. ({action.id})"
+        )
+    return notices.notice(f"{name} {runs.state(action)} on {subject.id}. ({action.id})")
+
+
+FEATURE = Feature(
+    commands={
+        "run": Command(
+            Entry(on_run_command, Ack.WRITE),
+            USAGE,
+            "run a responder; the beginning of its name will do",
+            "manageAction",
+        )
+    },
+    actions={
+        ids.MENU: Entry(on_responder_menu, Ack.WRITE),
+        ids.RUN: Entry(on_run_button, Ack.WRITE),
+        ids.RUN_ANYWAY: Entry(on_run_button, Ack.WRITE),
+        ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
+        ids.DISMISS: Entry(on_dismiss_button),
+    },
+)

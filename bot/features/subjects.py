@@ -1,0 +1,90 @@
+"""From an id that somebody typed or clicked to what it names in core."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from bot.features.base import Moment
+from bot.features.typed import split_name_and_id
+from bot.redaction import Subject, kind_of
+from core.errors import ResponderBotError
+from core.models import Action, Case, Kind
+
+if TYPE_CHECKING:
+    from core.client import CoreClient
+
+Reader = Callable[["CoreClient", str], Awaitable[Subject]]
+
+
+async def find(core: "CoreClient", object_id: str) -> Subject:
+    """What an id names: an alert, mostly; else a case, task, log or artifact. Raises "not_found"."""
+    found = await _read(core, "alert", object_id)
+    if found is not None:
+        return found
+    others: list[Kind] = ["case", "case_task", "case_task_log", "case_artifact"]
+    for other in await asyncio.gather(*(_read(core, kind, object_id) for kind in others)):
+        if other is not None:
+            return other
+    raise ResponderBotError("not_found", f"Nothing has the id {object_id}: no alert, case, task, log or artifact.")
+
+
+async def of_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject:
+    """The object of this kind. Raises "not_found"."""
+    return await _READERS[kind](core, object_id)
+
+
+async def of_action(core: "CoreClient", action: Action) -> Subject:
+    """What an action ran on; when it is gone, a subject of which nothing is shown."""
+    found = await _read(core, kind_of(action.object_type), action.object_id)
+    return found or Subject.unknown(action)
+
+
+def id_in(moment: Moment, usage: str) -> tuple[str, str]:
+    """Name (may be empty) and id of a command's text. Raises "bad_request" with an example where there is no id."""
+    name, object_id = split_name_and_id(moment.text)
+    if object_id is None:
+        raise ResponderBotError("bad_request", f"Which one? Give an id, such as ~12: {moment.tools.command} {usage}")
+    return name, object_id
+
+
+async def _read(core: "CoreClient", kind: Kind, object_id: str) -> Subject | None:
+    try:
+        return await of_kind(core, kind, object_id)
+    except ResponderBotError as error:
+        if error.code in ("not_found", "log_not_found"):
+            return None
+        raise
+
+
+async def _alert(core: "CoreClient", object_id: str) -> Subject:
+    return Subject.alert(await core.alert(object_id))
+
+
+async def _case(core: "CoreClient", object_id: str) -> Subject:
+    return Subject.case(await core.case(object_id))
+
+
+async def _task(core: "CoreClient", object_id: str) -> Subject:
+    return Subject.task(await core.task(object_id), await _case_above(core, "case_task", object_id))
+
+
+async def _log(core: "CoreClient", object_id: str) -> Subject:
+    return Subject.log(await core.log(object_id), await _case_above(core, "case_task_log", object_id))
+
+
+async def _artifact(core: "CoreClient", object_id: str) -> Subject:
+    return Subject.artifact(await core.artifact(object_id), await _case_above(core, "case_artifact", object_id))
+
+
+async def _case_above(core: "CoreClient", kind: Kind, object_id: str) -> Case | None:
+    """The case that a task, log or artifact belongs to; core doesn't tell yet, so its TLP counts as the highest."""
+    return None
+
+
+_READERS: dict[Kind, Reader] = {
+    "alert": _alert,
+    "case": _case,
+    "case_task": _task,
+    "case_task_log": _log,
+    "case_artifact": _artifact,
+}

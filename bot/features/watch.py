@@ -1,0 +1,95 @@
+"""`/responder watch`: one direct message for each end of what somebody watches, an object or a responder."""
+
+from bot.cards import notices
+from bot.cards.text import code, foreign
+from bot.features import subjects
+from bot.features.base import Ack, Command, Entry, Feature, Moment
+from bot.features.typed import by_name, nearest, object_id, words
+from core.errors import ResponderBotError
+
+USAGE = "watch ~id | NAME"
+RESPONDER = "responder:"  # before a responder's name among what is watched
+OFF = ("off", "stop", "end")
+
+
+async def on_watch_command(moment: Moment) -> None:
+    """Watches it; `watch off` ends that; alone it shows what is watched."""
+    parts = words(moment.text)
+    if not parts:
+        await _show(moment)
+    elif parts[0].lower() in OFF:
+        await _end(moment, " ".join(parts[1:]))
+    elif (found := object_id(parts[0])) and len(parts) == 1:
+        await start_watching(moment, found)
+    else:
+        await _watch_responder(moment, " ".join(parts))
+
+
+async def start_watching(moment: Moment, subject_id: str) -> None:
+    """Watches an object, which must be there."""
+    subject = await subjects.find(moment.core, subject_id)
+    await _remember(moment, subject.id, subject.id)
+
+
+async def _watch_responder(moment: Moment, name: str) -> None:
+    known = await _known_responders(moment)
+    found = by_name(name, known)
+    if len(found) != 1:
+        raise _unclear(name, found, known)
+    await _remember(moment, RESPONDER + found[0], found[0])
+
+
+async def _known_responders(moment: Moment) -> list[str]:
+    """All names, as any one object has them explained; without any alert here there is nothing to ask about."""
+    for subject_id in await moment.tools.mail.subjects(moment.channel, 1):
+        subject = await subjects.find(moment.core, subject_id)
+        return [r.name for r in await moment.core.responders(subject.kind, subject.id, explain=True)]
+    raise ResponderBotError(
+        "bad_request", "To watch a responder by name, type this in a channel where alerts are posted."
+    )
+
+
+def _unclear(name: str, found: list[str], known: list[str]) -> ResponderBotError:
+    if found:
+        return ResponderBotError("bad_request", f"{name[:100]!r} could be {', '.join(found[:10])}; which one?")
+    meant = nearest(name, known)
+    hint = f"Did you mean {meant}?" if meant else "Give an id such as ~12, or a responder's name."
+    return ResponderBotError("not_found", f"There is no responder {name[:100]!r} to watch. {hint}")
+
+
+async def _remember(moment: Moment, what: str, words_for_it: str) -> None:
+    new = await moment.tools.mail.watch(moment.team, moment.user, what)
+    off = code(f"{moment.tools.command} watch off {words_for_it}", 250)
+    state = "You watch" if new else "You already watch"
+    await moment.say(
+        notices.notice(f"{state} {foreign(words_for_it, 200)}: a direct message at each end of a run. {off} ends it.")
+    )
+
+
+async def _end(moment: Moment, typed: str) -> None:
+    watched = list(await moment.tools.mail.watched(moment.team, moment.user))
+    wanted = object_id(typed) or ""
+    names = {w.removeprefix(RESPONDER): w for w in watched}
+    found = [wanted] if wanted in watched else [names[n] for n in by_name(typed, list(names))]
+    if len(found) != 1:
+        raise ResponderBotError(
+            "not_found", f"You don't watch {typed[:100] or 'that'}. {moment.tools.command} watch shows what you watch."
+        )
+    await moment.tools.mail.unwatch(moment.team, moment.user, found[0])
+    await moment.say(notices.notice(f"You no longer watch {foreign(found[0].removeprefix(RESPONDER), 200)}."))
+
+
+async def _show(moment: Moment) -> None:
+    watched = await moment.tools.mail.watched(moment.team, moment.user)
+    if not watched:
+        example = code(f"{moment.tools.command} watch ~12", 100)
+        await moment.say(notices.notice(f"You watch nothing. {example} tells you of each end of a run on ~12."))
+        return
+    lines = [f"• {foreign(w.removeprefix(RESPONDER), 200)}" for w in list(watched)[:50]]
+    left = [f"and {len(watched) - 50} more"] if len(watched) > 50 else []
+    await moment.say(notices.notice("\n".join(["*You watch*", *lines, *left])))
+
+
+FEATURE = Feature(
+    commands={"watch": Command(Entry(on_watch_command, Ack.WRITE), USAGE, "a direct message at the end of each run")}
+)
