@@ -1,0 +1,7 @@
+"""The durable queue to Slack: desired state for each message, pacing, retries; inbox of acknowledged clicks."""
+
+from bot.delivery.desk import Delivery, Left, Problem
+from bot.delivery.pace import Pace
+from bot.delivery.words import Desired, Shown
+
+__all__ = ["Delivery", "Desired", "Left", "Pace", "Problem", "Shown"]

@@ -1,0 +1,103 @@
+"""What Slack's refusals mean for a message: try again, look for it, say it plainly, or tell an administrator."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+Kind = Literal[
+    "held",  # 429: this method waits
+    "unknown",  # done or not: look before sending it again
+    "undone",  # certainly not done, try again
+    "blocks",  # Slack doesn't like its shape: say it plainly
+    "gone",  # the message (or its thread) was deleted
+    "place",  # the channel doesn't take it; an administrator can mend that
+    "app",  # the token or a scope is the trouble; an administrator can mend that
+]
+
+_BLOCKS = {
+    "invalid_blocks", "invalid_blocks_format", "invalid_attachments", "msg_too_long", "msg_blocks_too_long",
+    "too_many_attachments", "no_text", "metadata_too_large", "invalid_metadata_format", "markdown_text_conflict",
+    "attachment_payload_limit_exceeded", "block_mismatch", "invalid_arguments", "invalid_array_arg",
+}  # fmt: skip
+_GONE = {"message_not_found", "thread_not_found", "invalid_thread_ts", "cannot_reply_to_message"}
+_APP = {
+    "not_authed", "invalid_auth", "account_inactive", "token_revoked", "token_expired", "no_permission",
+    "missing_scope", "not_allowed_token_type", "org_login_required", "ekm_access_denied", "access_denied",
+    "team_access_not_granted", "two_factor_setup_required", "team_added_to_org",
+}  # fmt: skip
+_MAYBE = {"internal_error", "fatal_error", "request_timeout"}
+_UNDONE = {"service_unavailable", "ratelimited", "rate_limited", "message_limit_exceeded"}
+
+SENTENCES = {
+    "not_in_channel": "The bot is not in channel {channel}; invite it there with /invite.",
+    "channel_not_found": "Channel {channel} does not exist, or it is private and the bot is not in it; invite the bot "
+    "or correct the id in [[channel]].",
+    "is_archived": "Channel {channel} is archived; unarchive it or take it out of the settings.",
+    "missing_scope": "The Slack app lacks the scope {needed}; reinstall it from manifest.yml.",
+    "user_not_found": "There is no Slack user {channel} any more; unlink them.",
+    "cannot_dm_bot": "{channel} is a bot and can't be sent a direct message; unlink it.",
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """`message` is the sentence for an administrator; `wait_s` what Slack asked for (429)."""
+
+    kind: Kind
+    code: str
+    message: str
+    wait_s: float = 0.0
+
+
+def trouble(error: Exception, channel: str) -> Trouble:
+    """What an error of a call to Slack means."""
+    if isinstance(error, SlackApiError):
+        return _answered(error.response, channel)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Trouble("undone", "unreachable", f"Slack can't be reached ({error}); check the network.")
+    if isinstance(error, TimeoutError | aiohttp.ClientError | OSError | SlackClientError):
+        return Trouble("unknown", "no_answer", f"Slack gave no answer ({type(error).__name__}); it is tried again.")
+    raise error
+
+
+def _answered(response: Any, channel: str) -> Trouble:
+    status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
+    data = getattr(response, "data", None)
+    body = data if isinstance(data, dict) else {}
+    code = str(body.get("error") or f"http_{status}")
+    if status == 429 or code in ("ratelimited", "rate_limited"):
+        return Trouble("held", "ratelimited", "Slack holds us back (429).", _retry_after_s(response))
+    if code.startswith("http_") or code in _MAYBE:
+        return Trouble("unknown", code, f"Slack answered {code}; it is tried again.")
+    return Trouble(_kind(code), code, _sentence(code, channel, body))
+
+
+def _kind(code: str) -> Kind:
+    if code in _BLOCKS:
+        return "blocks"
+    if code in _GONE:
+        return "gone"
+    if code in _APP:
+        return "app"
+    return "undone" if code in _UNDONE else "place"
+
+
+def _sentence(code: str, channel: str, body: dict[str, Any]) -> str:
+    if code in SENTENCES:
+        return SENTENCES[code].format(channel=channel, needed=body.get("needed", "it needs"))
+    if code in _APP:
+        return f"Slack refuses the bot's token ({code}); put a valid one into [slack] bot_token and restart."
+    return f"Slack refuses messages to {channel} ({code})."
+
+
+def _retry_after_s(response: Any) -> float:
+    headers = getattr(response, "headers", None) or {}
+    for name, value in dict(headers).items():
+        if str(name).lower() == "retry-after":
+            try:
+                return max(1.0, float(value))
+            except ValueError:
+                break
+    return 30.0  # Slack's own default advice where the header is missing

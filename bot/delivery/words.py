@@ -1,0 +1,77 @@
+"""What delivery is told, and what it tells."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bot.cards.message import Message
+from bot.delivery.store import Row
+
+
+@dataclass(frozen=True)
+class Desired:
+    """The state that one message shall have. Ten that pile up become one; only the last is sent.
+
+    `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
+    answers; `subject` the alert or case whose story it belongs to. `file` (name, text) is put under it once.
+    """
+
+    key: str
+    channel: str
+    message: Message
+    thread_of: str = ""
+    subject: str = ""
+    by_person: bool = False
+    file: tuple[str, str] | None = None
+
+    def payload(self) -> str:
+        return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
+
+
+def digest(payload: str) -> str:
+    return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A message as delivery knows it."""
+
+    key: str
+    channel: str
+    conversation: str
+    subject: str
+    thread_of: str
+    payload: str
+    wanted: int
+    sent: int
+    tried: int
+    tried_at: int
+    mark: str
+    ts: str
+    by_person: bool
+    wanted_at: int
+    failures: int
+    problem: str
+    plain: bool
+    file_name: str
+    file_text: str
+    file_id: str
+    file_sent: bool
+    root_ts: str
+
+    @property
+    def place(self) -> str:
+        """The channel as Slack knows it."""
+        return self.conversation or self.channel
+
+    def content(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.payload)
+        return content
+
+
+def shown(row: Row) -> Shown:
+    values = {name: row[name] for name in Shown.__dataclass_fields__}
+    for name in ("by_person", "plain", "file_sent"):
+        values[name] = bool(values[name])
+    return Shown(**values)
