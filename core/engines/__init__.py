@@ -1,0 +1,51 @@
+"""The kinds of engine: one line each in `ENGINES`, from the settings' `type` to what makes one.
+
+To add a kind: a module that fulfils `core.engines.base.Engine`, a function here that makes it of its settings, a line
+in `ENGINES`, and the type's name in `core.settings.EngineSection`. Imports are lazy, so that a kind that nobody uses
+costs nothing at start.
+"""
+
+from collections.abc import Callable, Mapping
+
+from core.engines.base import Engine
+from core.settings import CoreSettings, EngineSection
+
+Factory = Callable[[EngineSection, CoreSettings], Engine]
+
+
+def _process(section: EngineSection, settings: CoreSettings) -> Engine:
+    from core.engines.process.engine import ProcessEngine
+
+    core = settings.core
+    return ProcessEngine(
+        section.name,
+        organisation=core.organisation,
+        product=core.product,
+        folders=section.responders,
+        responders=settings.responder,
+        # A folder for each engine: at start an engine removes job folders that it does not know.
+        jobs=core.jobs / section.name,
+        environments=core.environments,
+        capacity=core.max_concurrent_actions,
+        keep_jobs=core.keep_jobs,
+        python=section.python,
+    )
+
+
+def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
+    from core.engines.cortex import CortexEngine
+
+    return CortexEngine(
+        section.name, url=section.url, api_key=section.api_key, proxy=section.proxy, ca_file=section.ca_file
+    )
+
+
+ENGINES: Mapping[str, Factory] = {"process": _process, "cortex": _cortex}
+
+LOCAL = EngineSection(name="local", type="process")
+"""The engine where the settings name none (`surface.md`)."""
+
+
+def make(settings: CoreSettings) -> list[Engine]:
+    """The engines of the settings, in their order."""
+    return [ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)]

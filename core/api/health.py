@@ -1,0 +1,167 @@
+"""How core is: `/health` for people and probes, `/metrics` for Prometheus (`semantics.md 11`)."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import Response
+
+from core.api.wire import Endpoint, Request, answer
+from core.errors import ResponderBotError
+from core.models import Word
+from core.store import measures
+from core.store.database import Database
+
+STORE_TIMEOUT_S = 2.0
+PROBE_EVERY_S = 1.0  # a probe is a durable write: no number of callers makes more than one a second
+COUNT_EVERY_S = 15.0  # the usual distance between two scrapes; counting looks at every action
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of core and how it is; without a `vital` one core is down, without another it is degraded."""
+
+    name: str
+    ok: bool
+    message: str = ""
+    vital: bool = False
+
+
+class PartWord(Word):
+    """A part on the wire."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+class HealthWord(Word):
+    """The answer of `/health`."""
+
+    status: Literal["ok", "degraded", "down"]
+    parts: list[PartWord]
+
+
+def judged(parts: Sequence[Part]) -> HealthWord:
+    """Health of the whole, from its parts."""
+    status: Literal["ok", "degraded", "down"] = "ok"
+    if any(not part.ok for part in parts):
+        status = "down" if any(part.vital and not part.ok for part in parts) else "degraded"
+    words = [PartWord(name=part.name, ok=part.ok, message=part.message) for part in parts]
+    return HealthWord(status=status, parts=words)
+
+
+class StoreProbe:
+    """Can the store be written, and how quickly? Asked by writing."""
+
+    def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+        self._looked = float("-inf")
+        self._part = Part("store", True, vital=True)
+        self.write_s = 0.0
+
+    async def look(self) -> Part:
+        async with self._lock:
+            if self._seconds() - self._looked >= PROBE_EVERY_S:
+                self._part = await self._write()
+                self._looked = self._seconds()
+            return self._part
+
+    async def _write(self) -> Part:
+        started = self._seconds()
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_S):
+                await self._database.transaction(measures.touch)
+        except TimeoutError:
+            return Part("store", False, f"The store took no write within {STORE_TIMEOUT_S:g} s.", vital=True)
+        except ResponderBotError as error:
+            return Part("store", False, error.message, vital=True)
+        self.write_s = self._seconds() - started
+        return Part("store", True, vital=True)
+
+
+class Metrics:
+    """What Prometheus is told, in a registry of its own."""
+
+    def __init__(
+        self, database: Database, probe: StoreProbe, engines: Callable[[], Iterable[tuple[str, bool]]]
+    ) -> None:
+        self._database = database
+        self._probe = probe
+        self._engines = engines
+        self._lock = asyncio.Lock()
+        self._counted = float("-inf")
+        self.registry = CollectorRegistry()
+
+        def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(f"responder_bot_{name}", text, labels, registry=self.registry)
+
+        self._requests = Counter(
+            "responder_bot_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "responder_bot_request_seconds",
+            "Time to an answer, long polls included",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._actions = gauge("actions", "Actions in the store", ("status", "responder"))
+        self._queue = gauge("queue", "Actions that wait for an engine or for approval")
+        self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
+        self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
+        self._size = gauge("store_bytes", "Size of the database file")
+        self._write = gauge("store_write_seconds", "How long the last probe's durable write took")
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def lagged(self, seconds: float) -> None:
+        """Note how late a reader of the feed was."""
+        self._lag.set(max(seconds, 0.0))
+
+    async def text(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        async with self._lock:
+            await self._count()
+            await self._probe.look()
+            self._queue.set(measures.queued(self._database))
+            self._size.set(measures.size_bytes(self._database))
+            self._write.set(self._probe.write_s)
+            for name, up in self._engines():
+                self._up.labels(name).set(1 if up else 0)
+            return generate_latest(self.registry)
+
+    async def _count(self) -> None:
+        if time.monotonic() - self._counted < COUNT_EVERY_S:
+            return
+        rows = await measures.action_counts(self._database)
+        self._counted = time.monotonic()
+        self._actions.clear()
+        for row in rows:
+            self._actions.labels(row["status"], row["responder_name"] or "").set(row["count"])
+
+
+def endpoints(probe: StoreProbe, metrics: Metrics, parts: Sequence[Callable[[], Sequence[Part]]]) -> Sequence[Endpoint]:
+    """`parts` are asked at each look; the store is always one."""
+
+    async def health(request: Request) -> Response:
+        found = [await probe.look(), *(part for ask in parts for part in ask())]
+        word = judged(found)
+        return answer(word, 503 if word.status == "down" else 200)
+
+    async def prometheus(request: Request) -> Response:
+        return Response(await metrics.text(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
+
+    return [
+        Endpoint("GET", "/health", health, "Say how core is", answer=HealthWord, open=True, errors=(503,)),
+        Endpoint("GET", "/metrics", prometheus, "Figures for Prometheus", answer="text/plain", open=True),
+    ]

@@ -1,0 +1,186 @@
+"""The composition root of core: the only place where its parts meet."""
+
+import asyncio
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import structlog
+from starlette.types import ASGIApp
+
+from core import engines
+from core.access import Access
+from core.actions import Actions
+from core.api import access as access_api
+from core.api import actions as actions_api
+from core.api import alias, health, openapi
+from core.api import events as events_api
+from core.api import responders as responders_api
+from core.api.listen import GRACE_S, bind, listening
+from core.api.wire import Endpoint, Wire
+from core.clock import Clock, now_ms
+from core.errors import ResponderBotError
+from core.events import DAY_MS, Feed
+from core.responders import Responders
+from core.runner import Runner
+from core.settings import CoreSettings
+from core.store import actions as stored_actions
+from core.store.database import Database
+from core.store.schema import migrate
+
+PRUNE_EVERY_S = 3_600.0
+KEYS_KEPT_MS = DAY_MS  # semantics.md 5
+
+
+@dataclass(frozen=True)
+class Core:
+    """A running core, made by `Core.open`."""
+
+    settings: CoreSettings
+    database: Database
+    access: Access
+    feed: Feed
+    responders: Responders
+    asgi: ASGIApp
+    endpoints: Sequence[Endpoint]
+    """The table that the description was made of, without the aliases."""
+    _stack: AsyncExitStack
+
+    @classmethod
+    async def open(cls, settings: CoreSettings, clock: Clock = now_ms) -> "Core":
+        """Open the store, the engines and everything between; raises ResponderBotError with what to do."""
+        stack = AsyncExitStack()
+        try:
+            return await _compose(settings, clock, stack)
+        except BaseException:
+            await stack.aclose()
+            raise
+
+    async def close(self) -> None:
+        """Let go of everything, in the opposite order; running jobs go on."""
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def serving(settings: CoreSettings, *, grace_s: int = GRACE_S) -> AsyncIterator[tuple[Core, str]]:
+    """Core, listening on `[core] host` and `port` in this loop; gives it and its URL.
+
+    The place is taken before the store is opened, so that a second core on the same port ends at once.
+    """
+    sock = bind(settings.core.host, settings.core.port)
+    try:
+        core = await Core.open(settings)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        async with listening(core.asgi, sock, grace_s=grace_s) as url:
+            yield core, url
+    finally:
+        await core.close()
+
+
+async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
+    """Run core until SIGINT or SIGTERM; `ready` is told the URL."""
+    async with serving(settings) as (_, url):
+        structlog.get_logger("core.app").info("listening", url=url)
+        ready(url)
+        await stop_signal()
+
+
+async def stop_signal() -> None:
+    """Return when this process is asked to end."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    try:
+        await asked.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def open_database(settings: CoreSettings) -> Database:
+    """The store, private to this user. Raises ResponderBotError("unavailable") with the file's name."""
+    path = settings.core.database
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        return Database(path, migrate)
+    except (OSError, sqlite3.Error) as error:
+        sentence = f"The database {path} can't be opened ({error}); see [core] database in the settings."
+        raise ResponderBotError("unavailable", sentence) from error
+
+
+async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) -> Core:
+    section = settings.core
+    database = open_database(settings)
+    stack.push_async_callback(database.close)
+    access = Access(database, section.user_domain, clock)
+    feed = Feed(database, clock)
+
+    made = engines.make(settings)
+    for engine in made:
+        stack.push_async_callback(engine.close)
+    responders = Responders(made, settings.responder, database, clock)
+    await responders.open()
+    stack.push_async_callback(responders.close)
+    actions = Actions(
+        database,
+        responders,
+        clock,
+        organisation=section.organisation,
+        product=section.product,
+        report_limit_bytes=section.report_limit_bytes,
+    )
+    runner = Runner(actions, responders, database, feed, clock)
+    await runner.open()
+    stack.push_async_callback(runner.close)
+    stack.push_async_callback(_ended, asyncio.create_task(_keep_house(feed, database, clock, section.event_days)))
+
+    probe = health.StoreProbe(database)
+    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in responders.states()))
+    table: list[Endpoint] = [
+        *actions_api.endpoints(actions, runner, feed),
+        *responders_api.endpoints(responders, actions, database),
+        *events_api.endpoints(feed, clock, metrics.lagged),
+        *access_api.endpoints(access, section.organisation),
+        *health.endpoints(probe, metrics, [lambda: engine_parts(responders)]),
+    ]
+    table += openapi.endpoints(table, version("responder-bot"))
+    wire = Wire(
+        [*table, *alias.aliased(table, section.vendor_alias)],
+        access,
+        body_limit_bytes=section.body_limit_bytes,
+        observe=metrics.observe,
+    )
+    return Core(settings, database, access, feed, responders, wire, table, stack)
+
+
+def engine_parts(responders: Responders) -> list[health.Part]:
+    """How each engine is, and which definitions of its can't be used."""
+    parts = []
+    for state in responders.states():
+        skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
+        message = "" if state.up else state.message
+        parts.append(health.Part(f"engine {state.engine.name}", state.up, " ".join([message, *skipped]).strip()))
+    return parts
+
+
+async def _keep_house(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:
+    """Forget, each hour, what is older than it is kept."""
+    while True:
+        try:
+            await feed.prune(event_days)
+            await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - KEYS_KEPT_MS))
+        except ResponderBotError as error:
+            structlog.get_logger("core.app").warning("housekeeping failed", reason=error.message)
+        await asyncio.sleep(PRUNE_EVERY_S)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

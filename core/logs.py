@@ -1,0 +1,56 @@
+"""Structured logs: one JSON line an event on standard error, without secrets."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+_SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "cookie")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure(level: str = "info", *, to: TextIO | None = None, human: bool = False) -> None:
+    """Send this program's logs, and those of its libraries, to `to` (default: standard error).
+
+    `human` writes aligned text in place of JSON, for a terminal.
+    """
+    stream = to or sys.stderr
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # text of the stack only: local variables may hold secrets
+        hide_secrets,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=False) if human else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+    )
+    _libraries(stream, shared, renderer)
+
+
+def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The last line of defence: nobody should log such a key, and if somebody does it says nothing."""
+    for name in event:
+        if any(word in name.lower() for word in _SECRET_WORDS):
+            event[name] = "REMOVED"
+    return event
+
+
+def _libraries(stream: TextIO, shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor) -> None:
+    """Libraries log through the standard module: from warnings on, in the same form."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)

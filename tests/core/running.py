@@ -1,0 +1,74 @@
+"""A core that really runs, for tests: real SQLite file, real HTTP on a free port of the loopback."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from core.app import Core, serving
+from core.models import Profile
+from core.settings import CoreSection, CoreSettings
+
+
+@dataclass
+class RunningCore:
+    """What a test needs of a running core."""
+
+    core: Core
+    url: str
+    http: httpx.AsyncClient
+    """Plain HTTP without a key."""
+    keys: dict[str, str] = field(default_factory=dict)
+
+    async def key(self, profile: Profile = "analyst", login: str = "") -> str:
+        """The key of a user with this profile, made at the first call: `analyst@responder-bot.local` and so on."""
+        name = login or profile
+        if name not in self.keys:
+            self.keys[name] = await self.core.access.add(name, profile)
+        return self.keys[name]
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        profile: Profile | None = "org-admin",
+        headers: dict[str, str] | None = None,
+        **options: Any,
+    ) -> httpx.Response:
+        """A request as a user with this profile; None sends no key. `body` is sent as JSON."""
+        sent = dict(headers or {})
+        if profile is not None:
+            sent.setdefault("Authorization", f"Bearer {await self.key(profile)}")
+        if body is not None:
+            options["json"] = body
+        return await self.http.request(method, path, headers=sent, **options)
+
+
+def settings_in(folder: Path, **parts: Any) -> CoreSettings:
+    """Settings with all files below `folder` and a free port; `parts` as CoreSettings has them.
+
+    `core=` is a dict of what differs in `[core]`.
+    """
+    core = {
+        "database": folder / "core.db",
+        "jobs": folder / "jobs",
+        "environments": folder / "environments",
+        "port": 0,
+        **parts.pop("core", {}),
+    }
+    return CoreSettings(core=CoreSection(**core), **parts)
+
+
+@asynccontextmanager
+async def running_core(folder: Path, **parts: Any) -> AsyncIterator[RunningCore]:
+    """Start a core in this loop, stop it at the end. `parts`: see `settings_in`."""
+    async with (
+        serving(settings_in(folder, **parts), grace_s=0) as (core, url),
+        httpx.AsyncClient(base_url=url, timeout=30) as http,
+    ):
+        yield RunningCore(core, url, http)
