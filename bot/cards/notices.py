@@ -1,7 +1,7 @@
 """Short answers that only one person sees: not linked, not set up, errors, confirmations."""
 
 from bot.cards.message import Message
-from bot.cards.text import MESSAGE_TEXT, clip, escape, section
+from bot.cards.text import MESSAGE_TEXT, clip, escape, foreign, section
 
 
 def notice(text: str) -> Message:
@@ -12,7 +12,7 @@ def notice(text: str) -> Message:
 
 def error(sentence: str) -> Message:
     """A sentence of an error, which may hold foreign text."""
-    return notice(escape(clip(sentence, 1500)))
+    return notice(foreign(sentence, 2800, lines=True) or "That did not work.")
 
 
 def unlinked(slack_user: str, team: str = "") -> Message:

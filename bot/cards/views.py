@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.message import Block, Message
-from bot.cards.text import VIEW_TITLE, clip, escape, plain, section
+from bot.cards.text import VIEW_TITLE, clip, foreign, plain, section
 
 View = Mapping[str, Any]
 TYPED = 3000  # the most that an input takes
@@ -58,7 +58,7 @@ def errors(found: Mapping[str, str]) -> dict[str, Any]:
 
 def problem(sentence: str) -> dict[str, Any]:
     """The acknowledgement for an error that belongs to no field."""
-    return update(notice("Not done", escape(sentence)))
+    return update(notice("Not done", foreign(sentence, 2800, lines=True) or "That did not work."))
 
 
 # --- fields ---------------------------------------------------------------------------------------------------------

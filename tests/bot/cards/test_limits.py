@@ -1,0 +1,186 @@
+"""Whatever comes in, Slack takes what goes out: every payload passes the wire checker (`slack.md 1`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.cards import asking, ended, home, lists, notices, start, template, views
+from bot.cards.alert import alert_card, plain_card
+from bot.cards.message import Message
+from bot.redaction import Subject
+from bot.workspace.limits import problems
+from core.models import Action, Alert, CaseTemplate, Log, OfferedResponder, Person
+from tests.bot.cards import words
+from tests.bot.cards.words import NOW, button
+
+NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
+ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def fine(message: Message) -> None:
+    assert message.text.strip()
+    assert len(message.text) <= 4000
+    assert problems("message", message.payload()) == []
+
+
+def fine_view(view: Mapping[str, Any]) -> None:
+    assert problems("modal", view) == []
+
+
+@given(words.alerts(NO_MARKS), st.lists(words.actions(), max_size=25), words.levels, words.foreign_text)
+@quick
+def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int, note: str) -> None:
+    by_id = {a.id: a for a in actions}
+    fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW, note=note))
+    fine(plain_card(alert, clearance))
+    fine(lists.alert_in_full(alert, clearance=clearance))
+
+
+def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fits() -> None:
+    alert = words.alert(
+        title="<!channel>" * 1000,
+        artifacts=[words.artifact(n, data=words.HOSTILE) for n in range(40)],
+        tags=[words.HOSTILE] * 100,
+    )
+    actions = [words.ended(number=40 + n, message=words.HOSTILE) for n in range(200)]
+    card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW)
+    fine(card)
+    fine(lists.action_list(actions, Subject.alert(alert), clearance=3, now_ms=NOW))
+    fine(lists.alert_in_full(alert, clearance=3))
+    assert "and 185 runs more" in str(card.blocks)
+
+
+@given(words.actions(), words.alerts(NO_MARKS), words.levels)
+@quick
+def test_what_the_thread_tells_fits(action: Action, alert: Alert, clearance: int) -> None:
+    subject = Subject.alert(alert)
+    fine(ended.end_reply(action, subject, clearance=clearance, button=button))
+    fine(ended.watch_ended(action, subject, clearance=clearance))
+    fine(
+        ended.approval_request(
+            action, subject, clearance=clearance, button=button, now_ms=NOW, confirm=alert.description
+        )
+    )
+
+
+@given(words.foreign_text.filter(bool), st.lists(words.actions(), max_size=12, unique_by=lambda a: a.id), words.levels)
+@quick
+def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: int) -> None:
+    log = Log(id_="~14", id="~14", created_by="anna@x", created_at=NOW, message=message, start_date=NOW, owner="anna@x")
+    subject = Subject.log(log, None)
+    fine(ended.log_card(log, actions, subject, clearance=clearance, button=button, now_ms=NOW))
+
+
+@given(st.lists(words.responders(), max_size=12), words.alerts(NO_MARKS), words.levels, st.text(max_size=3))
+@quick
+def test_a_list_and_a_menu_of_any_responders_fit(
+    offered: list[OfferedResponder], alert: Alert, clearance: int, typed: str
+) -> None:
+    subject = Subject.alert(alert)
+    fine(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder"))
+    assert problems("options", lists.responder_options(offered, typed)) == []
+    for responder in offered[:2]:
+        fine(asking.confirm(responder, subject, clearance=clearance, button=button))
+        fine(asking.collision(words.action(), responder, subject, button=button))
+        fine(asking.cannot(responder, subject, lists.reasons(responder)))
+    if offered:
+        fine(asking.several(typed, offered, subject, "/responder"))
+
+
+def test_300_responders_fit_a_list_and_the_menu_shows_100_with_those_that_can_run_first() -> None:
+    offered = [words.responder(f"R{n:03}", verdict="cannot_run" if n % 2 else "can_run") for n in range(300)]
+    fine(lists.responder_list(offered, Subject.alert(words.alert()), clearance=2, button=button, command="/responder"))
+    menu = lists.responder_options(offered, "")
+    assert problems("options", menu) == []
+    assert [(g["label"]["text"], len(g["options"])) for g in menu["option_groups"]] == [(lists.CAN, 100)]
+
+
+def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
+    offered = [words.responder("Mailer", verdict="cannot_run", reasons=["TLP:RED is too high"]), words.responder()]
+    groups = lists.responder_options(offered, "")["option_groups"]
+    assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
+        (lists.CAN, "CloseFalsePositive"),
+        (lists.CANNOT, "Mailer"),
+    ]
+    assert groups[1]["options"][0]["description"]["text"] == "TLP:RED is too high"
+    assert lists.by_option(offered, groups[0]["options"][0]["value"]) == offered[1]
+
+
+@given(words.foreign_text)
+@quick
+def test_an_error_with_any_text_fits(text: str) -> None:
+    fine(notices.error(text))
+    fine_view(views.problem(text)["view"])
+
+
+def test_every_number_of_tasks_and_fields_fits_the_template_modal() -> None:
+    draft = template.Draft()
+    for _ in range(20):
+        fine_view(template.template_view(draft))
+        draft = draft.with_task().with_field()
+    assert len(draft.tasks) == template.OPEN_TASKS
+    fine_view(template.template_view(template.Draft((), (), 9)))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["name", "tasks", "tags", "customFields", "tlp"]),
+        st.recursive(
+            words.foreign_text | st.none() | st.integers(),
+            lambda inner: (
+                st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["title", "name"]), inner, max_size=2)
+            ),
+            max_leaves=8,
+        ),
+    ),
+    words.foreign_text,
+)
+@quick
+def test_any_json_is_shown_before_it_is_created(body: dict[str, Any], text: str) -> None:
+    fine_view(template.check_view(body, text=text, file_url=""))
+    fine_view(template.check_view(body, text=text, file_url="https://files.slack.com/x"))
+    fine_view(template.json_view())
+
+
+def test_what_was_created_fits() -> None:
+    made = CaseTemplate(
+        id_="~5",
+        id="~5",
+        created_by="o@x",
+        created_at=NOW,
+        name=words.HOSTILE,
+        display_name="",
+        title_prefix="",
+        description="",
+        severity=2,
+        tlp=2,
+        pap=2,
+        tags=[],
+        tasks=[],
+        custom_fields={},
+    )
+    fine_view(template.created_view(made))
+
+
+@given(words.alerts(NO_MARKS), words.responders(), words.levels, words.foreign_text)
+@quick
+def test_the_leading_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
+    subject, place = Subject.alert(alert), start.Place("~12", "alert", "r" * 32, True, False, "C0SOC")
+    fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
+    fine_view(start.start_view(place, subject, clearance=clearance, typed=typed, also=("~13", "~14")))
+    fine_view(start.confirm_view(place, responder, subject, clearance=clearance, parameters=typed))
+    fine_view(start.collision_view(place, words.action(), responder, subject, parameters=typed))
+    assert start.Place.from_text(place.to_text()) == place
+
+
+@given(st.lists(words.actions(), max_size=14, unique_by=lambda a: a.id), words.alerts(NO_MARKS))
+@quick
+def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
+    told = [(action, Subject.alert(alert)) for action in actions]
+    part = len(told) // 3
+    shown = home.Home(told[:part], told[part : 2 * part], told[2 * part :])
+    assert problems("home", home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)) == []

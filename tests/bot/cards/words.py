@@ -1,0 +1,186 @@
+"""Made-up alerts, actions and responders for the tests of cards, hostile ones among them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from bot.cards.message import Intent
+from core.models import Action, Alert, Approval, Artifact, OfferedResponder, Policy
+
+NOW = 1_763_690_400_000
+HOSTILE = "<!channel> <@U0BOSS> </blocks> *_~`| & ‮gpj.exe \u200b\n\n> " * 200
+
+
+def artifact(number: int = 1, **more: Any) -> Artifact:
+    base = {"id_": f"~{900 + number}", "id": f"~{900 + number}", "created_by": "siem@x", "created_at": NOW}
+    return Artifact(**{**base, "data_type": "ip", "data": f"203.0.113.{number}", **more})
+
+
+def alert(**more: Any) -> Alert:
+    base: dict[str, Any] = {
+        "id_": "~12",
+        "id": "~12",
+        "created_by": "siem@soc.example",
+        "created_at": NOW - 60_000,
+        "type": "siem",
+        "source": "suricata",
+        "source_ref": "8257b4",
+        "title": "ET MALWARE Beacon to known C2",
+        "description": "Beacon every 60 s",
+        "severity": 3,
+        "date": NOW - 90_000,
+        "tags": ["c2", "host:web-3"],
+        "tlp": 2,
+        "pap": 2,
+        "custom_fields": {},
+        "artifacts": [artifact()],
+    }
+    return Alert(**{**base, **more})
+
+
+def report(**more: Any) -> str:
+    return json.dumps({"summary": {"taxonomies": []}, "full": {}, "success": True, "message": "", **more})
+
+
+def action(number: int = 40, **more: Any) -> Action:
+    base: dict[str, Any] = {
+        "id_": f"~{number}",
+        "id": f"~{number}",
+        "responder_id": "close_1_0",
+        "responder_name": "CloseFalsePositive",
+        "responder_definition": "close_1_0",
+        "engine_id": "local",
+        "engine_job_id": "job-1",
+        "object_type": "Alert",
+        "object_id": "~12",
+        "status": "Waiting",
+        "start_date": NOW - 30_000,
+        "operations": "[]",
+        "report": "{}",
+        "created_by": "anna@soc.example",
+        "created_at": NOW - 30_000,
+    }
+    return Action(**{**base, **more})
+
+
+def ended(status: str = "Success", message: str = "Marked as read.", number: int = 40, **more: Any) -> Action:
+    return action(number, status=status, end_date=NOW - 26_800, report=report(message=message), **more)
+
+
+def awaiting(agreed: tuple[str, ...] = (), needed: int = 1, **more: Any) -> Action:
+    approval = Approval(needed=needed, approved_by=list(agreed), expires_at=NOW + 3_600_000)
+    return action(approval=approval, **more)
+
+
+def responder(name: str = "CloseFalsePositive", **more: Any) -> OfferedResponder:
+    base: dict[str, Any] = {
+        "id": f"{name}_1_0",
+        "name": name,
+        "version": "1.0",
+        "description": f"What {name} does",
+        "data_type_list": ["thehive:Alert"],
+        "engine_ids": ["local"],
+        "verdict": "can_run",
+        "reasons": [],
+        "policy": Policy(),
+    }
+    return OfferedResponder(**{**base, **more})
+
+
+def button(intent: Intent) -> str:
+    """An opaque id, unique for each intent, as long as the real ones."""
+    return hashlib.sha256(repr(intent).encode()).hexdigest()[:32]
+
+
+# --- random ones ----------------------------------------------------------------------------------------------------
+
+SECRET = "zQ7secretQz"
+"""Stands in every foreign word of an object that must not be shown, and nowhere else."""
+
+foreign_text = st.one_of(st.text(max_size=60), st.sampled_from([HOSTILE, "x" * 10_000, "&" * 9_000, "```", "<!here>"]))
+levels = st.integers(0, 3)
+
+
+def _marked(mark: str) -> st.SearchStrategy[str]:
+    return foreign_text.map(lambda text: f"{mark}{text}{mark}")
+
+
+@st.composite
+def artifacts(draw: st.DrawFn, mark: Mapping[int, str]) -> Artifact:
+    tlp = draw(levels)
+    kind = draw(st.sampled_from(["ip", "url", "domain", "hash", "other", "mail"]))
+    data = draw(_marked(mark[tlp]))
+    return artifact(draw(st.integers(1, 90)), data=data, data_type=kind, tlp=tlp, message=draw(_marked(mark[tlp])))
+
+
+@st.composite
+def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
+    """An alert whose own words carry `mark[tlp]`, and whose artifacts carry the mark of their own TLP."""
+    tlp = draw(levels)
+    own = _marked(mark[tlp])
+    return alert(
+        title=draw(own),
+        description=draw(own),
+        source=draw(own),
+        source_ref=draw(own),
+        type=draw(own),
+        tags=draw(st.lists(own, max_size=6)),
+        severity=draw(st.integers(1, 4)),
+        tlp=tlp,
+        pap=draw(levels),
+        status=draw(st.sampled_from(["New", "Ignored", "Imported", "Updated"])),
+        case=draw(st.sampled_from([None, "~77"])),
+        external_link=draw(st.one_of(st.none(), own, own.map(lambda s: f"https://siem.example/{s}"))),
+        custom_fields=draw(st.dictionaries(own, st.fixed_dictionaries({"string": own}), max_size=3)),
+        artifacts=draw(st.lists(artifacts(mark), max_size=6)),
+        updated_by=draw(st.sampled_from([None, "ben@soc.example"])),
+        updated_at=draw(st.sampled_from([None, NOW - 5_000])),
+    )
+
+
+@st.composite
+def actions(draw: st.DrawFn, mark: str = "") -> Action:
+    """An action in any state; what its responder said carries `mark`."""
+    number = draw(st.integers(40, 400))
+    status = draw(st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]))
+    said = _marked(mark)
+    approval = draw(
+        st.one_of(
+            st.none(),
+            st.builds(
+                Approval,
+                needed=st.integers(1, 3),
+                approved_by=st.lists(st.just("cleo@soc.example"), max_size=2),
+                expires_at=st.integers(NOW - 100_000, NOW + 100_000),
+            ),
+        )
+    )
+    over = status not in ("Waiting", "InProgress")
+    operations = draw(st.lists(st.fixed_dictionaries({"type": st.just("AddTagToAlert"), "tag": said}), max_size=4))
+    full = draw(st.one_of(said, st.fixed_dictionaries({"message": said, "rows": st.lists(said, max_size=3)})))
+    taxonomy = {"namespace": draw(said), "predicate": "is", "value": draw(said), "level": "info"}
+    words = report(message=draw(said), full=full, summary={"taxonomies": [taxonomy] * draw(st.integers(0, 12))})
+    return action(
+        number,
+        responder_name=draw(foreign_text),
+        status=status,
+        approval=approval,
+        report=draw(st.sampled_from([words, "{}", "no json", "[]"])) if over else "{}",
+        operations=json.dumps(operations) if over else "[]",
+        end_date=NOW if over else None,
+    )
+
+
+@st.composite
+def responders(draw: st.DrawFn) -> OfferedResponder:
+    return responder(
+        draw(foreign_text.filter(bool)),
+        id=draw(st.text(min_size=1, max_size=300)),
+        description=draw(foreign_text),
+        verdict=draw(st.sampled_from(["can_run", "cannot_run", None])),
+        reasons=draw(st.lists(foreign_text, max_size=3)),
+        policy=draw(st.one_of(st.none(), st.builds(Policy, confirm=foreign_text, approval=st.integers(0, 2)))),
+    )
