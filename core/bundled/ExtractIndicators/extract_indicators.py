@@ -12,9 +12,9 @@ IP = re.compile(rf"(?<![\w.]){NUMBER}(?:\.{NUMBER}){{3}}(?![\w]|\.[0-9])")
 HASH = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
 DOMAIN = re.compile(r"(?<![\w.@/-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,24}(?![\w-])", re.IGNORECASE)
 
-FILE_ENDINGS = frozenset(
-    "bat bin cfg conf csv db dll doc docx exe gif gz htm html ini jar jpeg jpg js json lnk log md msi pdf php png ppt "
-    "pptx ps1 py rar rtf scr sh sys tar tmp txt vbs xls xlsx xml yaml yml zip".split()  # noqa: SIM905 - readable so
+FILE_ENDING = re.compile(
+    "bat|bin|cfg|conf|csv|db|dll|docx?|exe|gif|gz|html?|ini|jar|jpe?g|js|json|lnk|log|md|msi|pdf|php|png|pptx?|ps1|py"
+    "|rar|rtf|scr|sh|sys|tar|tmp|txt|vbs|xlsx?|xml|ya?ml|zip"
 )
 """Words that end file names far more often than host names."""
 
@@ -88,7 +88,7 @@ def is_worth_it(value: str) -> bool:
 
 
 def is_domain(name: str) -> bool:
-    return name.rpartition(".")[2].lower() not in FILE_ENDINGS
+    return not FILE_ENDING.fullmatch(name.rpartition(".")[2].lower())
 
 
 def sentence(found: dict) -> str:

@@ -191,7 +191,9 @@ class ProcessEngine:
             self._loaded = self._read(signature)
             for skipped in self._loaded.catalogue.skipped:
                 if skipped not in before:
-                    log.warning("responder skipped", engine=self._name, responder=skipped.name, reason=skipped.reason)
+                    # One that came along and nobody configured is no news.
+                    tell = log.info if skipped.reason.startswith(f"{BUNDLED}/") else log.warning
+                    tell("responder skipped", engine=self._name, responder=skipped.name, reason=skipped.reason)
         return self._loaded
 
     def _signature(self) -> tuple[object, ...]:

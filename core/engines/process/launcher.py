@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     job, status_text, folder, limits, *program = arguments
     status = int(status_text)
     os.set_inheritable(status, False)
+    close_all_but(status)
     try:
         os.umask(0o077)
         if not announce(job):
@@ -47,6 +48,16 @@ def main(arguments: list[str]) -> int:
         print(sentence, file=sys.stderr)  # noqa: T201 - this is the file of what the run printed
         os.write(status, sentence.encode())
     return CANNOT_START
+
+
+def close_all_but(status: int) -> None:
+    """Whatever core has open and forgot to keep to itself is none of a responder's business."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != status:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of the listing itself
 
 
 def announce(job: str) -> bool:

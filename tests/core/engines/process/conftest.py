@@ -1,0 +1,134 @@
+"""What the tests of the process engine share: an engine on real programs, and bells that programs ring."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.base import Job, Progress
+from core.engines.process.engine import Limits, ProcessEngine
+from core.engines.process.processes import readable
+from core.settings import ResponderSection
+
+RESPONDERS = Path(__file__).parents[3] / "responders"
+
+MakeEngine = Callable[..., ProcessEngine]
+
+
+def engine_in(
+    place: Path,
+    *,
+    config: dict[str, dict[str, Any]] | None = None,
+    folders: tuple[Path, ...] = (RESPONDERS,),
+    limits: Limits | None = None,
+    grace_s: float = 5.0,
+    keep_jobs: bool = False,
+    name: str = "local",
+    python: Path | None = None,
+) -> ProcessEngine:
+    """An engine whose state is below `place`; `config` gives values by responder name."""
+    return ProcessEngine(
+        name,
+        organisation="default",
+        product="thehive",
+        folders=folders,
+        responders={key: ResponderSection(config=values) for key, values in (config or {}).items()},
+        jobs=place / "jobs",
+        environments=place / "environments",
+        capacity=4,
+        keep_jobs=keep_jobs,
+        python=python,
+        limits=limits,
+        grace_s=grace_s,
+    )
+
+
+@pytest.fixture
+def make_engine(tmp_path: Path) -> MakeEngine:
+    """Engines on the folder of this test; made twice, the second is core after a restart."""
+
+    def make(**settings: Any) -> ProcessEngine:
+        return engine_in(tmp_path, **settings)
+
+    return make
+
+
+async def job_for(
+    engine: ProcessEngine, name: str, *, action_id: str = "~8257", resumed: bool = False, **parameters: Any
+) -> Job:
+    """A job for the responder `name` (its definition's id)."""
+    found = next(item for item in (await engine.catalogue()).responders if item.name == name)
+    return Job(
+        action_id=action_id,
+        responder_id=found.id,
+        responder_name=found.name,
+        data={"_id": "~12", "title": "Beacon to 198.51.100.7"},
+        data_type="thehive:alert",
+        tlp=2,
+        pap=1,
+        parameters=parameters,
+        resumed=resumed,
+    )
+
+
+class Heard:
+    """Keeps what a run told, and lets a test wait for the first word."""
+
+    def __init__(self) -> None:
+        self.progress: list[Progress] = []
+        self._first = asyncio.Event()
+
+    async def __call__(self, progress: Progress) -> None:
+        self.progress.append(progress)
+        self._first.set()
+
+    async def first(self) -> Progress:
+        await self._first.wait()
+        return self.progress[0]
+
+
+class Bell:
+    """A named pipe that a program writes to (`rung`) or reads from (`ring`)."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        # Open for both, so that neither side ever waits for the other to open it.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    async def rung(self) -> str:
+        """What the program wrote."""
+        await readable(self._descriptor)
+        return os.read(self._descriptor, 4096).decode()
+
+    def ring(self) -> None:
+        """Let a program that reads a line from here go on."""
+        os.write(self._descriptor, b"go\n")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@pytest.fixture
+async def bell(tmp_path: Path) -> AsyncIterator[Bell]:
+    bell = Bell(tmp_path / "bell")
+    yield bell
+    bell.close()
+
+
+@pytest.fixture
+async def go(tmp_path: Path) -> AsyncIterator[Bell]:
+    bell = Bell(tmp_path / "go")
+    yield bell
+    bell.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process still runs; one that ended and was not reaped doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,0 +1,49 @@
+"""A core in small, for the kill table: runs one action and dies at the point it is told, by SIGKILL."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from core.engines.base import Job, Progress
+from core.engines.process import job_folder
+from core.engines.process.engine import ProcessEngine
+from tests.core.engines.process.conftest import engine_in
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def told(progress: Progress) -> None:
+    """Told that the program runs."""
+    if POINT == "running told":
+        die()
+
+
+async def live(engine: ProcessEngine, job: Job) -> None:
+    offer = (engine._load()).offers[job.responder_id]
+    if POINT == "recorded":
+        die()
+    if POINT == "folder written":
+        job_folder.create(engine._folder(job.action_id), job, offer.configured)
+        die()
+    if POINT == "launcher sent":
+        folder = engine._folder(job.action_id)
+        job_folder.create(folder, job, offer.configured)
+        _, status = os.pipe()
+        engine._spawn(folder, offer, status)
+        die()
+    await engine.run(job, told)
+    if POINT == "report read":
+        die()
+    raise SystemExit(f"{POINT} was never reached")
+
+
+if __name__ == "__main__":
+    POINT, place, raw = sys.argv[1:]
+    facts: dict[str, Any] = json.loads(raw)
+    asyncio.run(live(engine_in(Path(place), config=facts["config"]), Job(**facts["job"])))

@@ -1,0 +1,205 @@
+"""The kill table: core dies by SIGKILL at each point of a run, and the next ends it, running nothing twice."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.base import Job
+from core.engines.process.processes import Started, open_if_alive, readable
+from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, is_alive, job_for
+
+ROOT = Path(__file__).parents[4]
+
+
+async def owner(point: str, place: Path, job: Job, config: Mapping[str, Any]) -> asyncio.subprocess.Process:
+    """Start a core that dies at `point`, or is killed by the test."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.core.engines.process.owner", point, str(place)),
+        json.dumps({"job": asdict(job), "config": config}),
+        cwd=ROOT,
+    )
+
+
+async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, **more: Any) -> Job:
+    return await job_for(
+        make_engine(), "Slow_1_0", runs=str(place / "runs"), bell=str(bell.path), go=str(go.path), **more
+    )
+
+
+@pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running told"])
+async def test_a_core_that_died_before_the_end_is_followed_by_one_that_ends_it(
+    point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner(point, tmp_path, job, {})
+    assert await dead.wait() == -9
+    heard = Heard()
+    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), heard))
+    await bell.rung()
+    go.ring()
+    report = await running
+    assert (report.success, report.message) == (True, "Slow")
+    assert [progress.running for progress in heard.progress] == [True]
+    assert (tmp_path / "runs").read_text() == "one run\n"
+
+
+async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    heard = Heard()
+    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), heard))
+    progress = await heard.first()
+    assert is_alive(progress.pid or 0)
+    go.ring()
+    assert (await running).message == "Slow"
+    assert (tmp_path / "runs").read_text() == "one run\n"
+
+
+async def test_a_program_that_ended_while_nobody_looked_is_collected(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    started = Started.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
+    assert started
+    await ended(started, go)
+    report = await make_engine().run(replace(job, resumed=True), Heard())
+    assert (report.success, report.message) == (True, "Slow")
+    assert (tmp_path / "runs").read_text() == "one run\n"
+
+
+async def ended(started: Started, go: Bell) -> None:
+    watch = open_if_alive(started)
+    assert watch is not None
+    go.ring()
+    await readable(watch)
+    os.close(watch)
+
+
+async def test_output_that_is_written_already_does_not_end_a_run_that_goes_on(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go, early=True)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), Heard()))
+    go.ring()
+    assert (await running).message == "Slow"
+
+
+async def test_a_report_that_was_read_and_not_stored_is_read_again(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("report read", tmp_path, job, {})
+    await bell.rung()
+    go.ring()
+    assert await dead.wait() == -9
+    assert (await make_engine().run(replace(job, resumed=True), Heard())).message == "Slow"
+    assert (tmp_path / "runs").read_text() == "one run\n"
+
+
+async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell
+) -> None:
+    config = {"Hanging_1_0": {"jobTimeout": 0.03}}
+    engine = make_engine(config=config)
+    job = await job_for(engine, "Hanging_1_0", bell=str(bell.path))
+    dead = await owner("none", tmp_path, job, config)
+    pids = json.loads(await bell.rung())
+    dead.kill()
+    await dead.wait()
+    report = await engine.run(replace(job, resumed=True), Heard())
+    assert report.message == "Timed out after 0.03 minutes"
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+async def test_a_cancel_that_core_did_not_survive_is_finished(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    engine = make_engine()
+    (tmp_path / "jobs" / engine.job_id(job.action_id) / "stop").write_text("cancel")
+    assert (await engine.run(replace(job, resumed=True), Heard())).message == "Cancelled"
+
+
+async def test_leaving_a_run_leaves_it_running(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
+    engine, heard = make_engine(), Heard()
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    running = asyncio.create_task(engine.run(job, heard))
+    await bell.rung()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert is_alive((await heard.first()).pid or 0)
+    again = asyncio.create_task(engine.run(replace(job, resumed=True), Heard()))
+    go.ring()
+    assert (await again).message == "Slow"
+
+
+async def test_a_process_that_has_the_number_of_an_ended_one_is_not_taken_for_it(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine()
+    job = await job_for(engine, "Forking_1_0")
+    await engine.run(job, Heard())
+    bystander = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    started = tmp_path / "jobs" / engine.job_id(job.action_id) / "started"
+    facts = json.loads(started.read_text())
+    started.write_text(json.dumps({**facts, "pid": bystander.pid}))
+    report = await engine.run(replace(job, resumed=True), Heard())
+    assert report.message == "Forked"
+    assert is_alive(bystander.pid)
+    await bystander.communicate(b"\n")
+
+
+async def test_sweeping_removes_what_belongs_to_no_open_action(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    engine = make_engine()
+    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    started = Started.read(folder / "started")
+    assert started
+    (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
+    (tmp_path / "jobs" / "other-1").mkdir()
+    await engine.sweep([job.action_id])
+    assert folder.exists()
+    await engine.sweep(["~1"])
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["other-1"]
+    assert not is_alive(started.pid)
+
+
+async def test_sweeping_leaves_alone_what_another_core_follows(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine()
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    running = asyncio.create_task(engine.run(job, Heard()))
+    await bell.rung()
+    await make_engine().sweep([])
+    go.ring()
+    assert (await running).message == "Slow"

@@ -1,0 +1,298 @@
+"""One run of a responder as a process, from its folder to its report."""
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.base import Report
+from core.engines.process.engine import Limits, environment_of
+from core.errors import ResponderBotError
+from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, is_alive, job_for
+
+ECHO = {"greeting": "hello", "names": ["a", "b"], "api_key": "open sesame"}
+
+
+async def echoed(make_engine: MakeEngine, **config: Any) -> Report:
+    engine = make_engine(config={"Echo_1_0": {**ECHO, **config}})
+    return await engine.run(await job_for(engine, "Echo_1_0", user="ann@example.org"), Heard())
+
+
+async def test_the_input_has_its_keys_in_order_and_the_configuration_put_together(make_engine: MakeEngine) -> None:
+    engine = make_engine(config={"Echo_1_0": {"greeting": "hello", "proxy_http": "http://127.0.0.1:1"}})
+    report = await engine.run(await job_for(engine, "Echo_1_0"), Heard())
+    assert report.full["keys"] == ["data", "dataType", "tlp", "pap", "message", "parameters", "config"]
+    assert list(report.full["input"]["config"].items()) == [
+        ("service", "echo"),
+        ("greeting", "hello"),
+        ("names", []),
+        ("api_key", None),
+        ("count", 3),
+        ("check_tlp", False),
+        ("max_tlp", 3),
+        ("check_pap", False),
+        ("max_pap", 3),
+        ("proxy", {"http": "http://127.0.0.1:1", "https": None}),
+    ]
+
+
+async def test_a_program_gets_a_short_list_of_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine)
+    # LC_CTYPE is set by Python itself when it coerces the C locale
+    assert set(report.full["environment"]) <= {
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME"),
+        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    }
+    assert report.full["standard_input"] == ""
+
+
+async def test_a_program_runs_in_the_folder_above_its_own_with_the_job_folder_as_home(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine)
+    folder = report.full["folder"]
+    assert Path(folder).name == "responders"
+    assert report.full["argv"][0] == f"{folder}/Echo/echo.py"
+    assert report.full["argv"][1:] == [report.full["environment"]["HOME"]]
+    assert report.full["session"] is True
+
+
+async def test_a_program_inherits_nothing_open_but_its_output_and_the_lock(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine)
+    home = report.full["environment"]["HOME"]
+    own = [name for name in report.full["open"] if not name.startswith("/proc/")]
+    assert own == ["/dev/null", f"{home}/printed", f"{home}/printed", f"{home}/started"]
+
+
+async def test_a_program_imports_nothing_of_ours(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine)
+    assert not [part for part in report.full["path"] if "site-packages" in part and ".venv" in part]
+    assert str(Path(__file__).parents[4]) not in report.full["path"]
+
+
+async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine)
+    assert "open sesame" not in json.dumps([report.full, report.config, report.printed])
+    assert report.printed == "the key is REMOVED\n"
+    assert report.config["api_key"] == "REMOVED"
+    assert report.config["jobTimeout"] == 30
+
+
+async def test_the_job_folder_is_for_its_owner_only_and_goes_when_forgotten(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    engine = make_engine(config={"Echo_1_0": ECHO})
+    await engine.run(await job_for(engine, "Echo_1_0"), Heard())
+    folder = tmp_path / "jobs" / engine.job_id("~8257")
+    found = [folder, *folder.rglob("*")]
+    assert {oct(path.stat().st_mode & 0o777) for path in found} == {"0o700", "0o600"}
+    await engine.forget("~8257")
+    assert not folder.exists()
+    await engine.forget("~8257")
+
+
+async def test_running_is_told_with_the_process(make_engine: MakeEngine) -> None:
+    engine, heard = make_engine(), Heard()
+    await engine.run(await job_for(engine, "Silent_1_0"), heard)
+    (progress,) = heard.progress
+    assert (progress.engine_job_id, progress.running) == (engine.job_id("~8257"), True)
+    assert progress.pid
+    assert progress.pid_started
+
+
+async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
+    assert report.success is False
+    assert report.message == (
+        "The responder wrote no output/output.json (exit code 3). It printed last:\nreading the mail\nno such mailbox"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not json", "The responder wrote an output/output.json that is not JSON"),
+        ('{"success": true, "full": NaN}', "The responder wrote an output/output.json that is not JSON (NaN is no"),
+        ("[" * 100_000, "The responder wrote an output/output.json that is not JSON"),
+        ('{"success": true, "full": "done"}', "The responder's output.json says success, but its `full` is no object."),
+        ('{"success": true}', "The responder's output.json says success, but its `full` is no object."),
+        ("[]", "The responder's output.json is no object with `success` true or false."),
+        ('{"success": "yes"}', "The responder's output.json is no object with `success` true or false."),
+    ],
+)
+async def test_a_rubbish_output_file_is_a_failure_that_says_so(
+    make_engine: MakeEngine, text: str, message: str
+) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), Heard())
+    assert report.success is False
+    assert report.message.startswith(message)
+
+
+async def test_an_output_file_that_is_a_link_or_a_pipe_is_not_read(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    for action_id, way in (("~1", {"link": "/etc/passwd"}), ("~2", {"pipe": True})):
+        report = await engine.run(await job_for(engine, "Rubbish_1_0", action_id=action_id, **way), Heard())
+        assert report.message.startswith("The responder wrote an output/output.json that can't be read")
+
+
+async def test_half_a_character_in_the_output_does_no_harm(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    text = '{"success": true, "full": {"message": "half \\ud83d"}, "operations": [1, {"type": "?"}], "artifacts": {}}'
+    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), Heard())
+    assert report.message == "half ?"
+    assert report.operations == (1, {"type": "?"})
+    assert report.artifacts == ({},)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("no such user", "no such user"),
+        (500, "The responder failed and said: 500"),
+        ({"message": "quota"}, "quota"),
+        (None, "The responder failed and gave no reason."),
+    ],
+)
+async def test_a_failing_responder_may_say_why_in_any_json(make_engine: MakeEngine, error: Any, message: str) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Failing_1_0", error=error), Heard())
+    assert (report.success, report.message, report.error_message) == (False, message, error)
+    assert report.input is not None
+    assert report.input["parameters"] == {"error": error}
+
+
+async def test_what_is_printed_keeps_head_and_tail(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=300_000), Heard())
+    assert report.success is True
+    assert 65_536 < len(report.printed) < 66_000
+    assert "bytes left out" in report.printed
+    assert "the head" in report.printed
+    assert "the tail" in report.printed
+
+
+async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine(limits=Limits(file_bytes=1_000_000))
+    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), Heard())
+    assert report.success is False
+    assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
+
+
+async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
+    engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.02}})
+    running = asyncio.create_task(
+        engine.run(await job_for(engine, "Hanging_1_0", bell=str(bell.path)), Heard()),
+    )
+    pids = json.loads(await bell.rung())
+    report = await running
+    assert (report.success, report.message) == (False, "Timed out after 0.02 minutes")
+    assert len(pids) == 3
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+async def test_a_program_that_ignores_the_request_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
+    engine, heard = make_engine(grace_s=0.2), Heard()
+    job = await job_for(engine, "Stubborn_1_0", bell=str(bell.path))
+    running = asyncio.create_task(engine.run(job, heard))
+    assert await bell.rung() == "ignoring"
+    await engine.cancel(job)
+    assert (await running).message == "Cancelled"
+    assert not is_alive((await heard.first()).pid or 0)
+
+
+async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Forking_1_0"), Heard())
+    assert (report.success, report.message) == (True, "Forked")
+    assert not is_alive(report.full["child"])
+
+
+@pytest.mark.parametrize(
+    ("wants", "limits", "says"),
+    [
+        ("memory", Limits(), "MemoryError"),
+        ("cpu", Limits(cpu_s=1), "SIGXCPU"),
+        ("output", Limits(file_bytes=1_000_000), "File too large"),
+        ("files", Limits(), "Too many open files"),
+        pytest.param(
+            *("processes", Limits(processes=20), "Resource temporarily unavailable"),
+            marks=pytest.mark.skipif(os.getuid() == 0, reason="the kernel doesn't hold root to a number of processes"),
+        ),
+    ],
+)
+async def test_a_hog_fails_on_its_limit(make_engine: MakeEngine, wants: str, limits: Limits, says: str) -> None:
+    engine = make_engine(limits=limits)
+    report = await engine.run(await job_for(engine, "Hog_1_0", wants=wants), Heard())
+    assert report.success is False
+    assert says in report.message + report.printed
+
+
+async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    job = await job_for(engine, "Silent_1_0")
+    with pytest.raises(ResponderBotError) as never:
+        await engine.cancel(job)
+    await engine.run(job, Heard())
+    with pytest.raises(ResponderBotError) as over:
+        await engine.cancel(job)
+    assert (never.value.code, over.value.code) == ("conflict", "conflict")
+    assert over.value.message == "This run has already ended."
+
+
+async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine, heard = make_engine(), Heard()
+    runs = tmp_path / "runs"
+    job = await job_for(engine, "Slow_1_0", runs=str(runs), bell="/nowhere", go="/nowhere")
+    running = asyncio.create_task(engine.run(job, heard))
+    await asyncio.sleep(0)  # one turn of the loop: the run has begun, its folder is not there yet
+    await engine.cancel(job)
+    report = await running
+    assert (report.success, report.message) == (False, "Cancelled")
+    assert (heard.progress, runs.exists()) == ([], False)
+
+
+async def test_a_responder_that_is_gone_meanwhile_is_a_failure(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    job = replace(await job_for(engine, "Silent_1_0"), responder_id="gone")
+    report = await engine.run(job, Heard())
+    assert report == Report(success=False, message="Silent_1_0 is no longer on offer here.")
+
+
+async def test_two_runs_of_one_action_at_once_start_one_program(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    first, second = make_engine(), make_engine()
+    runs = tmp_path / "runs"
+    job = await job_for(first, "Slow_1_0", runs=str(runs), bell=str(bell.path), go=str(go.path))
+    both = asyncio.gather(first.run(job, Heard()), second.run(replace(job, resumed=True), Heard()))
+    await bell.rung()
+    go.ring()
+    assert [report.message for report in await both] == ["Slow", "Slow"]
+    assert runs.read_text() == "one run\n"
+
+
+async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine) -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    report = await echoed(make_engine, cacerts=pem)
+    home = report.full["environment"]["HOME"]
+    assert report.full["environment"]["REQUESTS_CA_BUNDLE"] == f"{home}/input/cacerts"
+    assert Path(home, "input", "cacerts").read_text() == pem
+    assert report.config["cacerts"] == pem
+
+
+async def test_nothing_of_our_environment_leaks(make_engine: MakeEngine) -> None:
+    engine = make_engine(config={"Echo_1_0": ECHO})
+    await engine.catalogue()
+    offer = next(item for item in engine._load().offers.values() if item.responder.name == "Echo_1_0")
+    outer = {"SLACK_BOT_TOKEN": "xoxb", "RESPONDER_BOT_BOT_CORE_API_KEY": "k", "PYTHONPATH": "/x", "PATH": "/bin"}
+    given = environment_of(engine._folder("~1"), offer.configured, offer.interpreter.path, outer)
+    assert set(given) == {"LANG", "HOME", "PATH"}
+
+
+async def test_a_secret_in_a_proxy_address_is_not_reported(make_engine: MakeEngine) -> None:
+    report = await echoed(make_engine, proxy_http="http://ann:secret@proxy.example:3128")
+    assert report.config["proxy"] == {"http": "http://REMOVED@proxy.example:3128", "https": None}
