@@ -174,6 +174,30 @@ async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(workspac
     assert again["payload"] == lost["payload"]
 
 
+async def test_an_update_and_a_deletion_reach_the_app_as_messages(workspace: Workspace, client: AsyncWebClient) -> None:
+    async with bare_socket(workspace) as socket:
+
+        async def next_event() -> Any:
+            envelope = await socket.receive_json(timeout=5)
+            await socket.send_json({"envelope_id": envelope["envelope_id"]})
+            return envelope["payload"]["event"]
+
+        ts = (await client.chat_postMessage(channel="C0SOC", text="One"))["ts"]
+        posted = await next_event()
+        await client.chat_update(channel="C0SOC", ts=ts, text="Two")
+        changed = await next_event()
+        await client.chat_delete(channel="C0SOC", ts=ts)
+        deleted = await next_event()
+    assert (posted["text"], posted["bot_id"]) == ("One", "B0LOCAL")
+    assert (changed["subtype"], changed["previous_message"]["text"], changed["message"]["text"]) == (
+        "message_changed",
+        "One",
+        "Two",
+    )
+    assert (deleted["subtype"], deleted["deleted_ts"]) == ("message_deleted", ts)
+    assert "user" not in changed
+
+
 async def test_an_eleventh_connection_is_one_too_many() -> None:
     async with AsyncExitStack() as stack:
         workspace = await stack.enter_async_context(Workspace(rates=False))
