@@ -23,7 +23,7 @@ BUTTON_LIFE_MS = 7 * 86_400_000
 LEASE_MS = 10_000
 INBOX_LEASE_MS = 60_000
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key (semantics.md 5)
-ONLY = "only:"  # keys of messages that one person sees: only:<user>:...
+ONLY = "only:"  # keys of messages that one person sees: only:<team>:<user>:<about>
 
 
 @dataclass(frozen=True)
@@ -151,23 +151,28 @@ class Delivery:
     async def press(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
         """What the button means; pressing doesn't use it up.
 
-        Raises ResponderBotError("gone") for an expired, forwarded or forged one, with `object_id` and `what` in its
+        Raises ResponderBotError("gone") for an expired, forwarded or forged one, with `subject` in its
         details where the button was ours and in its place, so that Refresh can be offered.
         """
         row = tables.button(self._store, token)
         if row is None or not self._in_its_place(row, channel, message_ts, user):
-            raise ResponderBotError("gone", "This button does not belong here, so nothing was done. Refresh the card.")
+            raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
         if row["expires_at"] <= self._clock():
             raise ResponderBotError(
                 "gone",
-                "This button is too old, so nothing was done. Refresh the card.",
-                details={"object_id": row["object_id"], "what": row["what"]},
+                "This button is too old; nothing was run. Refresh the card.",
+                details={"subject": self._subject(row)},
             )
         return _intent(row)
 
+    def _subject(self, row: Row) -> str:
+        """The alert or case whose card holds the button."""
+        message = self.message(row["message_key"])
+        return (message.subject if message else "") or str(row["object_id"])
+
     def _in_its_place(self, row: Row, channel: str, message_ts: str, user: str) -> bool:
         key = row["message_key"]
-        if key.startswith(ONLY) and key.split(":")[1] != user:
+        if key.startswith(ONLY) and key.split(":")[2] != user:
             return False
         if not row["channel"]:
             return True  # in a view, which only its person has

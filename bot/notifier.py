@@ -1,0 +1,328 @@
+"""Follows core's feed and decides which messages must change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.cards import ended
+from bot.cards.alert import alert_card
+from bot.cards.message import Button, Message, intents_in
+from bot.delivery import Delivery, Desired
+from bot.redaction import Subject, kind_of
+from bot.settings import Route
+from core.errors import ResponderBotError
+from core.models import OPEN_STATUSES, Action, Alert, Case, Event, Kind, Log, Person
+
+if TYPE_CHECKING:
+    from core.client import CoreClient
+
+WAIT_S = 30
+REPAINT_MS = 7 * 86_400_000  # after a gap in the feed: cards that stood or changed in this time
+BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+RESPONDER = "responder:"  # before a responder's name among what is watched
+
+log = structlog.get_logger("bot.notifier")
+
+Render = Callable[[Button], Message]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Where a story is told: the message that begins it, and its channel."""
+
+    channel: str
+    key: str
+
+
+@dataclass(frozen=True)
+class News:
+    """What a page of the feed says, each thing once, in the order of the feed. Pure."""
+
+    created_alerts: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    actions: tuple[tuple[str, str], ...] = ()  # action, root
+    ended: frozenset[str] = frozenset()
+    logs: tuple[tuple[str, str], ...] = ()  # log, case
+
+    @staticmethod
+    def of(events: Sequence[Event]) -> "News":
+        return News(
+            created_alerts=_once(e.object_id for e in events if e.type == "alert.created"),
+            roots=_once(e.root_id for e in events if e.type != "case_template.created"),
+            actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
+            ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
+            logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where messages go, and who sees what there; made by bot.app."""
+
+    routes: Mapping[str, Route]  # by channel: which alerts are posted there
+    clearance: Callable[[str], int | None]  # of a channel; None: not set up
+    person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
+
+
+@dataclass
+class Story:
+    """One root (an alert or a case) while its messages are made."""
+
+    root_id: str
+    threads: list[Thread] = field(default_factory=list)
+    alert: Alert | None = None
+
+
+class Notifier:
+    """Turns events into desired messages. Of several replicas only the one with the lease runs it."""
+
+    def __init__(self, core: "CoreClient", delivery: Delivery, places: Places, clock_ms: Callable[[], int]) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._places = places
+        self._clock = clock_ms
+        self.trouble = ""
+
+    async def run(self) -> None:
+        """Follow the feed for ever; ends by cancellation. A core that is down is asked again, without a limit."""
+        failures = 0
+        while True:
+            try:
+                await self._follow_once()
+                failures, self.trouble = 0, ""
+            except ResponderBotError as error:
+                self.trouble = error.message
+                log.warning("feed_trouble", code=error.code, reason=error.message)
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+
+    async def _follow_once(self) -> None:
+        cursor = self._delivery.cursor()
+        if cursor is None:
+            await self._delivery.follow([], (await self._core.events(None, wait_s=0)).last)
+            return
+        try:
+            page = await self._core.events(cursor, wait_s=WAIT_S)
+        except ResponderBotError as error:
+            if error.code != "gone":
+                raise
+            await self._catch_up()
+            return
+        self.trouble = ""
+        if page.events:
+            await self._delivery.follow(await self._desired(News.of(page.events)), page.last)
+
+    async def _catch_up(self) -> None:
+        """We were away longer than core keeps events: paint every card of late anew, then go on from now."""
+        last = (await self._core.events(None, wait_s=0)).last
+        desired: list[Desired] = []
+        for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
+            desired += await self._cards(await self._story(subject, created=False), by_person=False)
+        await self._delivery.follow(desired, last)
+
+    async def repaint(self, root_id: str) -> None:
+        """Paint the cards of this alert or case now, before machine news: a person did something."""
+        story = await self._story(root_id, created=False)
+        await self._delivery.want(*await self._cards(story, by_person=True))
+
+    # what follows from news
+
+    async def _desired(self, news: News) -> list[Desired]:
+        desired: list[Desired] = []
+        for root_id in news.roots:
+            desired += await self._guarded(self._of_root(root_id, news))
+        return desired
+
+    async def _guarded(self, work: Awaitable[list[Desired]]) -> list[Desired]:
+        """One object that can't be shown must not stop the others; a core that is down stops all, to try again."""
+        try:
+            return await work
+        except ResponderBotError as error:
+            if error.code in ("unavailable", "authentication", "forbidden"):
+                raise
+            log.warning("event_skipped", code=error.code, reason=error.message)
+        except Exception:
+            log.exception("event_failed")
+        return []
+
+    async def _of_root(self, root_id: str, news: News) -> list[Desired]:
+        story = await self._story(root_id, created=root_id in news.created_alerts)
+        desired = await self._cards(story, by_person=False)
+        for log_id, case_id in news.logs:
+            if case_id == root_id:
+                desired += await self._of_log(log_id, story)
+        for action_id, of_root in news.actions:
+            if of_root == root_id:
+                desired += await self._guarded(self._of_action(action_id, story, action_id in news.ended))
+        return desired
+
+    async def _story(self, root_id: str, *, created: bool) -> Story:
+        """The root with its threads: those that stand, and for a new alert those that the settings ask for."""
+        standing = self._threads(root_id)
+        try:
+            alert = await self._core.alert(root_id)
+        except ResponderBotError as error:
+            if error.code != "not_found":
+                raise
+            return Story(root_id, await self._threads_of_case(root_id, standing))
+        routed = self._routed(alert) if created else []
+        return Story(root_id, list(dict.fromkeys([*standing, *routed])), alert)
+
+    def _threads(self, root_id: str) -> list[Thread]:
+        return [Thread(shown.channel, shown.key) for shown in self._delivery.cards(root_id)]
+
+    def _routed(self, alert: Alert) -> list[Thread]:
+        return [
+            Thread(channel, f"alert:{alert.id}:{channel}")
+            for channel, route in self._places.routes.items()
+            if route.takes(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
+        ]
+
+    async def _threads_of_case(self, case_id: str, standing: list[Thread]) -> list[Thread]:
+        """A case is told in the threads of the alerts that became it; one without, in messages of its own."""
+        found = await self._core.search("/api/alert/_search", {"case": case_id}, range="0-20", sort=())
+        threads = [thread for one in found for thread in self._threads(str(one["id"]))]
+        return threads or standing
+
+    # cards
+
+    async def _cards(self, story: Story, *, by_person: bool) -> list[Desired]:
+        alert = story.alert
+        if alert is None or not story.threads:
+            return []
+        actions = await self._core.actions("alert", alert.id)
+        return [await self._card(alert, actions, thread, by_person) for thread in story.threads]
+
+    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread, by_person: bool) -> Desired:
+        clearance, now = self._clearance(thread.channel), self._clock()
+
+        def render(button: Button) -> Message:
+            return alert_card(alert, actions, clearance=clearance, button=button, now_ms=now)
+
+        message = await self._rendered(thread.channel, thread.key, render)
+        return Desired(thread.key, thread.channel, message, subject=alert.id, by_person=by_person)
+
+    async def _rendered(self, channel: str, key: str, render: Render) -> Message:
+        return render(await self._delivery.buttons(channel, key, intents_in(render)))
+
+    def _clearance(self, channel: str) -> int:
+        """A channel that was taken out of the settings shows nothing any more."""
+        return self._places.clearance(channel) or 0
+
+    # logs
+
+    async def _of_log(self, log_id: str, story: Story) -> list[Desired]:
+        entry, case = await asyncio.gather(self._core.log(log_id), self._core.case(story.root_id))
+        return await self._log_cards(entry, case, story)
+
+    async def _log_cards(self, entry: Log, case: Case, story: Story) -> list[Desired]:
+        actions = await self._core.actions("case_task_log", entry.id)
+        subject, now = Subject.log(entry, case), self._clock()
+        threads = story.threads or [
+            Thread(channel, "") for channel, route in self._case_channels(case).items() if route
+        ]
+        desired = []
+        for thread in threads:
+            key, clearance = f"log:{entry.id}:{thread.channel}", self._clearance(thread.channel)
+
+            def render(button: Button, clearance: int = clearance) -> Message:
+                return ended.log_card(entry, actions, subject, clearance=clearance, button=button, now_ms=now)
+
+            message = await self._rendered(thread.channel, key, render)
+            root = "" if thread.key == key else thread.key
+            desired.append(Desired(key, thread.channel, message, thread_of=root, subject=case.id))
+        if not story.threads:
+            story.threads = [Thread(one.channel, one.key) for one in desired]
+        return desired
+
+    def _case_channels(self, case: Case) -> Mapping[str, Route]:
+        """Where a case that came from no alert is told: its severity and tags decide, it has no source."""
+        return {
+            channel: route
+            for channel, route in self._places.routes.items()
+            if route.takes(severity=case.severity, source="", type="", tags=case.tags)
+        }
+
+    # actions
+
+    async def _of_action(self, action_id: str, story: Story, has_ended: bool) -> list[Desired]:
+        action = await self._core.action(action_id)
+        subject = await self._subject(action, story)
+        desired: list[Desired] = []
+        if action.object_type == "Log":
+            desired += await self._guarded(self._of_log(action.object_id, story))
+        if action.approval is not None:
+            desired += await self._approvals(action, subject, story)
+        if has_ended and action.status not in OPEN_STATUSES:
+            desired += [await self._end(action, subject, thread) for thread in story.threads]
+            desired += await self._watchers(action, subject)
+        return desired
+
+    async def _subject(self, action: Action, story: Story) -> Subject:
+        """What it ran on, with the case above it."""
+        if story.alert is not None:
+            return Subject.alert(story.alert)
+        kind: Kind = kind_of(action.object_type)
+        case = await self._core.case(story.root_id)
+        if kind == "case_task_log":
+            return Subject.log(await self._core.log(action.object_id), case)
+        if kind == "case_task":
+            return Subject.task(await self._core.task(action.object_id), case)
+        if kind == "case_artifact":
+            return Subject.artifact(await self._core.artifact(action.object_id), case)
+        return Subject.case(case)
+
+    async def _approvals(self, action: Action, subject: Subject, story: Story) -> list[Desired]:
+        confirm, now = await self._confirm_text(action, subject), self._clock()
+        desired = []
+        for thread in story.threads:
+            key, clearance = f"approval:{action.id}:{thread.channel}", self._clearance(thread.channel)
+
+            def render(button: Button, clearance: int = clearance) -> Message:
+                return ended.approval_request(
+                    action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
+                )
+
+            message = await self._rendered(thread.channel, key, render)
+            desired.append(
+                Desired(key, thread.channel, message, thread_of=thread.key, subject=story.root_id, by_person=True)
+            )
+        return desired
+
+    async def _confirm_text(self, action: Action, subject: Subject) -> str:
+        offered = await self._core.responders(subject.kind, subject.id, explain=True)
+        found = next((r for r in offered if r.name == action.responder_name and r.policy), None)
+        return found.policy.confirm if found and found.policy else ""
+
+    async def _end(self, action: Action, subject: Subject, thread: Thread) -> Desired:
+        clearance, key = self._clearance(thread.channel), f"end:{action.id}:{thread.channel}"
+
+        def render(button: Button) -> Message:
+            return ended.end_reply(action, subject, clearance=clearance, button=button)
+
+        return Desired(
+            key,
+            thread.channel,
+            await self._rendered(thread.channel, key, render),
+            thread_of=thread.key,
+            subject=subject.root_id or subject.id,
+            file=ended.report_file(action, subject, clearance=clearance),
+        )
+
+    async def _watchers(self, action: Action, subject: Subject) -> list[Desired]:
+        watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
+        desired = []
+        for team, user in self._delivery.watchers(list(dict.fromkeys(watched))):
+            person = await self._places.person(team, user)
+            if person is None:  # no longer linked: nothing leaves
+                continue
+            message = ended.watch_ended(action, subject, clearance=person.clearance)
+            desired.append(Desired(f"watch:{action.id}:{user}", user, message))
+        return desired
+
+
+def _once(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ids))
