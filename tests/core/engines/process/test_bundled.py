@@ -1,0 +1,211 @@
+"""The bundled responders, run as they come, against servers of this machine."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.base import Job, Report
+from core.engines.process.engine import ProcessEngine
+from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def server(talk: Talk) -> AsyncIterator[int]:
+    """A server on the loopback; its port."""
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await talk(reader, writer)
+        await writer.drain()
+        writer.close()
+
+    running = await asyncio.start_server(once, "127.0.0.1", 0)
+    async with running:
+        yield running.sockets[0].getsockname()[1]
+
+
+class Web:
+    """Answers each request in the same way, and keeps what was asked."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.head = ""
+        self.body: Any = None
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(line for line in self.head.lower().splitlines() if line.startswith("content-length:"))
+        self.body = json.loads(await reader.readexactly(int(length.split(":")[1])))
+        writer.write(self.answer.encode())
+
+
+class Post:
+    """A mail server, as simple as can be; refuses receivers at `refused.example`."""
+
+    def __init__(self) -> None:
+        self.mail = ""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        while line := (await reader.readline()).decode().strip():
+            word = line.upper().split(":")[0].split(" ")[0]
+            if word == "DATA":
+                writer.write(b"354 go on\r\n")
+                self.mail = (await reader.readuntil(b"\r\n.\r\n")).decode()
+            if "refused.example" in line:
+                writer.write(b"550 no such user\r\n")
+            else:
+                writer.write(b"221 bye\r\n" if word == "QUIT" else b"250 ok\r\n")
+            if word == "QUIT":
+                return
+
+
+async def run(engine: ProcessEngine, name: str, change: Callable[[Job], Job] = lambda job: job) -> Report:
+    return await engine.run(change(await job_for(engine, name, user="ann@example.org")), Heard())
+
+
+def with_data(data: dict[str, Any], data_type: str = "thehive:alert") -> Callable[[Job], Job]:
+    return lambda job: replace(job, data=data, data_type=data_type)
+
+
+async def test_without_configuration_those_that_need_it_say_what_is_missing(make_engine: MakeEngine) -> None:
+    found = await make_engine(folders=()).catalogue()
+    assert [item.name for item in found.responders] == [
+        "ResponderBot_CloseAsFalsePositive_1_0",
+        "ResponderBot_ExtractIndicators_1_0",
+    ]
+    assert [(item.name, item.reason.partition("value: ")[2].partition(". ")[0]) for item in found.skipped] == [
+        ("ResponderBot_Lookup_1_0", "csv"),
+        ("ResponderBot_Mail_1_0", "smtp_host, from, to"),
+        ("ResponderBot_Webhook_1_0", "url"),
+    ]
+
+
+async def test_close_as_false_positive_tags_marks_and_says_why(make_engine: MakeEngine) -> None:
+    engine = make_engine(folders=())
+    name = "ResponderBot_CloseAsFalsePositive_1_0"
+    report = await engine.run(await job_for(engine, name, user="ann@example.org", reason="Known scanner."), Heard())
+    assert report.message == (
+        "Alert “Beacon to 198.51.100.7” was closed as a false positive by ann@example.org: "
+        "tagged false-positive, marked as read. Reason: Known scanner."
+    )
+    assert report.operations == ({"type": "AddTagToAlert", "tag": "false-positive"}, {"type": "MarkAlertAsRead"})
+
+
+async def test_the_webhook_sends_the_object_with_its_token(make_engine: MakeEngine) -> None:
+    web = Web("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok")
+    async with server(web) as port:
+        config = {"url": f"http://127.0.0.1:{port}/hook", "token": "open sesame"}
+        engine = make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config})
+        report = await run(engine, "ResponderBot_Webhook_1_0")
+    assert report.message == "Sent to 127.0.0.1, which answered 202."
+    assert report.full == {"message": report.message, "status": 202, "answer": "ok"}
+    assert web.head.startswith("POST /hook HTTP/1.1\r\n")
+    assert "Authorization: Bearer open sesame\r\n" in web.head
+    assert web.body["data"]["title"] == "Beacon to 198.51.100.7"
+    assert list(web.body) == ["data", "dataType", "tlp", "pap", "message", "parameters"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\ndown", "127.0.0.1 answered 500 Oops. down"),
+        ("HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\n\r\n", "127.0.0.1 answered 302 Found."),
+        ("", "127.0.0.1 broke off the connection: RemoteDisconnected("),
+    ],
+)
+async def test_the_webhook_says_honestly_what_went_wrong(make_engine: MakeEngine, answer: str, message: str) -> None:
+    async with server(Web(answer)) as port:
+        config = {"url": f"http://127.0.0.1:{port}/"}
+        report = await run(
+            make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config}), "ResponderBot_Webhook_1_0"
+        )
+    assert report.success is False
+    assert report.message.startswith(message)
+
+
+async def test_a_mail_is_sent(make_engine: MakeEngine) -> None:
+    post = Post()
+    async with server(post) as port:
+        config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": ["a@example.org"]}
+        engine = make_engine(folders=(), config={"ResponderBot_Mail_1_0": config})
+        data = {
+            "_id": "~12",
+            "title": "Beacon\r\nBcc: everybody@example.org",
+            "description": "Seen by the sensor.",
+            "artifacts": [{"dataType": "ip", "data": "198.51.100.7"}],
+        }
+        report = await run(engine, "ResponderBot_Mail_1_0", with_data(data))
+    assert report.message == ("Mail “[TLP:AMBER] Alert: Beacon Bcc: everybody@example.org” sent to a@example.org.")
+    assert "\r\nBcc:" not in post.mail
+    assert "Seen by the sensor." in post.mail
+    assert "- ip: 198.51.100.7" in post.mail
+
+
+async def test_a_mail_that_nobody_takes_is_a_failure(make_engine: MakeEngine) -> None:
+    async with server(Post()) as port:
+        config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@refused.example"}
+        report = await run(make_engine(folders=(), config={"ResponderBot_Mail_1_0": config}), "ResponderBot_Mail_1_0")
+    assert report.message == ("The mail server 127.0.0.1 refused every receiver: a@refused.example: 550 no such user")
+
+
+TEXT = (
+    "Beacon to hxxps://evil[.]example/a.php?x=1, and 198.51.100.7 (c2.evil.example), dropped invoice.exe "
+    "d41d8cd98f00b204e9800998ecf8427e; seen 127.0.0.1 and version 1.2.3"
+)
+
+
+async def test_indicators_of_a_log_become_a_log_that_nobody_clicks(make_engine: MakeEngine) -> None:
+    log = with_data({"_id": "~3", "message": TEXT}, "thehive:case_task_log")
+    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", log)
+    assert report.message == "Found 1 address, 1 domain, 1 URL, 1 hash."
+    assert report.full["indicators"] == {
+        "ip": ["198.51.100.7"],
+        "domain": ["c2.evil.example"],
+        "url": ["https://evil.example/a.php?x=1"],
+        "hash": ["d41d8cd98f00b204e9800998ecf8427e"],
+    }
+    (operation,) = report.operations
+    assert operation["type"] == "AddLogToTask"
+    assert "- `hxxps://evil[.]example/a[.]php?x=1`" in operation["content"]
+
+
+async def test_indicators_of_an_alert_become_tags(make_engine: MakeEngine) -> None:
+    alert = with_data({"title": "Beacon", "description": TEXT})
+    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", alert)
+    assert [operation["tag"] for operation in report.operations] == ["has-ip", "has-domain", "has-url", "has-hash"]
+
+
+async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine) -> None:
+    alert = with_data({"title": "Nothing", "description": None})
+    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", alert)
+    assert (report.success, report.operations) == (True, ())
+
+
+async def test_the_lookup_knows_good_and_bad(make_engine: MakeEngine, tmp_path: Path) -> None:
+    known = tmp_path / "known.csv"
+    known.write_text("indicator,verdict,note\nevil[.]example,bad,botnet\n192.0.2.1,good,\n")
+    engine = make_engine(folders=(), config={"ResponderBot_Lookup_1_0": {"csv": str(known)}})
+    artifacts = [{"dataType": "domain", "data": "EVIL.example"}, {"dataType": "ip", "data": "192.0.2.1"}, {"data": "x"}]
+    report = await run(engine, "ResponderBot_Lookup_1_0", with_data({"artifacts": artifacts}))
+    assert report.message == ("Looked up 3 observables: 1 known bad, 1 known good. Bad: EVIL.example (botnet).")
+    assert report.operations == ({"type": "AddTagToAlert", "tag": "known-bad"},)
+    assert [item["level"] for item in report.summary["taxonomies"]] == ["malicious", "safe"]
+    await engine.forget("~8257")
+    one = await run(engine, "ResponderBot_Lookup_1_0", with_data({"data": "evil.example"}, "thehive:case_artifact"))
+    assert one.operations == ({"type": "AddTagToArtifact", "tag": "known-bad"},)
+
+
+async def test_a_list_that_cannot_be_read_is_a_failure(make_engine: MakeEngine, tmp_path: Path) -> None:
+    known = tmp_path / "known.csv"
+    known.write_text("indicator,verdict\nevil.example,perhaps\n")
+    engine = make_engine(folders=(), config={"ResponderBot_Lookup_1_0": {"csv": str(known)}})
+    report = await run(engine, "ResponderBot_Lookup_1_0")
+    assert report.message == f"{known}, line 2: the verdict 'perhaps' is neither good nor bad."

@@ -1,0 +1,214 @@
+"""Definition files: what is on offer, what is left out, and the sentence that says why."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.base import Catalogue, Skipped
+from core.engines.process.definitions import Configured, Definition, configure, read_definition, responder_id
+from tests.core.engines.process.conftest import MakeEngine
+
+PLAIN: dict[str, Any] = {
+    "name": "Mailer",
+    "version": "1.0",
+    "description": "Sends a mail",
+    "dataTypeList": ["thehive:case", "thehive:alert"],
+    "command": "Mailer/mailer.py",
+}
+
+
+def put(root: Path, file: str = "Mailer/Mailer.json", *, program: bool = True, **keys: Any) -> Path:
+    """A definition file below `root`, with its program."""
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({key: value for key, value in {**PLAIN, **keys}.items() if value is not None}))
+    if program:
+        (path.parent / "mailer.py").write_text("")
+    return path
+
+
+async def catalogue(make_engine: MakeEngine, *roots: Path, config: Any = None) -> Catalogue:
+    found = await make_engine(folders=roots, config=config or {}).catalogue()
+    return Catalogue(
+        tuple(item for item in found.responders if not item.name.startswith("ResponderBot_")),
+        tuple(item for item in found.skipped if not item.name.startswith("ResponderBot_")),
+    )
+
+
+async def test_a_definition_becomes_a_responder(make_engine: MakeEngine, tmp_path: Path) -> None:
+    put(tmp_path / "own")
+    (responder,) = (await catalogue(make_engine, tmp_path / "own")).responders
+    assert responder.name == "Mailer_1_0"
+    assert responder.id == responder_id("default", "Mailer_1_0")
+    assert responder.data_types == ("thehive:case", "thehive:alert")
+    assert (responder.max_tlp, responder.max_pap) == (3, 3)
+
+
+async def test_one_responders_own_folder_may_be_named_too(make_engine: MakeEngine, tmp_path: Path) -> None:
+    put(tmp_path / "own")
+    assert len((await catalogue(make_engine, tmp_path / "own" / "Mailer")).responders) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"name": None}, "the key 'name' is missing."),
+        ({"version": None}, "the key 'version' is missing."),
+        ({"command": None}, "the key 'command' is missing."),
+        ({"dataTypeList": None}, "the key 'dataTypeList' must be a list of at least one text."),
+        ({"dataTypeList": "thehive:case"}, "the key 'dataTypeList' must be a list of at least one text."),
+        ({"config": []}, "the key 'config' must be an object."),
+        ({"name": "a/b"}, "name and version must be short and without slashes or control characters."),
+        ({"command": None, "dockerImage": "x/y"}, "it has only a dockerImage and no command"),
+        ({"command": "Mailer/gone.py"}, "the program 'Mailer/gone.py' is missing below"),
+        ({"command": "../../../bin/sh"}, "the command '../../../bin/sh' leads out of the folder"),
+        ({"command": "/bin/sh"}, "the command '/bin/sh' leads out of the folder"),
+        ({"command": "Mailer/link"}, "the command 'Mailer/link' leads out of the folder"),
+        ({"command": "Mailer/plain"}, "the program 'Mailer/plain' is no Python file and has no run bit."),
+        ({"configurationItems": [{"name": "a", "type": "date"}]}, "the configuration item 'a' has the type 'date'"),
+        ({"configurationItems": [{"name": "to", "required": True}]}, "required configuration without a value: to."),
+        (
+            {"configurationItems": [{"name": "to", "required": True, "defaultValue": ""}]},
+            "required configuration without a value: to.",
+        ),
+        ({"config": {"jobTimeout": 0}}, "jobTimeout must be a number of minutes above 0."),
+    ],
+)
+async def test_a_definition_that_cannot_be_used_is_left_out_with_file_and_reason(
+    make_engine: MakeEngine, tmp_path: Path, keys: dict[str, Any], reason: str
+) -> None:
+    root = tmp_path / "own"
+    file = put(root, **keys)
+    put(root, "Other/Other.json", name="Other", command="Other/mailer.py")
+    (root / "Mailer" / "link").symlink_to("/bin/sh")
+    (root / "Mailer" / "plain").write_text("text")
+    found = await catalogue(make_engine, root)
+    assert [item.name for item in found.responders] == ["Other_1_0"]
+    (skipped,) = found.skipped
+    assert skipped.reason.startswith(f"{file}: ")
+    assert reason in skipped.reason
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff\xfe", b"7", b"[" * 100_000])
+async def test_a_file_that_is_no_json_object_stops_no_other(
+    make_engine: MakeEngine, tmp_path: Path, text: bytes
+) -> None:
+    put(tmp_path / "own")
+    (tmp_path / "own" / "Mailer" / "broken.json").write_bytes(text)
+    found = await catalogue(make_engine, tmp_path / "own")
+    assert [len(found.responders), [item.name for item in found.skipped]] == [1, ["broken"]]
+
+
+async def test_a_folder_that_is_missing_is_said(make_engine: MakeEngine, tmp_path: Path) -> None:
+    found = await catalogue(make_engine, tmp_path / "gone")
+    assert found.skipped == (Skipped("gone", f"{tmp_path}/gone: the folder can't be read: No such file or directory."),)
+
+
+async def test_the_first_of_a_name_is_taken_and_the_own_folders_win_over_the_bundled(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    put(tmp_path / "a", name="ResponderBot_CloseAsFalsePositive", description="ours")
+    put(tmp_path / "b", name="ResponderBot_CloseAsFalsePositive", description="later")
+    found = await make_engine(folders=(tmp_path / "a", tmp_path / "b")).catalogue()
+    name = "ResponderBot_CloseAsFalsePositive_1_0"
+    assert [item.description for item in found.responders if item.name == name] == ["ours"]
+    reasons = [item.reason for item in found.skipped if item.name == name]
+    assert len(reasons) == 2
+    assert all(f"is taken from {tmp_path}/a/Mailer/Mailer.json already." in reason for reason in reasons)
+
+
+async def test_the_catalogue_follows_the_files(make_engine: MakeEngine, tmp_path: Path) -> None:
+    root = tmp_path / "own"
+    file = put(root, name=None)
+    engine = make_engine(folders=(root,))
+    before = await engine.catalogue()
+    assert await engine.catalogue() is before
+    file.write_text(json.dumps(PLAIN))
+    assert "Mailer_1_0" in [item.name for item in (await engine.catalogue()).responders]
+    (root / "Mailer" / "mailer.py").unlink()
+    assert "Mailer_1_0" not in [item.name for item in (await engine.catalogue()).responders]
+
+
+def definition(tmp_path: Path, **keys: Any) -> Definition:
+    return read_definition(put(tmp_path / "own", **keys))
+
+
+def item(name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "config"),
+    [
+        (item("a"), {"a": "x"}, {"a": "x"}),
+        (item("a"), {}, {"a": None}),
+        (item("a"), {"a": 7}, {"a": "7"}),
+        (item("a", multi=True), {}, {"a": []}),
+        (item("a", multi=True), {"a": ["x", "y"]}, {"a": ["x", "y"]}),
+        (item("a", multi=True), {"a": "x, y"}, {"a": ["x", "y"]}),
+        (item("a", multi=True), {"a": '["x, y"]'}, {"a": ["x, y"]}),
+        (item("a", "number"), {"a": "25"}, {"a": 25}),
+        (item("a", "number", defaultValue="600"), {}, {"a": 600}),
+        (item("a", "number", defaultValue=""), {}, {"a": None}),
+        (item("a", "boolean"), {"a": "True"}, {"a": True}),
+        (item("a", "boolean", defaultValue=False, required=True), {}, {"a": False}),
+        (item("smtp-host"), {"SMTP_HOST": "h"}, {"smtp-host": "h"}),
+    ],
+)
+def test_a_value_has_the_kind_of_its_item(
+    tmp_path: Path, declared: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
+) -> None:
+    configured = configure(definition(tmp_path, configurationItems=[declared]), given)
+    assert isinstance(configured, Configured)
+    assert configured.config == config
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "reason"),
+    [
+        (item("a"), {"a": ["x"]}, "'a' must be a text."),
+        (item("a", "number"), {"a": "many"}, "'a' must be a number."),
+        (item("a", "boolean"), {"a": "perhaps"}, "'a' must be true or false."),
+        (item("a", multi=True), {"a": "[1"}, "is not valid JSON."),
+        (item("a", multi=True), {"a": [{}]}, "'a' must be a text."),
+    ],
+)
+def test_a_value_of_the_wrong_kind_leaves_the_responder_out(
+    tmp_path: Path, declared: dict[str, Any], given: dict[str, Any], reason: str
+) -> None:
+    skipped = configure(definition(tmp_path, configurationItems=[declared]), given)
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "given", "maximum"),
+    [
+        ({}, {}, 3),
+        ({"check_tlp": True}, {}, 2),
+        ({"check_tlp": True, "max_tlp": 1}, {}, 1),
+        ({"check_tlp": False}, {"check_tlp": True}, 2),
+        ({"check_tlp": True, "max_tlp": 3}, {"max_tlp": 0}, 0),
+        ({}, {"CHECK_TLP": "true"}, 2),
+    ],
+)
+def test_the_highest_tlp_comes_from_the_check_and_its_maximum(
+    tmp_path: Path, fixed: dict[str, Any], given: dict[str, Any], maximum: int
+) -> None:
+    configured = configure(definition(tmp_path, config=fixed), given)
+    assert isinstance(configured, Configured)
+    assert configured.max_tlp == maximum
+
+
+def test_a_python_file_needs_no_run_bit_and_another_program_does(tmp_path: Path) -> None:
+    root = tmp_path / "own"
+    put(root, command="Mailer/run")
+    program = root / "Mailer" / "run"
+    program.write_text("#!/bin/sh\n")
+    os.chmod(program, 0o700)
+    assert read_definition(root / "Mailer" / "Mailer.json").is_python is False
+    put(root, "Other/Other.json", command="Other/mailer.py")
+    assert read_definition(root / "Other" / "Other.json").is_python is True

@@ -1,0 +1,108 @@
+"""Environments of responders, built by the real uv from wheels made here, without a network."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.engines.process.environments import Building, Environments, Unavailable, last_sentence
+from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
+
+PROGRAM = """
+import json, sys, thing
+from pathlib import Path
+answer = {"success": True, "full": {"message": thing.VERSION}}
+Path(sys.argv[1], "output", "output.json").write_text(json.dumps(answer))
+"""
+
+
+def wheel(place: Path, version: str) -> None:
+    """A wheel of the package `thing`, which knows its version."""
+    place.mkdir(parents=True, exist_ok=True)
+    facts = f"thing-{version}.dist-info"
+    with zipfile.ZipFile(place / f"thing-{version}-py3-none-any.whl", "w") as file:
+        file.writestr("thing.py", f"VERSION = {version!r}\n")
+        file.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: thing\nVersion: {version}\n")
+        file.writestr(
+            f"{facts}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{facts}/RECORD", "")
+
+
+def responder(root: Path, name: str, requirement: str) -> Path:
+    """A responder that needs `requirement`, found only among the wheels of `root`."""
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "requirements.txt").write_text(f"--no-index\n--find-links {root}/wheels\n{requirement}\n")
+    (folder / "program.py").write_text(PROGRAM)
+    keys = {"name": name, "version": "1.0", "dataTypeList": ["thehive:alert"], "command": f"{name}/program.py"}
+    (folder / f"{name}.json").write_text(json.dumps(keys))
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two responders whose requirements contradict each other, and one that nobody can please."""
+    place = tmp_path / "own"
+    for version in ("1.0", "2.0"):
+        wheel(place / "wheels", version)
+    responder(place, "Old", "thing==1.0")
+    responder(place, "New", "thing==2.0")
+    responder(place, "Never", "thing==3.0")
+    return place
+
+
+async def test_two_responders_that_contradict_each_other_both_run(make_engine: MakeEngine, root: Path) -> None:
+    engine = make_engine(folders=(root,))
+    before = {item.name: item.reason for item in (await engine.catalogue()).skipped}
+    assert "its environment is not built; run `responder-bot responders install" in before["Old_1_0"]
+    news: list[Building] = []
+    built = await engine.environments.install(engine.responder_folders(), news.append)
+    states = {item.folder.name: item.state for item in built}
+    assert states == {"Never": "failed", "New": "built", "Old": "built"}
+    assert {(item.folder.name, item.state) for item in news} >= {("Old", "building"), ("Old", "built")}
+    for action_id, name, version in (("~1", "Old_1_0", "1.0"), ("~2", "New_1_0", "2.0")):
+        report = await engine.run(await job_for(engine, name, action_id=action_id), Heard())
+        assert report.message == version
+
+
+async def test_a_requirement_that_cannot_be_met_is_unavailable_with_the_resolvers_words(
+    make_engine: MakeEngine, root: Path
+) -> None:
+    engine = make_engine(folders=(root,))
+    await engine.environments.install(engine.responder_folders(), lambda _: None)
+    (reason,) = [item.reason for item in (await engine.catalogue()).skipped if item.name == "Never_1_0"]
+    assert "unavailable: " in reason
+    assert "thing==3.0" in reason
+    wheel(root / "wheels", "3.0")
+    again = await engine.environments.install([root / "Never"], lambda _: None, again=True)
+    assert [item.state for item in again] == ["built"]
+    assert "Never_1_0" in [item.name for item in (await engine.catalogue()).responders]
+
+
+async def test_an_environment_is_built_once_for_the_same_requirements(root: Path, tmp_path: Path) -> None:
+    environments = Environments(tmp_path / "environments")
+    (root / "Never" / "requirements.txt").write_bytes((root / "Old" / "requirements.txt").read_bytes())
+    both = await environments.install([root / "Old", root / "Never"], lambda _: None)
+    assert sorted(item.state for item in both) == ["built", "cached"]
+    assert [item.state for item in await environments.install([root / "Old"], lambda _: None)] == ["cached"]
+    assert not list((tmp_path / "environments").glob(".*"))
+
+
+async def test_without_uv_the_reason_says_so(root: Path, tmp_path: Path) -> None:
+    environments = Environments(tmp_path / "environments", uv=str(tmp_path / "gone"))
+    (only,) = await environments.install([root / "Old"], lambda _: None)
+    assert only == Building(root / "Old", "failed", f"{tmp_path}/gone: No such file or directory.")
+
+
+def test_an_interpreter_that_is_missing_is_said(tmp_path: Path) -> None:
+    found = Environments(tmp_path, python=tmp_path / "gone").interpreter(tmp_path)
+    assert found == Unavailable(f"{tmp_path}/gone is missing.")
+
+
+def test_the_last_sentence_is_put_together_from_its_lines() -> None:
+    said = (
+        "Using Python 3.11\n  × No solution found when resolving dependencies:\n  ╰─▶ Because a\n      needs b, no.\n"
+    )
+    assert last_sentence(said) == "Because a needs b, no."
