@@ -12,12 +12,12 @@ _LINK = re.compile(r"<([^<>|\s]+)(?:\|([^<>]*))?>")
 _WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
-_ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=/|\?|#|$)")
+_ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
 
 
 def mended(text: str) -> str:
     """Typed text with plain quotes, blanks and tildes; a pasted link becomes its address."""
-    text = _LINK.sub(lambda m: m.group(1), html.unescape(text))
+    text = html.unescape(_LINK.sub(lambda m: m.group(1), text))
     text = _HIDDEN.sub("", text.translate(_QUOTES).translate(_TILDES))
     return " ".join(text.replace("`", " ").split())
 

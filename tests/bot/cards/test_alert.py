@@ -1,0 +1,99 @@
+"""The card of an alert, as an analyst reads it."""
+
+from typing import Any
+
+from bot.cards.alert import QUIET, alert_card, safe_link
+from bot.cards.message import Intent, Message, intents_in
+from tests.bot.cards import words
+from tests.bot.cards.words import NOW, action, alert, awaiting, button, ended
+
+
+def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
+    return alert_card(alert(**more), actions, clearance=clearance, button=button, now_ms=NOW)
+
+
+def told(message: Message) -> list[str]:
+    """The texts of a message, block by block."""
+    found: list[str] = []
+    for block in message.blocks:
+        parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
+        found += [p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+    return found
+
+
+def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields() -> None:
+    shown = told(card(external_link="https://siem.example/?a=1&b=2"))
+    assert shown[0] == "*HIGH* · <https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>"
+    assert shown[1:7] == [
+        "*Source*\nsuricata · 8257b4",
+        "*TLP / PAP*\namber / amber",
+        "*Status*\nnew",
+        "*Raised*\n<!date^1763690310^{ago}|2025-11-21 01:58 UTC>",
+        "*Tags*\n`c2` `host:web-3`",
+        "*Artifacts*\nip `203[.]0[.]113[.]1`",
+    ]
+    assert shown[7].startswith("Raised by siem · ")
+
+
+def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
+    lines = told(card(ended(), action(41, status="InProgress"), ended("Failure", "Timed out after 1 minute.", 42)))
+    assert lines[8:] == [
+        "◐ *CloseFalsePositive* running · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>",
+        "✗ *CloseFalsePositive* failed after 3.2 s · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>"
+        " · Timed out after 1 minute.",
+        "✓ *CloseFalsePositive* done in 3.2 s · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC> · Marked as read.",
+    ]
+
+
+def test_the_last_change_names_who_made_it() -> None:
+    shown = told(card(status="Ignored", updated_at=NOW, updated_by="ben@soc.example"))
+    assert any(line.startswith("Marked as read by ben · ") for line in shown)
+    assert any(line.startswith("anna started CloseFalsePositive · ") for line in told(card(action())))
+
+
+def test_a_run_can_be_cancelled_only_while_it_waits() -> None:
+    def cancels(*actions: Any) -> list[Intent]:
+        made = intents_in(lambda b: alert_card(alert(), actions, clearance=2, button=b, now_ms=NOW))
+        return [intent for intent in made if intent.what == "cancel"]
+
+    assert cancels(action(40), action(41, status="InProgress"), ended(number=42)) == [Intent("cancel", "~40")]
+
+
+def test_what_no_longer_applies_is_not_on_the_card() -> None:
+    made = intents_in(lambda b: alert_card(alert(status="Imported"), [], clearance=2, button=b, now_ms=NOW))
+    assert [i.what for i in made] == ["menu", "actions", "watch", "refresh"]
+
+
+def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:
+    line = told(card(awaiting(("cleo@x",), needed=2)))[8]
+    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2) · anna, ")
+    assert line.endswith(" · expires <!date^1763694000^{time}|2025-11-21 03:00 UTC>")
+
+
+def test_an_alert_with_nothing_left_to_do_has_a_quiet_bar() -> None:
+    assert card(status="Ignored").color == QUIET
+    assert card().color != QUIET
+
+
+def test_the_push_text_tells_the_last_run_without_markup() -> None:
+    assert card(ended()).text == (
+        "High alert ~12: ET MALWARE Beacon to known C2 · CloseFalsePositive done in 3.2 s: Marked as read."
+    )
+
+
+def test_slack_holding_us_back_is_said_on_the_card() -> None:
+    shown = alert_card(alert(), [], clearance=2, button=button, now_ms=NOW, note="Slack holds us back <for> 30 s.")
+    assert told(shown)[-1] == "Slack holds us back &lt;for&gt; 30 s."
+
+
+def test_only_a_plain_web_address_becomes_a_link() -> None:
+    assert safe_link("https://siem.example/1") == "https://siem.example/1"
+    for bad in ("javascript:alert(1)", "https://a|<!channel>", "https://a b", "http://[", "//x", "https:///x"):
+        assert safe_link(bad) == ""
+
+
+def test_a_headline_stays_outside_the_bar_so_that_it_is_not_shown_twice() -> None:
+    payload = card().payload()
+    assert len(payload["blocks"]) == 1
+    assert payload["attachments"][0]["color"] == card().color
+    assert words.NOW

@@ -1,0 +1,96 @@
+"""What the thread tells at a run's end, and what approvers see."""
+
+import json
+from typing import Any
+
+from bot.cards import ids
+from bot.cards.ended import approval_request, as_text, end_reply, report_file, watch_ended
+from bot.cards.message import Intent, intents_in
+from bot.redaction import Subject
+from core.models import Approval
+from tests.bot.cards.test_alert import told
+from tests.bot.cards.words import NOW, action, alert, awaiting, button, ended, report
+
+SUBJECT = Subject.alert(alert())
+
+
+def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
+    operations = [
+        {"type": "AddTagToAlert", "tag": "false-positive", "status": "Success"},
+        {"type": "CloseTask", "status": "Failure", "message": "there is no task"},
+    ]
+    taxonomy = {"namespace": "RB", "predicate": "closed", "value": "fp", "level": "info"}
+    text = "\n".join(f"line {n}" for n in range(20))
+    done = ended().model_copy(
+        update={
+            "operations": json.dumps(operations),
+            "report": report(message="Closed.", full=text, summary={"taxonomies": [taxonomy]}),
+        }
+    )
+    assert told(end_reply(done, SUBJECT, clearance=2, button=button)) == [
+        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.",
+        "Closed.",
+        "`RB:closed=fp`",
+        "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
+        "```\n" + "\n".join(f"line {n}" for n in range(8)) + "\n```",
+        "The whole report is in the file.",
+    ]
+    assert report_file(done, SUBJECT, clearance=2) == ("report-40.txt", text)
+    assert report_file(done, SUBJECT, clearance=1) is None
+
+
+def test_only_a_failed_run_offers_to_run_again() -> None:
+    def meant(status: str) -> tuple[Intent, ...]:
+        return intents_in(lambda b: end_reply(ended(status), SUBJECT, clearance=2, button=b))
+
+    assert meant("Failure") == (Intent("run_again", "~40"),)
+    assert meant("Success") == ()
+
+
+def test_a_reply_above_the_clearance_says_only_how_it_ended() -> None:
+    assert told(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
+        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.",
+        "Result: details withheld (TLP:AMBER).",
+    ]
+
+
+def request(asked: Any, now_ms: int = NOW) -> Any:
+    return approval_request(asked, SUBJECT, clearance=2, button=button, now_ms=now_ms, confirm="Blocks the host.")
+
+
+def test_a_request_says_who_asks_what_it_does_and_until_when() -> None:
+    assert told(request(awaiting()))[:3] == [
+        "*anna* asks to run *CloseFalsePositive* on ~12 (ET MALWARE Beacon to known C2).",
+        "Blocks the host.",
+        "1 more must agree · agreed: nobody yet · expires "
+        "<!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>",
+    ]
+
+
+def test_a_decided_or_expired_request_has_no_buttons() -> None:
+    def offers(asked: Any, now_ms: int = NOW) -> bool:
+        return ids.APPROVE in str(request(asked, now_ms).blocks)
+
+    approved = Approval(needed=1, approved_by=["cleo@x"], expires_at=NOW + 1)
+    assert offers(awaiting())
+    assert not offers(awaiting(), NOW + 4_000_000)
+    assert not offers(awaiting(("cleo@x",)))
+    assert not offers(ended(approval=approved))
+    assert "Approved by cleo." in told(request(ended(approval=approved)))
+    denied = Approval(needed=1, approved_by=[], expires_at=NOW + 1)
+    assert "Denied by cleo." in told(request(ended("Failure", "Denied by cleo.", approval=denied)))
+
+
+def test_a_watcher_reads_how_it_ended_and_how_to_stop() -> None:
+    assert told(watch_ended(ended(), SUBJECT, clearance=2)) == [
+        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.\n"
+        "On ~12 (ET MALWARE Beacon to known C2).\nMarked as read.",
+        "You watch this. `/responder watch off ~12` ends it.",
+    ]
+
+
+def test_a_report_that_is_no_json_breaks_nothing() -> None:
+    for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
+        broken = action(status="Success", end_date=NOW, report=text, operations=text)
+        assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("CloseFalsePositive done")
+        assert as_text(broken, SUBJECT, clearance=2)

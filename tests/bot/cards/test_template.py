@@ -1,0 +1,148 @@
+"""The template modal and what was typed into it."""
+
+from typing import Any
+
+from bot.cards import template, views
+from bot.cards.template import Draft
+
+
+def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:
+    """The view as Slack hands it in."""
+    view = template.template_view(draft)
+    state = {
+        block: {
+            "value": {"type": "static_select", "selected_option": {"value": text}}
+            if block.endswith(("severity", "tlp", "pap", ":kind"))
+            else {"type": "plain_text_input", "value": text}
+        }
+        for block, text in typed.items()
+    }
+    return {**view, "id": "V1", "state": {"values": state}}
+
+
+def test_every_field_of_the_interface_is_read_back() -> None:
+    draft = Draft().with_task().with_field()
+    filled = template.filled(
+        submitted(
+            draft,
+            {
+                "name": " Phishing ",
+                "displayName": "Phish",
+                "titlePrefix": "[P] ",
+                "description": "d",
+                "severity": "3",
+                "tlp": "1",
+                "pap": "0",
+                "tags": "mail, phish ,,",
+                "task:0:title": "Look",
+                "task:0:order": "5",
+                "task:1:title": "Block",
+                "task:1:group": "it",
+                "task:1:description": "all",
+                "field:2:name": "cost",
+                "field:2:kind": "integer",
+                "field:2:value": "42",
+            },
+        )
+    )
+    assert filled.errors == {}
+    assert filled.body == {
+        "name": "Phishing",
+        "displayName": "Phish",
+        "titlePrefix": "[P] ",
+        "description": "d",
+        "severity": 3,
+        "tlp": 1,
+        "pap": 0,
+        "tags": ["mail", "phish"],
+        "tasks": [
+            {"order": 5, "title": "Look", "group": "default", "description": ""},
+            {"order": 1, "title": "Block", "group": "it", "description": "all"},
+        ],
+        "customFields": {"cost": {"integer": 42, "order": 1}},
+    }
+
+
+def test_each_mistake_stands_at_its_own_field() -> None:
+    draft = Draft((0, 1), (2, 3, 4), 5)
+    filled = template.filled(
+        submitted(
+            draft,
+            {
+                "name": "n",
+                "task:0:title": "",
+                "task:0:group": "g",
+                "task:1:title": "t",
+                "task:1:order": "first",
+                "field:2:name": "cost",
+                "field:2:kind": "integer",
+                "field:2:value": "many",
+                "field:3:name": "cost",
+                "field:4:value": "x",
+            },
+        )
+    )
+    assert filled.errors == {
+        "task:0:title": "A task needs a title; remove the task, or name it.",
+        "task:1:order": "This must be a whole number, such as 1.",
+        "field:2:value": "This is no integer; 42 is one.",
+        "field:3:name": "There is a custom field 'cost' already.",
+        "field:4:name": "A custom field needs a name; remove the field, or name it.",
+    }
+
+
+def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
+    filled = template.filled(
+        submitted(
+            Draft((0, 7), (8,), 9),
+            {
+                "name": "n",
+                "task:7:title": "t",
+                "field:8:name": "c",
+                "field:8:kind": "date",
+                "field:8:value": "2025-12-31",
+            },
+        )
+    )
+    errors = [
+        {"name": "tasks[0].title", "type": "TooLong", "message": "too long"},
+        {"name": "customFields.c.date", "type": "InvalidFormat", "message": "no date"},
+        {"name": "tags[2]", "type": "InvalidFormat", "message": "no text"},
+        {"name": "name", "type": "MissingAttributeError"},
+    ]
+    assert template.core_errors(errors, filled.places, ["name", "tags"]) == {
+        "task:7:title": "too long",
+        "field:8:value": "no date",
+        "tags": "tags[2]: no text",
+        "name": "This is needed.",
+    }
+
+
+def test_tasks_past_what_a_view_holds_are_typed_one_in_each_line() -> None:
+    draft = Draft(tuple(range(template.OPEN_TASKS)), (), 99)
+    lines = "Look | it | 3 | all of it\n\nBlock\n| no title"
+    filled = template.filled(submitted(draft, {"name": "n", template.MORE_TASKS: lines}))
+    assert filled.body["tasks"][:2] == [
+        {"order": 3, "title": "Look", "group": "it", "description": "all of it"},
+        {"order": 1, "title": "Block", "group": "default", "description": ""},
+    ]
+    assert filled.errors == {template.MORE_TASKS: "The line '| no title' has no title before the first |."}
+
+
+def test_what_is_typed_stays_while_tasks_come_and_go() -> None:
+    draft = Draft().with_task().with_task().without_task(1)
+    assert draft.tasks == (0, 2)
+    blocks = {b.get("block_id") for b in template.template_view(draft)["blocks"]}
+    assert {"task:0:title", "task:2:title"} <= blocks
+    assert Draft.from_text(draft.to_text()) == draft
+    assert Draft.from_text("nonsense") == Draft()
+
+
+def test_values_of_any_shape_are_read_without_a_crash() -> None:
+    odd: list[Any] = [
+        {},
+        {"state": None},
+        {"state": {"values": {"a": None, "b": {"c": None}, "d": {"e": {"value": 3}}}}},
+    ]
+    assert [views.values(view) for view in odd] == [{}, {}, {"d": ""}]
+    assert views.files({"state": {"values": {"file": {"x": {"files": [1, {"id": "F1"}]}}}}}, "file") == [{"id": "F1"}]

@@ -1,0 +1,72 @@
+"""manifest.yml creates the app as the code is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bot.features import COMMANDS, EVENTS, SHORTCUTS
+
+ROOT = Path(__file__).parents[3]
+MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "manifest.yml").read_text())
+READS, HISTORY = {"channels:read", "groups:read"}, {"channels:history", "groups:history", "im:history"}
+NEEDED: dict[str, set[str]] = {  # what Slack's documentation asks for each method that the bot calls
+    "apps.connections.open": set(),
+    "auth.test": set(),
+    "chat.getPermalink": set(),
+    "chat.postEphemeral": {"chat:write"},
+    "chat.postMessage": {"chat:write"},
+    "chat.update": {"chat:write"},
+    "conversations.history": HISTORY,
+    "conversations.info": READS,
+    "conversations.list": READS,
+    "conversations.open": {"im:write"},
+    "conversations.replies": HISTORY,
+    "files.completeUploadExternal": {"files:write"},
+    "files.getUploadURLExternal": {"files:write"},
+    "files.info": {"files:read"},
+    "users.info": {"users:read"},
+    "views.open": set(),
+    "views.publish": set(),
+    "views.push": set(),
+    "views.update": set(),
+}
+FAMILIES = "chat|views|conversations|files|auth|users|team|reactions|bots|apps"
+
+
+def called() -> set[str]:
+    """Methods of Slack that the bot's own source calls, by name or through the client's methods."""
+    by_client = re.compile(rf"slack\.((?:{FAMILIES})_\w+)\(")
+    by_name = re.compile(rf'"((?:{FAMILIES})\.[a-z]\w+)"')
+    sources = [p.read_text() for p in (ROOT / "bot").rglob("*.py") if "workspace" not in p.parts]
+    names = {name.replace("_", ".", 1) for text in sources for name in by_client.findall(text)}
+    names |= {name for text in sources for name in by_name.findall(text)}
+    return names
+
+
+def test_the_shortcuts_are_those_of_the_code() -> None:
+    assert {s["callback_id"] for s in MANIFEST["features"]["shortcuts"]} == set(SHORTCUTS)
+
+
+def test_the_command_and_every_verb_are_named() -> None:
+    (command,) = MANIFEST["features"]["slash_commands"]
+    assert command["command"] == "/responder"
+    for verb in set(COMMANDS) - {"start"}:
+        assert re.search(rf"\b{verb}\b", command["usage_hint"])
+
+
+def test_every_event_that_the_code_handles_is_subscribed() -> None:
+    assert set(EVENTS) <= set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
+
+
+def test_the_scopes_are_those_that_the_methods_called_need() -> None:
+    scopes = set(MANIFEST["oauth_config"]["scopes"]["bot"])
+    assert called() <= set(NEEDED), "a method whose scopes this test doesn't know"
+    for method in called():
+        assert NEEDED[method] <= scopes, method
+
+
+def test_it_is_for_socket_mode() -> None:
+    assert MANIFEST["settings"]["socket_mode_enabled"] is True
+    assert "request_url" not in (ROOT / "manifest.yml").read_text()
