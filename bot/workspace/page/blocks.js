@@ -52,7 +52,7 @@ function picture(image, size) {
   const alt = image.alt_text ?? "";
   const own = /^data:image\/(png|gif|jpeg|webp);/.test(address) || webAddress(address)?.startsWith(`${location.origin}/`);
   if (own) return h("img", { class: `picture ${size}`, src: address, alt, title: alt, loading: "lazy" });
-  if (size === "tiny") return h("span", { class: "picture-away tiny", role: "img", "aria-label": alt, title: alt }, icon("eye"));
+  if (size === "tiny") return h("span", { class: "picture-away tiny", role: "img", "aria-label": alt, title: alt }, icon("picture"));
   return h("span", { class: `picture-away ${size}` }, link(address, alt || "Image"), h("small", null, "Image from elsewhere, not loaded"));
 }
 

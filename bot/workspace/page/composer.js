@@ -153,6 +153,7 @@ export class Composer {
 
   hide() {
     this.choices = [];
+    this.list.replaceChildren();
     this.list.hidden = true;
     this.box.setAttribute("aria-expanded", "false");
     this.box.removeAttribute("aria-activedescendant");

@@ -91,6 +91,7 @@ const ICONS = {
   right: "M9.5 6l6 6-6 6",
   back: "M14.5 6l-6 6 6 6",
   check: "M5 12.5l5 5L19.5 7",
+  picture: "M4 5h16v14H4zM4 16l4.5-5 4 4 3-3L20 16M15.5 9h.01",
   file: "M6.5 3.5h7l4.5 4.5v12.5h-11.5zM13.5 3.5V8H18",
   download: "M12 4v11M7 11l5 5 5-5M5 20h14",
   warning: "M12 4 2.8 20h18.4zM12 10v4.5M12 17.3h.01",

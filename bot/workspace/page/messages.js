@@ -12,7 +12,7 @@ const NEAR_PX = 90; // this close to the end counts as reading the end
 
 const seconds = (ts) => Number(ts);
 const dayOf = (ts) => new Date(seconds(ts) * 1000).toDateString();
-const shortTime = (ts) => new Date(seconds(ts) * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+const shortTime = (ts) => new Date(seconds(ts) * 1000).toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" });
 const fullTime = (ts) => new Date(seconds(ts) * 1000).toLocaleString(undefined, { dateStyle: "full", timeStyle: "medium" });
 
 function dayName(ts) {
@@ -126,12 +126,19 @@ export class MessageList {
       if (newDay) nodes.push(this.divider(item.message.ts));
       const marked = item.message.ts === this.firstUnread;
       if (marked) nodes.push((this.unreadLine ??= h("div", { class: "unread-line", role: "separator" }, h("span", null, "New"))));
-      this.drawItem(item, !newDay && !marked && together(before, item.message));
+      this.drawItem(item, !newDay && !marked && before.ts !== this.surface.thread && together(before, item.message));
       nodes.push(item.node);
+      if (this.surface.thread === item.message.ts && shown.length > 1) nodes.push(this.repliesLine(shown.length - 1));
       before = item.message;
     }
     keepingFocus(this.list, () => arrange(this.list, nodes));
     if (this.pinned) this.toEnd();
+  }
+
+  repliesLine(count) {
+    this.replies ??= h("div", { class: "replies-line", role: "separator" }, h("span"));
+    this.replies.firstChild.textContent = count === 1 ? "1 reply" : `${count} replies`;
+    return this.replies;
   }
 
   divider(ts) {
@@ -260,7 +267,7 @@ function authorOf(message, store) {
   };
 }
 
-const timeOf = (ts, className) => h("time", { class: className, datetime: new Date(seconds(ts) * 1000).toISOString(), title: fullTime(ts) }, shortTime(ts));
+const timeOf = (ts, className) => h("time", { class: className, datetime: new Date(seconds(ts) * 1000).toISOString(), title: fullTime(ts) }, className === "time" ? shortTime(ts) : shortTime(ts).replace(/\s*[AP]M$/i, ""));
 
 function reactionNode(reaction, store) {
   const who = (reaction.users ?? []).map((id) => store.user(id)).join(", ");
@@ -282,13 +289,15 @@ function patchFiles(root, files) {
 }
 
 const TEXT_FILE = /^(text\/|application\/(json|xml|x-yaml|x-ndjson))/;
+const TEXT_ENDINGS = new Set(["txt", "text", "log", "md", "markdown", "json", "jsonl", "ndjson", "csv", "tsv", "yaml", "yml", "xml", "eml", "ini", "toml", "py", "js", "sh", "html"]);
+const PICTURE_ENDINGS = new Set(["png", "jpg", "jpeg", "gif", "webp"]);
 const PREVIEW_LIMIT_BYTES = 200000;
 const PREVIEW_CHARACTERS = 4000;
 
 function fileNode(file) {
   const name = file.title || file.name || file.id;
   const address = `/page/file/${encodeURIComponent(file.id)}`;
-  const readable = file.preview || file.mode === "snippet" || TEXT_FILE.test(file.mimetype ?? "");
+  const readable = file.preview || file.mode === "snippet" || TEXT_FILE.test(file.mimetype ?? "") || TEXT_ENDINGS.has(file.filetype);
   const peek = h("pre", { class: "pre snippet", hidden: true });
   const toggle = async ({ currentTarget }) => {
     if (!peek.childNodes.length) peek.textContent = await previewOf(file, address);
@@ -296,12 +305,13 @@ function fileNode(file) {
     currentTarget.setAttribute("aria-expanded", String(!peek.hidden));
   };
   if (file.preview) peek.textContent = file.preview;
+  const shown = PICTURE_ENDINGS.has(file.filetype) ? h("img", { class: "picture large", src: address, alt: name, loading: "lazy" }) : null;
   return h("div", { class: "file" },
     h("div", { class: "file-line" }, h("span", { class: "file-icon" }, icon("file")),
       h("div", { class: "file-words" }, h("b", null, name), h("small", null, [file.pretty_type || file.filetype || file.mimetype, size(file.size)].filter(Boolean).join(" · "))),
       readable && (file.size ?? 0) <= PREVIEW_LIMIT_BYTES ? h("button", { type: "button", class: "button", "aria-expanded": "false", onclick: toggle }, "Preview") : null,
       h("a", { class: "icon-button", href: address, download: file.name ?? name, "aria-label": `Download ${name}`, title: "Download" }, icon("download"))),
-    peek);
+    peek, shown);
 }
 
 async function previewOf(file, address) {
