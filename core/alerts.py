@@ -1,0 +1,239 @@
+"""Alerts: what a source reports, once for each reference (`semantics.md 2`)."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any, TypeVar
+
+from core import cases, events
+from core.access import Caller
+from core.case_templates import with_ids
+from core.clock import Clock
+from core.errors import ResponderBotError
+from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactInput, Case, CaseInput, SearchInput
+from core.search import Found, search
+from core.store import objects
+from core.store.database import Database, Row, Transaction
+from core.store.objects import Reads
+
+KIND = "alert"
+MAX_SEPARATORS = 8  # a reference may itself hold `;`, but nobody needs more ways to read one than this gives
+
+T = TypeVar("T")
+
+
+class Alerts:
+    """The alerts of the store."""
+
+    def __init__(self, database: Database, clock: Clock, organisation: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._organisation = organisation
+
+    async def create(self, caller: Caller, asked: AlertInput) -> Alert:
+        """Raises ResponderBotError("exists") where type, source and sourceRef are taken (`semantics.md 2`)."""
+
+        def work(tx: Transaction, now: int) -> Alert:
+            if objects.find_unique(tx, KIND, _key(asked.type, asked.source, asked.source_ref)) is not None:
+                reference = f"{asked.type}:{asked.source}:{asked.source_ref}"
+                sentence = f"Alert {reference} already exist in organisation {self._organisation}"
+                raise ResponderBotError("exists", sentence)
+            return _create(tx, asked, caller.login, now)
+
+        return await self._change(work)
+
+    def get(self, id_or_ref: str) -> Alert:
+        """By id or `type;source;sourceRef`. Raises ResponderBotError("not_found"), as do those below."""
+        return Alert.model_validate_json(self.json(id_or_ref))
+
+    def json(self, id_or_ref: str) -> str:
+        """Its JSON on the wire."""
+        return str(_row(self._database, id_or_ref)["doc"])
+
+    async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
+        """Read: Ignored, or Imported where a case was made of it."""
+        return await self._set(caller, id_or_ref, lambda alert: {"status": "Imported" if alert.case else "Ignored"})
+
+    async def mark_unread(self, caller: Caller, id_or_ref: str) -> Alert:
+        """Unread: New, or Updated where a case was made of it."""
+        return await self._set(caller, id_or_ref, lambda alert: {"status": "Updated" if alert.case else "New"})
+
+    async def update(self, caller: Caller, id_or_ref: str, asked: AlertUpdate) -> Alert:
+        """Change what the request names."""
+        number = self._number(id_or_ref)
+
+        def work(tx: Transaction, now: int) -> Alert:
+            alert = load(tx, number)
+            changed = cases.changes(asked)
+            if asked.artifacts is not None:
+                changed["artifacts"] = _artifacts(tx, asked.artifacts, caller.login, now, alert.artifacts)
+            return save(tx, alert.model_copy(update=changed), caller.login, now)
+
+        return await self._change(work)
+
+    async def create_case(self, caller: Caller, id_or_ref: str, template: str | None = None) -> Case:
+        """Make a case of it, with its artifacts; `template` wins over the alert's own.
+
+        Raises ResponderBotError("bad_request") where it is in a case already, "not_found" also for the template.
+        """
+        number = self._number(id_or_ref)
+
+        def work(tx: Transaction, now: int) -> Case:
+            alert = _outside_cases(load(tx, number))
+            case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
+            cases.copy_artifacts(tx, case, alert.artifacts, caller.login, now)
+            save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), caller.login, now)
+            return case
+
+        return await self._change(work)
+
+    async def merge_into(self, caller: Caller, id_or_ref: str, case_id: str) -> Case:
+        """Make it a part of a case that there is. Raises as `create_case` does."""
+        number, case_number = self._number(id_or_ref), objects.parse_id(case_id)
+        if case_number is None:
+            raise ResponderBotError("not_found", "Case not found")
+
+        def work(tx: Transaction, now: int) -> Case:
+            alert, case = _outside_cases(load(tx, number)), cases.load_case(tx, case_number)
+            cases.copy_artifacts(tx, case, alert.artifacts, caller.login, now)
+            save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), caller.login, now)
+            tags = {"tags": cases.united(case.tags, alert.tags)}
+            return cases.save_case(tx, case.model_copy(update=tags), caller.login, now)
+
+        return await self._change(work)
+
+    async def search(self, asked: SearchInput) -> Found:
+        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
+        return await search(self._database, KIND, asked)
+
+    async def _set(self, caller: Caller, id_or_ref: str, update: Callable[[Alert], dict[str, Any]]) -> Alert:
+        number = self._number(id_or_ref)
+
+        def work(tx: Transaction, now: int) -> Alert:
+            alert = load(tx, number)
+            return save(tx, alert.model_copy(update=update(alert)), caller.login, now)
+
+        return await self._change(work)
+
+    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
+        now = self._clock()
+        return await self._database.transaction(lambda tx: work(tx, now))
+
+    def _number(self, id_or_ref: str) -> int:
+        return int(_row(self._database, id_or_ref)["id"])
+
+
+def load(reads: Reads, object_id: int) -> Alert:
+    """Raises ResponderBotError("not_found")."""
+    row = objects.find(reads, KIND, object_id)
+    if row is None:
+        raise _missing()
+    return Alert.model_validate_json(row["doc"])
+
+
+def save(tx: Transaction, alert: Alert, user: str, now: int) -> Alert:
+    """Keep a changed alert; returns it with who changed it and when."""
+    number = int(alert.id[1:])
+    fields = with_ids(tx, alert.custom_fields, load(tx, number).custom_fields)
+    saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
+    objects.update(tx, number, saved.wire())
+    _tell(tx, "updated", number, user, now)
+    return saved
+
+
+def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
+    number = objects.next_id(tx)
+    alert = Alert(
+        id_=f"~{number}",
+        id=f"~{number}",
+        created_by=user,
+        created_at=now,
+        type=asked.type,
+        source=asked.source,
+        source_ref=asked.source_ref,
+        external_link=asked.external_link,
+        title=asked.title,
+        description=asked.description,
+        severity=asked.severity,
+        date=now if asked.date is None else asked.date,
+        tags=asked.tags,
+        tlp=asked.tlp,
+        pap=asked.pap,
+        custom_fields=with_ids(tx, asked.custom_fields),
+        case_template=asked.case_template,
+        artifacts=_artifacts(tx, asked.artifacts, user, now),
+    )
+    key = _key(asked.type, asked.source, asked.source_ref)
+    objects.insert(tx, number, KIND, alert.wire(), unique_key=key)
+    _tell(tx, "created", number, user, now)
+    return alert
+
+
+def _artifacts(
+    tx: Transaction, asked: Iterable[ArtifactInput], user: str, now: int, known: Sequence[Artifact] = ()
+) -> list[Artifact]:
+    """Artifacts with ids of their own, each once; one that was `known` keeps its id."""
+    before = {(artifact.data_type, artifact.data): artifact for artifact in known}
+    made: dict[tuple[str, str], Artifact] = {}
+    for item in asked:
+        key = (item.data_type, item.data)
+        if key in made:
+            continue
+        if key in before:
+            made[key] = before[key].model_copy(update={**cases.changes(item), "updated_by": user, "updated_at": now})
+        else:
+            made[key] = cases.artifact_of(objects.next_id(tx), item, user, now)
+    return list(made.values())
+
+
+def _as_case(alert: Alert, template: str | None) -> CaseInput:
+    return CaseInput(
+        title=alert.title,
+        description=alert.description,
+        severity=alert.severity,
+        tlp=alert.tlp,
+        pap=alert.pap,
+        tags=alert.tags,
+        custom_fields=alert.custom_fields,
+        template=template or alert.case_template,
+    )
+
+
+def _outside_cases(alert: Alert) -> Alert:
+    if alert.case is None:
+        return alert
+    raise ResponderBotError("bad_request", f"Alert {alert.id} is in case {alert.case} already; go on there.")
+
+
+def _key(type: str, source: str, source_ref: str) -> str:
+    """As JSON, so that no choice of `:` or `;` inside makes two references one."""
+    return json.dumps([type, source, source_ref])
+
+
+def _row(reads: Reads, id_or_ref: str) -> Row:
+    number = objects.parse_id(id_or_ref)
+    row = None if number is None else objects.find(reads, KIND, number)
+    if row is not None:
+        return row
+    for key in _readings(id_or_ref):
+        row = objects.find_unique(reads, KIND, key)
+        if row is not None:
+            return row
+    raise _missing()
+
+
+def _readings(reference: str) -> Iterator[str]:
+    """The ways to read `type;source;sourceRef`, the plain one first."""
+    parts = reference.split(";")
+    if len(parts) - 1 > MAX_SEPARATORS:
+        parts = [*parts[:MAX_SEPARATORS], ";".join(parts[MAX_SEPARATORS:])]
+    for first, second in combinations(range(1, len(parts)), 2):
+        yield _key(";".join(parts[:first]), ";".join(parts[first:second]), ";".join(parts[second:]))
+
+
+def _missing() -> ResponderBotError:
+    return ResponderBotError("not_found", "Alert not found")
+
+
+def _tell(tx: Transaction, what: str, number: int, user: str, now: int) -> None:
+    events.record(tx, at=now, type=f"alert.{what}", object_type="Alert", object_id=number, root_id=number, user=user)

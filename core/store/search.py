@@ -1,0 +1,187 @@
+"""The SQL of searches over objects: a condition as data, turned into text with bound parameters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.store.database import Database, Row
+from core.store.objects import Reads
+
+Scalar = str | int | float | bool
+Operator = Literal["=", ">", ">=", "<", "<="]
+
+
+@dataclass(frozen=True)
+class Path:
+    """Where a field is: paths into the JSON, the first that holds anything counts.
+
+    With `many`, what is there is a list, whose members are looked at, each under `inner` if it is an object.
+    """
+
+    texts: tuple[str, ...]
+    many: bool = False
+    inner: str = ""
+    is_id: bool = False
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Any object."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """A field, or one of its values, stands to a value as the operator says."""
+
+    path: Path
+    operator: Operator
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Like:
+    """A text matches a pattern in LIKE's own language, with backslash to escape."""
+
+    path: Path
+    pattern: str
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A field, or one of its values, is among these; `values` is a JSON list."""
+
+    path: Path
+    values: str
+
+
+@dataclass(frozen=True)
+class Has:
+    """A field is there and not null."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class All:
+    parts: Sequence["Condition"]
+
+
+@dataclass(frozen=True)
+class Any_:
+    parts: Sequence["Condition"]
+
+
+@dataclass(frozen=True)
+class Not:
+    part: "Condition"
+
+
+@dataclass(frozen=True)
+class Above:
+    """The object that this one belongs to, of that kind, meets a condition."""
+
+    part: "Condition"
+    kind: str
+
+
+@dataclass(frozen=True)
+class Below:
+    """Some object of that kind that belongs to this one meets a condition."""
+
+    part: "Condition"
+    kind: str
+
+
+Condition = Everything | Compare | Like | OneOf | Has | All | Any_ | Not | Above | Below
+
+
+@dataclass(frozen=True)
+class Sort:
+    path: Path
+    descending: bool
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which of the sorted objects are wanted; no limit: all from the offset on."""
+
+    offset: int
+    limit: int | None
+
+
+async def page(
+    database: Database, kind: str, condition: Condition, sorts: Sequence[Sort], window: Window
+) -> tuple[list[str], int]:
+    """The documents in the window, and how many objects meet the condition altogether."""
+    writer = _Writer()
+    where = f"o0.kind = {writer.bind(kind)} AND {writer.condition(condition, 0)}"
+    total = await database.rows_aside(f"SELECT count(*) AS total FROM object o0 WHERE {where}", writer.params)
+    order = "".join(f"{writer.scalar(sort.path, 0)} {'DESC' if sort.descending else 'ASC'}, " for sort in sorts)
+    bounds = f"LIMIT {writer.bind(-1 if window.limit is None else window.limit)} OFFSET {writer.bind(window.offset)}"
+    rows = await database.rows_aside(
+        f"SELECT o0.doc AS doc FROM object o0 WHERE {where} ORDER BY {order}o0.id {bounds}", writer.params
+    )
+    return [str(row["doc"]) for row in rows], int(total[0]["total"])
+
+
+def newest(reads: Reads, kind: str) -> Row | None:
+    """The object of a kind that was made last."""
+    return reads.row(
+        "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind ORDER BY id DESC LIMIT 1", {"kind": kind}
+    )
+
+
+class _Writer:
+    """Writes conditions as SQL; `o<level>` is the object looked at, one level for each step up or down."""
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+
+    def bind(self, value: Any) -> str:
+        name = f"p{len(self.params)}"
+        self.params[name] = value
+        return f":{name}"
+
+    def scalar(self, path: Path, level: int) -> str:
+        if path.is_id:
+            return f"o{level}.id"
+        found = [f"json_extract(o{level}.doc, {self.bind(text)})" for text in path.texts]
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def condition(self, condition: Condition, level: int) -> str:
+        match condition:
+            case Everything():
+                return "1"
+            case Compare(path, operator, value):
+                return self._values(path, level, f"{{}} {operator} {self.bind(value)}")
+            case Like(path, pattern):
+                return self._values(path, level, f"{{}} LIKE {self.bind(pattern)} ESCAPE '\\'")
+            case OneOf(path, values):
+                return self._values(path, level, f"{{}} IN (SELECT value FROM json_each({self.bind(values)}))")
+            case Has(path):
+                return self._values(path, level, "{} IS NOT NULL")
+            case All(parts):
+                return self._joined(parts, " AND ", level)
+            case Any_(parts):
+                return self._joined(parts, " OR ", level)
+            case Not(part):
+                return f"(NOT {self.condition(part, level)})"
+            case Above(part, kind) | Below(part, kind):
+                return self._related(part, kind, level, up=isinstance(condition, Above))
+
+    def _values(self, path: Path, level: int, test: str) -> str:
+        """A test of a field. Null where the field is absent would make NOT of it null too, hence coalesce."""
+        if not path.many:
+            return f"coalesce({test.format(self.scalar(path, level))}, 0)"
+        each = f"json_each(o{level}.doc, {self.bind(path.texts[0])})"
+        value = f"json_extract(v.value, {self.bind(path.inner)})" if path.inner else "v.value"
+        return f"EXISTS (SELECT 1 FROM {each} AS v WHERE {test.format(value)})"
+
+    def _joined(self, parts: Sequence[Condition], word: str, level: int) -> str:
+        return f"({word.join(self.condition(part, level) for part in parts)})"
+
+    def _related(self, part: Condition, kind: str, level: int, *, up: bool) -> str:
+        far = f"o{level + 1}"
+        link = f"{far}.id = o{level}.parent_id" if up else f"{far}.parent_id = o{level}.id"
+        where = f"{link} AND {far}.kind = {self.bind(kind)} AND {self.condition(part, level + 1)}"
+        return f"EXISTS (SELECT 1 FROM object {far} WHERE {where})"
