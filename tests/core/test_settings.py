@@ -1,0 +1,184 @@
+"""Settings: the file, the environment before it, and sentences for what is wrong (`surface.md`)."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ResponderBotError
+from core.settings import CoreSettings, load, read_sections, section
+
+FILE = """
+[core]
+database = "data/core.db"
+port = 9100
+[[engine]]
+name = "local"
+type = "process"
+responders = ["responders/", "/opt/more"]
+[[engine]]
+name = "soc"
+type = "cortex"
+url = "http://127.0.0.1:9001"
+api_key = "from the file"
+[responder."Mailer_1_0"]
+config = { from = "soc@example.org", smtp_host = "127.0.0.1" }
+confirm = "Sends a mail."
+approval = 1
+[bot]
+core_url = "http://127.0.0.1:9100"
+[slack]
+bot_token = "xoxb-1"
+[[channel]]
+id = "C1"
+clearance = "amber"
+"""
+
+
+def written(folder: Path, text: str = FILE) -> Path:
+    path = folder / "responder-bot.toml"
+    path.write_text(text)
+    return path
+
+
+def refusal(folder: Path, text: str, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ResponderBotError) as caught:
+        load(written(folder, text), environ or {})
+    assert caught.value.code == "bad_request"
+    return caught.value.message
+
+
+def test_every_section_of_core_is_read_and_paths_start_at_the_file(tmp_path: Path) -> None:
+    settings = load(written(tmp_path), {})
+    assert settings.core.database == tmp_path / "data/core.db"
+    assert settings.core.jobs == tmp_path / "jobs"
+    assert settings.core.port == 9100
+    assert [engine.name for engine in settings.engine] == ["local", "soc"]
+    assert settings.engine[0].responders == (tmp_path / "responders", Path("/opt/more"))
+    assert settings.responder["Mailer_1_0"].config == {"from": "soc@example.org", "smtp_host": "127.0.0.1"}
+    assert settings.responder["Mailer_1_0"].approval == 1
+
+
+def test_without_a_file_there_are_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(None, {})
+    assert settings == CoreSettings(core=settings.core)
+    assert settings.core.database == tmp_path / "responder-bot.db"
+
+
+def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ResponderBotError, match=r"nothing\.toml can't be read \(No such file or directory\)"):
+        load(tmp_path / "nothing.toml", {})
+
+
+def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+    environ = {
+        "RESPONDER_BOT_CORE_PORT": "9200",
+        "RESPONDER_BOT_CORE_KEEP_JOBS": "true",
+        "RESPONDER_BOT_CORE_ORGANISATION": "",
+        "RESPONDER_BOT_ENGINE_SOC_API_KEY": "from the environment",
+        "RESPONDER_BOT_RESPONDER_MAILER_1_0_SMTP_HOST": "mail.example.org",
+        "RESPONDER_BOT_RESPONDER_MAILER_1_0_PASSWORD": "hunter2",
+        "RESPONDER_BOT_RESPONDER_UMBRELLA_BLOCKER_1_1_INTEGRATION_URL": "http://127.0.0.1",
+    }
+    settings = load(written(tmp_path), environ)
+    assert (settings.core.port, settings.core.keep_jobs, settings.core.organisation) == (9200, True, "default")
+    assert settings.engine[1].api_key == "from the environment"
+    assert settings.responder["Mailer_1_0"].config == {
+        "from": "soc@example.org",
+        "smtp_host": "mail.example.org",
+        "PASSWORD": "hunter2",
+    }
+    assert settings.responder["UMBRELLA_BLOCKER_1_1"].config == {"INTEGRATION_URL": "http://127.0.0.1"}
+
+
+def test_a_secret_may_come_from_a_file_of_its_own(tmp_path: Path) -> None:
+    secret = tmp_path / "key"
+    secret.write_text("whispered\n")
+    environ = {
+        "RESPONDER_BOT_ENGINE_SOC_API_KEY_FILE": str(secret),
+        "RESPONDER_BOT_RESPONDER_MAILER_1_0_PASSWORD_FILE": str(secret),
+    }
+    settings = load(written(tmp_path), environ)
+    assert settings.engine[1].api_key == "whispered"
+    assert settings.responder["Mailer_1_0"].config["PASSWORD"] == "whispered"
+
+
+def test_a_key_whose_name_ends_with_file_is_a_key(tmp_path: Path) -> None:
+    settings = load(written(tmp_path), {"RESPONDER_BOT_ENGINE_SOC_CA_FILE": "ca.pem"})
+    assert settings.engine[1].ca_file == tmp_path / "ca.pem"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["RESPONDER_BOT_CORE_HOST", "RESPONDER_BOT_ENGINE_SOC_API_KEY", "RESPONDER_BOT_RESPONDER_MAILER_1_0_KEY"],
+)
+def test_a_value_and_its_file_together_are_refused(tmp_path: Path, variable: str) -> None:
+    sentence = refusal(tmp_path, FILE, {variable: "x", f"{variable}_FILE": "/etc/hostname"})
+    assert sentence == f"Both {variable} and {variable}_FILE are set; unset one of them."
+
+
+def test_engines_whose_names_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    text = '[[engine]]\nname = "soc"\n[[engine]]\nname = "soc-2"\n'
+    settings = load(written(tmp_path, text), {"RESPONDER_BOT_ENGINE_SOC_2_PROXY": "http://127.0.0.1:3128"})
+    assert [engine.proxy for engine in settings.engine] == ["", "http://127.0.0.1:3128"]
+
+
+def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, ""), {"RESPONDER_BOT_ENGINE_LOCAL_RESPONDERS": "a:b"})
+    assert settings.engine[0].responders == (tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[core]\nprot = 1", '[core] has no key "prot"; did you mean "port"?'),
+        ("[croe]\nport = 1", 'has no section [croe]; did you mean "core"?'),
+        ("[[engine]]\nname = 'a'\napikey = 'x'", '[[engine]] a has no key "apikey"; did you mean "api_key"?'),
+        (
+            '[responder."A_1"]\nconfirmation = "x"',
+            '[responder."A_1"] has no key "confirmation"; did you mean "confirm"?',
+        ),
+        ("[core]\nport = 'many'", "[core] port: input should be a valid integer"),
+        ("[core]\nport = 70000", "[core] port: input should be less than or equal to 65535"),
+        ("[engine]\nname = 'a'", "write [[engine]], with two brackets"),
+        ("core = 1", "[core] is to be a table"),
+        ("[responder]\nconfirm = 'x'", '[responder] needs the name of a responder, such as [responder."Mailer_1_0"]'),
+        ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name"),
+        ("[[engine]]\nname = '../up'", "[[engine]] ../up name: string should match pattern"),
+        ("[[engine]]\nname = 'a'\ntype = 'cortex'", "is of type cortex and needs url and api_key"),
+        ("[[engine]]\nname = 'a'\n[[engine]]\nname = 'a'", "has two [[engine]] called a"),
+        ("port = ", "is no TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("RESPONDER_BOT_CORE_PROT", 'is no key of [core]; did you mean "PORT"?'),
+        ("RESPONDER_BOT_CROE_PORT", 'belongs to no section; did you mean "CORE"?'),
+        ("RESPONDER_BOT_ENGINE_OTHER_URL", "names no [[engine]] of"),
+        ("RESPONDER_BOT_ENGINE_SOC_KEY", "is no key of [engine]"),
+        ("RESPONDER_BOT_RESPONDER_MAILER", "is to end with a responder's name and an item's"),
+        ("RESPONDER_BOT_CHANNEL_ID", "belongs to no section"),
+        ("RESPONDER_BOT_CORE_HOST_FILE", "can't be read"),
+    ],
+)
+def test_a_variable_that_means_nothing_is_refused(tmp_path: Path, variable: str, words: str) -> None:
+    assert words in refusal(tmp_path, FILE, {variable: "/does/not/exist"})
+
+
+def test_a_wrong_value_is_not_repeated_since_it_may_be_a_secret(tmp_path: Path) -> None:
+    sentence = refusal(tmp_path, '[[engine]]\nname = "a"\nurl = ["hunter2"]')
+    assert "hunter2" not in sentence
+
+
+def test_the_variables_of_others_are_read_after_the_section_s_own(tmp_path: Path) -> None:
+    from core.settings import EngineSection
+
+    sections = read_sections(written(tmp_path, '[slack]\nname = "x"'), {"SLACK_KEY": "a", "SLACK_URL": "b"})
+    also = {"api_key": "SLACK_KEY", "url": "SLACK_URL"}
+    read = section(EngineSection, "slack", sections, also=also)
+    assert (read.api_key, read.url) == ("a", "b")
