@@ -1,0 +1,94 @@
+"""An engine for tests that does what it is told, when it is told, over the real contract."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
+from core.errors import ResponderBotError
+
+BLOCK_HOST = Responder(
+    id="r-block",
+    name="BlockHost_1_0",
+    version="1.0",
+    description="Cuts a host off the network",
+    data_types=("thehive:alert", "thehive:case_task_log"),
+    max_tlp=2,
+    max_pap=2,
+)
+NOTIFY = Responder(
+    id="r-notify",
+    name="Notify_2_1",
+    version="2.1",
+    description="Tells somebody",
+    data_types=("thehive:alert", "thehive:case", "thehive:case_task", "thehive:case_task_log", "thehive:case_artifact"),
+)
+
+
+@dataclass
+class Run:
+    """One job in the engine's hands."""
+
+    job: Job
+    told: Told
+    outcome: asyncio.Future[Report]
+
+    async def begin(self, job_id: str = "job-1") -> None:
+        await self.told(Progress(engine_job_id=job_id, running=True, pid=4711, pid_started=1))
+
+    def finish(self, report: Report) -> None:
+        self.outcome.set_result(report)
+
+
+@dataclass
+class ScriptedEngine(Engine):
+    """Keeps each job until the test finishes it; `taken` tells when one has come."""
+
+    engine_name: str = "local"
+    offered: Sequence[Responder] = (BLOCK_HOST, NOTIFY)
+    at_once: int | None = None
+    stoppable: bool = True
+    fixed_job_ids: bool = True
+    down: str = ""
+    runs: list[Run] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    swept: list[set[str]] = field(default_factory=list)
+    taken: asyncio.Queue[Run] = field(default_factory=asyncio.Queue)
+
+    @property
+    def name(self) -> str:
+        return self.engine_name
+
+    @property
+    def capacity(self) -> int | None:
+        return self.at_once
+
+    async def catalogue(self) -> Catalogue:
+        if self.down:
+            raise ResponderBotError("unavailable", self.down)
+        return Catalogue(tuple(self.offered))
+
+    def job_id(self, action_id: str) -> str:
+        return f"job-of-{action_id}" if self.fixed_job_ids else ""
+
+    async def run(self, job: Job, told: Told) -> Report:
+        run = Run(job, told, asyncio.get_running_loop().create_future())
+        self.runs.append(run)
+        self.taken.put_nowait(run)
+        return await run.outcome
+
+    async def cancel(self, job: Job) -> None:
+        if not self.stoppable:
+            raise ResponderBotError("conflict", f"The engine {self.name} can't stop a running responder.")
+        for run in self.runs:
+            if run.job.action_id == job.action_id and not run.outcome.done():
+                run.finish(Report(False, message="killed"))
+
+    async def forget(self, action_id: str) -> None:
+        self.forgotten.append(action_id)
+
+    async def sweep(self, open_action_ids: Collection[str]) -> None:
+        self.swept.append(set(open_action_ids))
+
+    async def close(self) -> None:
+        return

@@ -1,0 +1,328 @@
+"""The life of an action, from the request to its end."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.access import Access, Caller
+from core.actions import LEASE_MS, Actions
+from core.alerts import Alerts
+from core.engines.base import Report
+from core.errors import ResponderBotError
+from core.events import Feed
+from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
+from core.responders import Responders
+from core.runner import Runner
+from core.settings import ResponderSection
+from tests.clock import SetClock
+from tests.core.scripted_engine import ScriptedEngine
+from tests.core.store.test_database import opened
+
+
+@dataclass
+class Parts:
+    """What a test works with."""
+
+    actions: Actions
+    runner: Runner
+    feed: Feed
+    clock: SetClock
+    engine: ScriptedEngine
+    alert_id: str
+
+    def action(self, action_id: str) -> Action:
+        return Action.model_validate_json(self.actions.json_of(action_id))
+
+    async def ended(self, action_id: str) -> Action:
+        while True:
+            mark = self.feed.mark()
+            action = self.action(action_id)
+            if action.end_date is not None:
+                return action
+            await self.feed.changed(mark)
+
+
+def caller(name: str, profile: Profile = "analyst") -> Caller:
+    permissions: frozenset[Permission] = frozenset(PROFILES[profile])
+    return Caller(f"{name}@example.org", permissions, f"{name}@example.org", profile, 2)
+
+
+ANNA = caller("anna")
+BEN = caller("ben")
+LEAD = caller("lead", "org-admin")
+
+
+@asynccontextmanager
+async def parts(
+    tmp_path: Path,
+    *,
+    engine: ScriptedEngine | None = None,
+    policies: Mapping[str, ResponderSection] | None = None,
+    report_limit_bytes: int = 1_048_576,
+    **alert: Any,
+) -> AsyncIterator[Parts]:
+    engine = engine or ScriptedEngine()
+    clock = SetClock()
+    async with opened(tmp_path / "core.db") as database:
+        responders = Responders([engine], policies or {}, database, clock)
+        await responders.open()
+        actions = Actions(
+            database, responders, clock, organisation="soc", product="thehive", report_limit_bytes=report_limit_bytes
+        )
+        feed = Feed(database, clock)
+        runner = Runner(actions, responders, database, feed, clock)
+        await runner.open()
+        access = Access(database, "example.org", clock)
+        await access.add("anna", "analyst")
+        fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
+        made = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
+        try:
+            yield Parts(actions, runner, feed, clock, engine, made.id)
+        finally:
+            await runner.close()
+            await responders.close()
+
+
+def ask(here: Parts, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
+    return RunInput.model_validate({"responderId": responder, "objectType": "alert", "objectId": here.alert_id, **more})
+
+
+async def test_an_action_goes_from_waiting_over_running_to_its_end(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        run = await here.engine.taken.get()
+        await run.begin()
+        running = here.action(started.action.id)
+        run.finish(Report(True, full={"message": "Host is cut off"}))
+        ended = await here.ended(started.action.id)
+        page = await here.feed.page(0, wait_s=0)
+    assert (started.action.status, started.action.operations, started.action.report) == ("Waiting", "[]", "{}")
+    assert started.action.end_date is None
+    assert (running.status, running.engine_job_id) == ("InProgress", "job-1")
+    assert (ended.status, ended.start_date, ended.created_by) == (
+        "Success",
+        started.action.start_date,
+        "anna@example.org",
+    )
+    report = json.loads(ended.report)
+    assert (report["success"], report["message"]) == (True, "Host is cut off")
+    assert [event.type for event in page.events if event.object_id == ended.id] == [
+        "action.created",
+        "action.updated",
+        "action.ended",
+    ]
+
+
+async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Path) -> None:
+    operations = (
+        {"type": "AddTagToAlert", "tag": "blocked"},
+        {"type": "AddTagToCase", "tag": "x"},
+        {"type": "LaunchRocket"},
+        "rubbish",
+        {"type": "MarkAlertAsRead"},
+    )
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        run = await here.engine.taken.get()
+        run.finish(Report(True, operations=operations))
+        ended = await here.ended(started.action.id)
+        target = here.actions.job_of(ended.id)[1].data
+    told = [
+        (operation["type"], operation["status"], operation["message"]) for operation in json.loads(ended.operations)
+    ]
+    assert told == [
+        ("AddTagToAlert", "Success", ""),
+        ("AddTagToCase", "Failure", "Unable to apply action AddTagToCase without case"),
+        ("LaunchRocket", "Failure", "Unknown operation LaunchRocket; nothing was done."),
+        ("", "Failure", "This is no operation: it has no type."),
+        ("MarkAlertAsRead", "Success", ""),
+    ]
+    assert (target["tags"], target["status"]) == (["blocked"], "Ignored")
+
+
+async def test_the_same_key_starts_nothing_new_and_another_body_is_refused(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        many = await asyncio.gather(*(here.actions.start(ANNA, ask(here), key="k", body="b") for _ in range(64)))
+        with pytest.raises(ResponderBotError) as caught:
+            await here.actions.start(ANNA, ask(here), key="k", body="other")
+        theirs = await here.actions.start(BEN, ask(here), key="k", body="b")
+        here.clock.now_ms += 24 * 3_600_000 + 1
+        later = await here.actions.start(ANNA, ask(here), key="k", body="other")
+    assert len({started.action.id for started in many}) == 1
+    assert [started.new for started in many].count(True) == 1
+    assert caught.value.code == "key_reused"
+    assert theirs.new
+    assert later.new
+
+
+async def test_only_if_idle_lets_one_in(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        results = await asyncio.gather(
+            *(here.actions.start(ANNA, ask(here, onlyIfIdle=True)) for _ in range(64)), return_exceptions=True
+        )
+        refused = [result for result in results if isinstance(result, ResponderBotError)]
+        run = await here.engine.taken.get()
+        run.finish(Report(True))
+        await here.ended(run.job.action_id)
+        again = await here.actions.start(ANNA, ask(here, onlyIfIdle=True))
+    assert len(refused) == 63
+    assert refused[0].code == "conflict"
+    assert refused[0].details["action"]["id"] == run.job.action_id
+    assert again.new
+
+
+@pytest.mark.parametrize(
+    ("alert", "asked", "code", "says"),
+    [
+        ({"tlp": 3}, {}, "bad_request", "TLP:RED is above the TLP:AMBER"),
+        ({"pap": 3}, {}, "bad_request", "PAP:RED"),
+        ({}, {"responderId": "Nothing_1_0"}, "not_found", "Responder Nothing_1_0 not found"),
+        ({}, {"engineId": "moon"}, "not_found", "Engine moon not found"),
+        ({}, {"objectId": "~999"}, "not_found", "Alert not found"),
+        ({}, {"objectId": "x"}, "not_found", "Alert not found"),
+        ({}, {"objectType": "case_task_log"}, "log_not_found", "Log not found"),
+    ],
+)
+async def test_what_may_not_run_is_refused_with_its_reason(
+    tmp_path: Path, alert: dict[str, Any], asked: dict[str, Any], code: str, says: str
+) -> None:
+    async with parts(tmp_path, **alert) as here:
+        with pytest.raises(ResponderBotError, match=says) as caught:
+            await here.actions.start(ANNA, ask(here, **asked))
+        assert here.engine.runs == []
+    assert caught.value.code == code
+
+
+async def test_what_waits_for_a_place_can_be_cancelled_and_never_runs(tmp_path: Path) -> None:
+    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
+        first = await here.actions.start(ANNA, ask(here))
+        run = await here.engine.taken.get()
+        second = await here.actions.start(ANNA, ask(here))
+        with pytest.raises(ResponderBotError, match="Only anna@example.org or an org-admin"):
+            await here.runner.cancel(BEN, second.action.id)
+        await here.runner.cancel(LEAD, second.action.id)
+        run.finish(Report(True))
+        await here.ended(first.action.id)
+        cancelled = here.action(second.action.id)
+        with pytest.raises(ResponderBotError, match="has ended") as caught:
+            await here.runner.cancel(ANNA, second.action.id)
+    assert cancelled.status == "Deleted"
+    assert caught.value.code == "conflict"
+    assert len(here.engine.runs) == 1
+
+
+async def test_a_running_one_is_stopped_where_the_engine_can(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        await (await here.engine.taken.get()).begin()
+        await here.runner.cancel(ANNA, started.action.id)
+        ended = await here.ended(started.action.id)
+    assert ended.status == "Failure"
+    assert json.loads(ended.report)["errorMessage"] == "Cancelled by anna@example.org"
+
+
+async def test_where_the_engine_can_not_stop_it_says_so_and_the_run_goes_on(tmp_path: Path) -> None:
+    async with parts(tmp_path, engine=ScriptedEngine(stoppable=False)) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        run = await here.engine.taken.get()
+        await run.begin()
+        with pytest.raises(ResponderBotError, match="can't stop"):
+            await here.runner.cancel(ANNA, started.action.id)
+        run.finish(Report(False, message="It broke"))
+        ended = await here.ended(started.action.id)
+    assert json.loads(ended.report)["errorMessage"] == "It broke"
+
+
+TWO_PEOPLE = {"BlockHost_1_0": ResponderSection(approval=2, approval_expires_minutes=10)}
+
+
+async def test_a_policy_holds_a_run_until_enough_others_agree(tmp_path: Path) -> None:
+    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        with pytest.raises(ResponderBotError, match="somebody else") as caught:
+            await here.actions.approve(ANNA, started.action.id)
+        await here.actions.approve(BEN, started.action.id)
+        await here.actions.approve(BEN, started.action.id)
+        assert here.engine.runs == []
+        await here.actions.approve(LEAD, started.action.id)
+        run = await here.engine.taken.get()
+        run.finish(Report(True))
+        ended = await here.ended(started.action.id)
+        with pytest.raises(ResponderBotError, match="has ended"):
+            await here.actions.deny(BEN, started.action.id)
+    assert caught.value.code == "forbidden"
+    assert started.action.approval is not None
+    assert started.action.approval.needed == 2
+    assert ended.approval is not None
+    assert ended.approval.approved_by == ["ben@example.org", "lead@example.org"]
+
+
+async def test_a_denied_run_and_an_expired_one_end_without_running(tmp_path: Path) -> None:
+    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
+        denied = await here.actions.start(ANNA, ask(here))
+        await here.actions.deny(BEN, denied.action.id, "wrong host")
+        expired = await here.actions.start(ANNA, ask(here))
+        here.clock.now_ms += 10 * 60_000
+        with pytest.raises(ResponderBotError, match="is over"):
+            await here.actions.approve(BEN, expired.action.id)
+        await here.runner.tick()
+        reasons = [json.loads(here.action(started.action.id).report)["errorMessage"] for started in (denied, expired)]
+        assert here.engine.runs == []
+    assert reasons == [
+        "Denied by ben@example.org: wrong host",
+        "Nobody agreed in time; run it again if it is still needed.",
+    ]
+
+
+async def test_a_report_over_the_limit_is_cut_in_lists_and_whole_alone(tmp_path: Path) -> None:
+    async with parts(tmp_path, report_limit_bytes=2048) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        (await here.engine.taken.get()).finish(Report(True, full={"text": "x" * 5000}))
+        whole = await here.ended(started.action.id)
+        listed = json.loads(here.actions.list_json("alert", here.alert_id))[0]
+    assert json.loads(whole.report)["full"] == {"text": "x" * 5000}
+    assert json.loads(listed["report"])["full"]["truncated"] is True
+    assert len(listed["report"]) <= 2048
+
+
+async def test_a_core_that_falls_silent_loses_its_actions_and_its_late_word_counts_for_nothing(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        late = await here.engine.taken.get()
+        async with opened(tmp_path / "core.db") as database:
+            engine = ScriptedEngine()
+            responders = Responders([engine], {}, database, here.clock)
+            await responders.open()
+            actions = Actions(
+                database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
+            )
+            runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
+            await runner.open()
+            assert engine.runs == []
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            run = await engine.taken.get()
+            late.finish(Report(False, message="late"))
+            run.finish(Report(True, full={"message": "by the second"}))
+            ended = await here.ended(started.action.id)
+            await runner.close()
+            await responders.close()
+    assert run.job.resumed
+    assert json.loads(ended.report)["message"] == "by the second"
+
+
+async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here, parameters={"password": "hunter2", "reason": "noise"}))
+        run = await here.engine.taken.get()
+        run.finish(Report(True, config={"api_key": "hunter2"}))
+        ended = await here.ended(started.action.id)
+    assert run.job.parameters["password"] == "hunter2"
+    assert json.loads(ended.report)["parameters"] == {"password": "REMOVED", "reason": "noise"}
+    assert "hunter2" not in ended.report
