@@ -312,11 +312,11 @@ def section_for(name: str, sections: Mapping[str, Any]) -> Any:
 
 
 def _value(item: Item, given: Any) -> Any:
-    if given is None or given == "":
-        given = item.default
+    if given is None or (given == "" and (item.multi or item.type in ("number", "boolean"))):
+        given = item.default  # an empty text that was given stays: it takes away a default such as a login
     if item.multi:
         return [_single(item, value) for value in _as_list(given)]
-    return None if given is None or (given == "" and item.type != "string") else _single(item, given)
+    return None if given is None or (given == "" and item.type in ("number", "boolean")) else _single(item, given)
 
 
 def _as_list(given: Any) -> Sequence[Any]:

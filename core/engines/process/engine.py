@@ -271,7 +271,7 @@ class ProcessEngine:
         started = await asyncio.to_thread(Started.read, folder.started)
         if started:
             return job_folder.held(folder), started
-        if getattr(job, "seen_running", False) and not folder.path.exists():
+        if job.seen_running:
             return Report(success=False, message=job_folder.VANISHED), None
         offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
         if offer is None:

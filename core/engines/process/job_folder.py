@@ -340,7 +340,7 @@ def _safe(given: dict[str, Any], facts: Facts) -> Mapping[str, Any]:
 def _succeeded(facts: Facts, output: dict[str, Any], printed: str) -> Report:
     full = blotted(output["full"], facts.secrets)
     summary = output.get("summary")
-    message = full.get("message")
+    message = full.get("message", full.get("Message"))  # some public responders write it large
     return Report(
         success=True,
         message=message if isinstance(message, str) else "",

@@ -146,6 +146,8 @@ def item(name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
         (item("a"), {"a": "x"}, {"a": "x"}),
         (item("a"), {}, {"a": None}),
         (item("a"), {"a": 7}, {"a": "7"}),
+        (item("login", defaultValue="user"), {}, {"login": "user"}),
+        (item("login", defaultValue="user"), {"login": ""}, {"login": ""}),
         (item("a", multi=True), {}, {"a": []}),
         (item("a", multi=True), {"a": ["x", "y"]}, {"a": ["x", "y"]}),
         (item("a", multi=True), {"a": "x, y"}, {"a": ["x", "y"]}),

@@ -172,6 +172,16 @@ async def test_a_process_that_has_the_number_of_an_ended_one_is_not_taken_for_it
     await bystander.communicate(b"\n")
 
 
+async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    job = await job_for(make_engine(), "Slow_1_0", runs=str(tmp_path / "runs"))
+    report = await make_engine().run(replace(job, resumed=True, seen_running=True), Heard())
+    assert report.success is False
+    assert report.message.startswith("The job folder of this run has vanished")
+    assert not (tmp_path / "runs").exists()
+
+
 async def test_sweeping_removes_what_belongs_to_no_open_action(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
