@@ -1,0 +1,110 @@
+"""What is on offer over several engines, and why the rest is not."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.engines.base import Catalogue
+from core.errors import ResponderBotError
+from core.models import KINDS
+from core.responders import Responders, applies, merge
+from core.settings import ResponderSection
+from core.targets import Target
+from tests.clock import SetClock
+from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
+from tests.core.store.test_database import opened
+
+ALERT = Target("alert", 1, 1, tlp=2, pap=2, json={})
+RED = Target("alert", 1, 1, tlp=3, pap=2, json={})
+
+
+@asynccontextmanager
+async def looking(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIterator[Responders]:
+    policies = {"BlockHost_1_0": ResponderSection(confirm="It cuts the host off.", approval=1)}
+    async with opened(tmp_path / "core.db") as database:
+        responders = Responders(engines, policies, database, SetClock())
+        await responders.open()
+        try:
+            yield responders
+        finally:
+            await responders.close()
+
+
+async def test_the_first_engine_gives_id_and_text_and_all_are_named(tmp_path: Path) -> None:
+    second = replace(BLOCK_HOST, id="other-id", description="other words")
+    engines = [ScriptedEngine("one", [NOTIFY, BLOCK_HOST]), ScriptedEngine("two", [second])]
+    async with looking(tmp_path, engines) as responders:
+        offered = responders.offered(ALERT)
+        by_second_id = responders.choose(ALERT, "other-id", None)
+        by_name_on_second = responders.choose(ALERT, "BlockHost_1_0", "two")
+    assert [(o.id, o.name, o.description, o.engine_ids) for o in offered] == [
+        ("r-block", "BlockHost_1_0", "Cuts a host off the network", ["one", "two"]),
+        ("r-notify", "Notify_2_1", "Tells somebody", ["one"]),
+    ]
+    assert offered[0].verdict is None
+    assert (by_second_id.engine.name, by_second_id.responder.id) == ("one", "r-block")
+    assert (by_name_on_second.engine.name, by_name_on_second.responder.id) == ("two", "other-id")
+
+
+async def test_what_may_not_see_the_object_is_not_offered_and_says_why(tmp_path: Path) -> None:
+    async with looking(tmp_path, [ScriptedEngine()]) as responders:
+        offered = [o.name for o in responders.offered(RED)]
+        explained = responders.explained(RED, may_run=True, running={"Notify_2_1": "anna@example.org"})
+        unable = responders.explained(ALERT, may_run=False, running={})
+    assert offered == ["Notify_2_1"]
+    assert [(o.name, o.verdict, o.reasons) for o in explained] == [
+        ("BlockHost_1_0", "cannot_run", ["TLP:RED is above the TLP:AMBER that it may see"]),
+        ("Notify_2_1", "can_run", ["already running, started by anna@example.org"]),
+    ]
+    assert explained[0].policy is not None
+    assert (explained[0].policy.confirm, explained[0].policy.approval) == ("It cuts the host off.", 1)
+    assert {o.verdict for o in unable} == {"cannot_run"}
+
+
+async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None:
+    engines = [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [BLOCK_HOST])]
+    async with looking(tmp_path, engines) as responders:
+        engines[0].down = "Connection refused"
+        await responders.refresh()
+        chosen = responders.choose(ALERT, "BlockHost_1_0", None)
+        still_listed = responders.offered(ALERT)[0].engine_ids
+        engines[0].down = ""
+        await responders.refresh()
+        back = responders.choose(ALERT, "BlockHost_1_0", None)
+    assert chosen.engine.name == "two"
+    assert still_listed == ["one", "two"]
+    assert back.engine.name == "one"
+
+
+async def test_an_engine_that_is_down_at_start_is_known_by_what_it_last_offered(tmp_path: Path) -> None:
+    async with looking(tmp_path, [ScriptedEngine("one", [BLOCK_HOST])]):
+        pass
+    async with looking(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as responders:
+        assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0"]
+        explained = responders.explained(ALERT, may_run=True, running={})
+        assert [(state.up, state.message) for state in responders.states()] == [(False, "Connection refused")]
+    assert explained[0].reasons == ["its engine one does not answer"]
+
+
+@pytest.mark.parametrize("asked", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
+async def test_what_is_not_there_is_not_found(tmp_path: Path, asked: tuple[str, str | None]) -> None:
+    async with looking(tmp_path, [ScriptedEngine()]) as responders:
+        with pytest.raises(ResponderBotError, match="not found") as caught:
+            responders.choose(ALERT, *asked)
+    assert caught.value.code == "not_found"
+
+
+@given(st.sampled_from(KINDS), st.sampled_from(["", "thehive:", "TheHive:", "x:y:"]), st.booleans())
+def test_a_kind_is_compared_without_case_and_product(kind: str, product: str, upper: bool) -> None:
+    written = f"{product}{kind.upper() if upper else kind}"
+    assert applies([written], next(k for k in KINDS if k == kind))
+    assert not applies([written], next(k for k in KINDS if k != kind))
+
+
+def test_offers_are_sorted_by_name() -> None:
+    assert list(merge([("one", Catalogue((NOTIFY, BLOCK_HOST)))])) == ["BlockHost_1_0", "Notify_2_1"]
