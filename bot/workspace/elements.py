@@ -117,22 +117,35 @@ def chosen(element: Json, value: Any, offered: list[Json]) -> Json:
 
 def _value(element: Json, value: Any, offered: list[Json]) -> Any:
     kind = element["type"]
-    if kind in MANY_OPTIONS:
-        return [_option(element, one, offered) for one in _list(value)]
     if kind in LISTS:
-        return _list(value)
+        many = _at_most(element, _list(value))
+        return [_option(element, one, offered) for one in many] if kind in MANY_OPTIONS else many
     if value is None or value == "":
         return None
     if kind in ONE_OPTION:
         return _option(element, value, offered)
     if kind == "datetimepicker":
-        return int(value)
+        return _moment(value)
     if kind == "rich_text_input":
         return _rich_text(str(value))
     pattern, words = FORMATS.get(kind, (None, ""))
     if pattern is not None and not pattern.fullmatch(str(value)):
         raise PageError("bad_value", f"{value!r} isn't {words}.")
     return str(value)
+
+
+def _at_most(element: Json, values: list[Any]) -> list[Any]:
+    most = element.get("max_selected_items") or element.get("max_files")
+    if most is not None and len(values) > most:
+        raise PageError("too_many", f"At most {most} can be chosen in {element['action_id']!r}.")
+    return values
+
+
+def _moment(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise PageError("bad_value", f"{value!r} isn't a time in seconds since 1970.") from None
 
 
 def _list(value: Any) -> list[Any]:

@@ -24,6 +24,10 @@ class Feed:
         finally:
             del self._pages[queue]
 
+    def is_open(self, user_id: str) -> bool:
+        """Whether this person has the page open."""
+        return user_id in self._pages.values()
+
     def publish(self, event: Event, to: Collection[str] | None = None) -> None:
         """Tell the pages of these people; of everybody when `to` is None."""
         for queue, user_id in self._pages.items():

@@ -14,6 +14,20 @@ def _inside(tree: Mapping[str, Any], *path: str) -> Any:
     return found
 
 
+# The scopes of which an event needs one (docs.slack.dev, "Events").
+EVENT_SCOPES = {
+    "app_mention": ("app_mentions:read",),
+    "message.channels": ("channels:history",),
+    "message.groups": ("groups:history",),
+    "message.im": ("im:history",),
+    "message.mpim": ("mpim:history",),
+    "reaction_added": ("reactions:read",),
+    "reaction_removed": ("reactions:read",),
+    "member_joined_channel": ("channels:read", "groups:read"),
+    "member_left_channel": ("channels:read", "groups:read"),
+}
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The app as its manifest describes it. Without a manifest anything goes."""
@@ -68,6 +82,20 @@ class Manifest:
         """Whether the app subscribed to this event (`message.channels`, `app_home_opened`, ...)."""
         events = _inside(self.tree or {}, "settings", "event_subscriptions", "bot_events") or []
         return self.tree is None or event in events
+
+    def problems(self) -> list[str]:
+        """Scopes that Slack would miss when the app is created from this manifest."""
+        if self.tree is None:
+            return []
+        events = _inside(self.tree, "settings", "event_subscriptions", "bot_events") or []
+        found = [
+            f"The event {event} needs the bot scope {' or '.join(EVENT_SCOPES[event])}."
+            for event in events
+            if event in EVENT_SCOPES and not set(EVENT_SCOPES[event]) & set(self.scopes)
+        ]
+        if (self.commands or self.shortcuts) and "commands" not in self.scopes:
+            found.append("Slash commands and shortcuts need the bot scope commands.")
+        return found
 
     @property
     def has_home(self) -> bool:

@@ -132,7 +132,14 @@ class People:
         """Open the direct messages with somebody."""
         self._user(user_id)
         self._user(other_id)
-        return self._team.channel_for_page(self._team.direct(user_id, other_id), user_id)
+        channel = self._team.direct(user_id, other_id)
+        if other_id == self._team.bot_user_id:
+            self._delivery.tell("app_home_opened", self._home_event(user_id, channel, "messages"), channel)
+        return self._team.channel_for_page(channel, user_id)
+
+    def _home_event(self, user_id: str, channel: Channel, tab: str) -> Json:
+        event = {"type": "app_home_opened", "user": user_id, "channel": channel.id, "tab": tab}
+        return {**event, "event_ts": self._team.next_ts()}
 
     def read(self, user_id: str, channel_id: str) -> None:
         """Everything in the channel is seen."""
@@ -331,8 +338,7 @@ class People:
             raise PageError("no_home", "The manifest switches the Home tab off.")
         home = self._views.home(user_id)
         channel = self._team.direct(user_id, self._team.bot_user_id)
-        event: Json = {"type": "app_home_opened", "user": user_id, "channel": channel.id, "tab": "home"}
-        event["event_ts"] = self._team.next_ts()
+        event = self._home_event(user_id, channel, "home")
         self._delivery.tell("app_home_opened", event if home is None else {**event, "view": home}, channel)
         return {"ok": True, "view": home}
 

@@ -36,6 +36,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Workspace:
     """A local Slack. Everything is in memory; nothing but the loopback is served.
 
+    Raises ValueError for a manifest whose events or commands lack their scopes.
+
     `rates=False` switches the rate limits off; `ack_limit_s` and `event_retries_s` are Slack's own by default.
     """
 
@@ -58,6 +60,8 @@ class Workspace:
         self.faults = faults or Faults()
         self.url = ""
         self._manifest = Manifest(manifest)
+        if self._manifest.problems():
+            raise ValueError("Slack would refuse this manifest. " + " ".join(self._manifest.problems()))
         self._team = Team(team_id, clock, Feed(), self._manifest.app_name)
         self._socket = SocketMode(self._team.app_id)
         self._http = HttpDelivery(self.signing_secret, clock)

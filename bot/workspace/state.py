@@ -258,8 +258,10 @@ class Team:
         self.change(channel, root["ts"], counts)
 
     def _tell(self, channel: Channel, kind: str, message: Json) -> None:
-        event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
-        self.feed.publish(event, to=self._readers(channel))
+        readers = self._readers(channel)
+        if readers:
+            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
+            self.feed.publish(event, to=readers)
 
     def _tell_unread(self, channel: Channel) -> None:
         for user_id in self._readers(channel):
@@ -267,7 +269,7 @@ class Team:
             self.feed.publish(event, to={user_id})
 
     def _readers(self, channel: Channel) -> list[str]:
-        return [user_id for user_id in self.users if channel.seen_by(user_id)]
+        return [u for u in self.users if self.feed.is_open(u) and channel.seen_by(u)]
 
 
 THREAD_FIELDS = ("thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")

@@ -488,7 +488,7 @@ def files_get_upload_url(desk: Desk, args: Args) -> Json:
 
 def files_complete_upload(desk: Desk, args: Args) -> Json:
     given = args.parsed("files")
-    if not isinstance(given, list) or not given:
+    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise SlackError("invalid_arguments")
     named = str(args.get("channel_id") or args.get("channels") or "")
     channels = [desk.member_channel(one.strip()) for one in named.split(",") if one.strip()]

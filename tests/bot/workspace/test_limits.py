@@ -4,8 +4,10 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bot.workspace.limits import Surface, problems
+from bot.workspace.limits import ELEMENTS, Surface, problems
 
 Json = dict[str, Any]
 
@@ -412,6 +414,33 @@ def test_a_modal_with_every_element_passes() -> None:
     ]
     blocks = [field(element, dispatch_action=True, optional=True, hint=plain("Hint")) for element in elements]
     assert problems("modal", modal(*blocks, {"type": "divider"}, section(accessory=button(1)))) == []
+
+
+def anywhere(thing: Any) -> list[tuple[Any, Any]]:
+    """Each (container, key) inside a JSON value."""
+    keys = list(thing) if isinstance(thing, dict) else list(range(len(thing))) if isinstance(thing, list) else []
+    return [pair for key in keys for pair in [(thing, key), *anywhere(thing[key])]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(list(ELEMENTS)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "value"]), inner),
+    max_leaves=5,
+)
+
+
+@given(data=st.data(), other=JSON)
+def test_nothing_that_an_app_sends_breaks_the_checker(data: st.DataObject, other: Any) -> None:
+    menus = [select(confirm=confirm()), button(1), {"type": "overflow", "action_id": "o", "options": options(2)}]
+    card = message(section("Hi", fields=[plain("x")]), actions(*menus), {"type": "header", "text": plain("x")})
+    payload = {**modal(field(text_input(placeholder=plain("x")))), **card}
+    container, key = data.draw(st.sampled_from(anywhere(payload)))
+    container[key] = other
+    for surface in SURFACES:
+        assert all(problem.endswith("]") for problem in problems(surface, payload))
+
+
+SURFACES: tuple[Surface, ...] = ("message", "modal", "home", "options")
 
 
 def test_a_card_with_a_colour_bar_passes() -> None:

@@ -130,6 +130,12 @@ async def test_a_manifest_says_what_exists() -> None:
                 await anna.open_home()
 
 
+def test_a_manifest_that_slack_would_refuse_is_refused() -> None:
+    manifest = {"settings": {"event_subscriptions": {"bot_events": ["message.im", "app_home_opened"]}}}
+    with pytest.raises(ValueError, match=r"The event message\.im needs the bot scope im:history"):
+        Workspace(manifest)
+
+
 async def test_a_person_can_upload_a_file(workspace: Workspace, anna: Person) -> None:
     form = aiohttp.FormData({"user": "U0ANNA", "channel": "C0SOC"})
     form.add_field("file", b"<script>alert(1)</script>", filename="notes.html", content_type="text/html")

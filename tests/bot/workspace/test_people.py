@@ -223,8 +223,9 @@ async def test_joining_reactions_and_direct_messages_are_events(
     await anna.react("C0SOC", ts, "eyes")
     dm = await anna.dm(workspace.bot_user_id)
     await anna.say(dm, "psst")
-    events = [(b["event"]["type"], b["event"].get("channel_type")) for b in await heard.wait(6)]
+    events = [(b["event"]["type"], b["event"].get("channel_type")) for b in await heard.wait(7)]
     assert sorted(events, key=str) == [
+        ("app_home_opened", None),
         ("member_joined_channel", "C"),
         ("member_joined_channel", "C"),
         ("message", "channel"),

@@ -30,7 +30,7 @@ MANIFEST = {
         "slash_commands": [{"command": "/responder", "description": "Alerts", "usage_hint": "list ~id"}],
         "shortcuts": [{"name": "Show", "type": "message", "callback_id": "show"}],
     },
-    "oauth_config": {"scopes": {"bot": ["chat:write", "commands", "channels:read"]}},
+    "oauth_config": {"scopes": {"bot": ["chat:write", "commands", "channels:read", "app_mentions:read"]}},
     "settings": {"event_subscriptions": {"bot_events": ["app_mention"]}},
 }
 
@@ -66,7 +66,7 @@ async def test_an_unknown_method_is_named(client: AsyncWebClient) -> None:
 
 async def test_a_scope_that_the_manifest_lacks_is_named(strict: Workspace) -> None:
     client = client_of(strict, strict.bot_token)
-    provided = "chat:write,commands,channels:read"
+    provided = "chat:write,commands,channels:read,app_mentions:read"
     answer = await refusal(client.users_info(user="U0ANNA"))
     assert answer == {"ok": False, "error": "missing_scope", "needed": "users:read", "provided": provided}
     history = await refusal(client.conversations_history(channel="C0SOC"))
