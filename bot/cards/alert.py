@@ -142,8 +142,14 @@ def _controls(alert: Alert, button: Button) -> Block:
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
-        "elements": [responder_menu("Run a responder"), _overflow(alert, button)],
+        "elements": [responder_menu("Run a responder"), _details_button(alert, button), _overflow(alert, button)],
     }
+
+
+def _details_button(alert: Alert, button: Button) -> dict[str, Any]:
+    """Everything about it, to the one who clicks, as far as they may see it; on a withheld card too."""
+    value = button(Intent("details", alert.id))
+    return {"type": "button", "action_id": ids.DETAILS, "text": plain("Details"), "value": value}
 
 
 def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:

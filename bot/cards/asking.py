@@ -65,12 +65,11 @@ def stale(subject_id: str, button: Button) -> Message:
     return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
 
 
-def confirm_object(responder: OfferedResponder) -> dict[str, Any]:
-    """Slack's own question, for a button that stands for one responder."""
-    words = responder.policy.confirm if responder.policy else ""
+def confirm_object(responder_name: str, words: str) -> dict[str, Any]:
+    """Slack's own question, with the policy's words, for a button that stands for one responder."""
     return {
-        "title": plain(bare(f"Run {responder.name}?", 100)),
-        "text": plain(bare(words, 300) if words else "It changes something outside of Slack."),
+        "title": plain(bare(f"Run {responder_name}?", 100)),
+        "text": plain(bare(words, 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from bot.cards import ids, runs
+from bot.cards import asking, ids, runs
 from bot.cards.alert import responder_menu
 from bot.cards.message import Block, Button, Intent, Message
 from bot.cards.reports import Report, read
@@ -18,15 +19,18 @@ SHOWN_CHANGES = 10
 GREEN, RED, GREY, AMBER = "#3a9b5c", "#c62f3b", "#8d8d8d", "#d9a441"
 
 
-def end_reply(action: Action, subject: Subject, *, clearance: int, button: Button) -> Message:
-    """The reply at an action's end: the result, short labels, what was changed, the report's first lines."""
+def end_reply(action: Action, subject: Subject, *, clearance: int, button: Button, confirm: str = "") -> Message:
+    """The reply at an action's end: the result, short labels, what was changed, the report's first lines.
+
+    `confirm` is its policy's text, which "Run again" then asks with.
+    """
     screen = Screen(subject, clearance)
     report = read(action)
     blocks: list[Block] = [section(_headline(action))]
     blocks += _result(action, report, screen)
     if screen.shows_reports:
         blocks += _labels(report) + _changes(report) + _first_lines(report)
-    blocks += _again(action, button)
+    blocks += _again(action, button, confirm)
     return Message(clip(runs.plain_line(action, screen), MESSAGE_TEXT), tuple(blocks), _color(action))
 
 
@@ -40,7 +44,8 @@ def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[st
 
 def _headline(action: Action) -> str:
     name = foreign(action.responder_name, runs.NAME)
-    return f"{runs.MARKS[action.status]} *{name}* {runs.state(action)}, started by {who(action.created_by)}."
+    state = f"{runs.state(action)} on {action.object_id}"
+    return f"{runs.MARKS[action.status]} *{name}* {state}, started by {who(action.created_by)}."
 
 
 def _result(action: Action, report: Report, screen: Screen) -> list[Block]:
@@ -82,16 +87,18 @@ def _is_short(full: str) -> bool:
     return len(full) <= FIRST_CHARACTERS and full.count("\n") < FIRST_LINES
 
 
-def _again(action: Action, button: Button) -> list[Block]:
+def _again(action: Action, button: Button, confirm: str) -> list[Block]:
     """Running it again makes sense after it failed; after a success it is one menu away."""
     if action.status != "Failure":
         return []
-    again = {
+    again: dict[str, Any] = {
         "type": "button",
         "action_id": ids.RUN_AGAIN,
         "text": plain("Run again"),
-        "value": button(Intent("run_again", action.id)),
+        "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
     }
+    if confirm:
+        again["confirm"] = asking.confirm_object(action.responder_name, confirm)
     return [{"type": "actions", "elements": [again]}]
 
 
@@ -183,7 +190,7 @@ def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
     """The direct message to somebody who watches: one for each end."""
     screen = Screen(subject, clearance)
     title = foreign(screen.title(), 200)
-    lines = [_headline(action), f"On {subject.id} ({title})."]
+    lines = [_headline(action), title]
     if result := runs.result_of(action, screen, 1000):
         lines.append(result)
     blocks = (section("\n".join(lines)), context(f"You watch this. `/responder watch off {subject.id}` ends it."))

@@ -15,6 +15,7 @@ CANCEL = "action_cancel"
 APPROVE = "action_approve"
 DENY = "action_deny"
 REFRESH = "card_refresh"
+DETAILS = "card_details"
 LINK = "card_link"  # a button with an address: Slack tells of the click, nothing is to be done
 
 # Fields and buttons in views.

@@ -2,6 +2,7 @@
 
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT, clip, escape, foreign, section
+from core.errors import ResponderBotError
 
 
 def notice(text: str) -> Message:
@@ -13,6 +14,13 @@ def notice(text: str) -> Message:
 def error(sentence: str) -> Message:
     """A sentence of an error, which may hold foreign text."""
     return notice(foreign(sentence, 2800, lines=True) or "That did not work.")
+
+
+def of(problem: ResponderBotError) -> Message:
+    """An error of core for the one who caused it: a missing right with who can give it."""
+    if problem.code == "forbidden" and "permission" in problem.message and "org-admin" not in problem.message:
+        return error(f"{problem.message.rstrip('.')}. An org-admin of responder-bot can give it.")
+    return error(problem.message)
 
 
 def unlinked(slack_user: str, team: str = "") -> Message:

@@ -11,6 +11,11 @@ USAGE = "alert ~id"
 async def on_alert_command(moment: Moment) -> None:
     """Answers with everything this person may see of it."""
     _, object_id = subjects.id_in(moment, USAGE)
+    await show(moment, object_id)
+
+
+async def show(moment: Moment, object_id: str) -> None:
+    """The alert, to this person."""
     alert = await moment.core.alert(object_id)
     note = f"`{moment.tools.command} list {alert.id}` shows what can run on it."
     await answers.answer(moment, alert_in_full(alert, clearance=own_clearance(moment), note=note))

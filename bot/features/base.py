@@ -9,8 +9,9 @@ from bot.cards.message import Button, Intent, Message
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
-    from core.client import CoreClient
     from slack_sdk.web.async_client import AsyncWebClient
+
+    from core.client import CoreClient
 
 Json = Mapping[str, Any]
 
@@ -21,6 +22,15 @@ class Ack(Enum):
     READ = "read"  # at once; the work comes from a bounded queue in memory
     WRITE = "write"  # once committed to the inbox (replayed at start) or accepted by core; a repeat must start nothing
     ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
+
+
+class Placed(Protocol):
+    """A message of ours in Slack."""
+
+    @property
+    def subject(self) -> str:
+        """The alert or case whose story it belongs to; may be empty."""
+        ...
 
 
 class Mail(Protocol):
@@ -36,6 +46,10 @@ class Mail(Protocol):
 
     async def subjects(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts whose cards stand in this channel, newest first."""
+        ...
+
+    def message_at(self, channel: str, ts: str) -> "Placed | None":
+        """The message of ours that stands there."""
         ...
 
     async def watch(self, team: str, user: str, subject: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.cards import ids, notices
 from bot.cards.message import Intent
-from bot.features import actions, answers, subjects, watch
+from bot.features import actions, alert, answers, subjects, watch
 from bot.features.base import Ack, Entry, Feature, Moment
 
 
@@ -18,6 +18,10 @@ async def on_more_menu(moment: Moment) -> None:
         await moment.say(notices.notice("This entry is from an older card. Use Refresh and try again."))
         return
     await do(moment, intent)
+
+
+async def _details(moment: Moment, intent: Intent) -> None:
+    await alert.show(moment, intent.object_id)
 
 
 async def _actions(moment: Moment, intent: Intent) -> None:
@@ -51,6 +55,7 @@ async def _refresh(moment: Moment, intent: Intent) -> None:
 
 
 _MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
+    "details": _details,
     "actions": _actions,
     "watch": _watch,
     "read": _read,
@@ -68,6 +73,7 @@ FEATURE = Feature(
     actions={
         ids.MORE: Entry(on_more_menu, Ack.WRITE),
         ids.REFRESH: Entry(on_more_menu, Ack.WRITE),
+        ids.DETAILS: Entry(on_more_menu),
         ids.LINK: Entry(on_link_button, anyone=True),
     }
 )

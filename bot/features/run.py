@@ -94,7 +94,9 @@ async def on_run_again_button(moment: Moment) -> None:
         return
     before = await moment.core.action(intent.object_id)
     subject = await subjects.of_kind(moment.core, kind_of(before.object_type), before.object_id)
-    await start(moment, Wish(subject, await _offered(moment, subject, before.responder_id)))
+    responder = await _offered(moment, subject, before.responder_id)
+    # A button that carried Slack's own question was answered with yes, or there would be no click.
+    await start(moment, Wish(subject, responder, confirmed=intent.argument == "confirmed"))
 
 
 async def on_dismiss_button(moment: Moment) -> None:

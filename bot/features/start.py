@@ -27,9 +27,16 @@ async def on_message_shortcut(moment: Moment) -> None:
     opened = await moment.tools.slack.views_open(trigger_id=moment.trigger_id, view=views.loading(start.TITLE))
     view_id = str((opened.get("view") or {}).get("id"))
     message = moment.payload.get("message")
-    found = ids_in(" ".join(strings(message)))
+    found = list(dict.fromkeys([*_own(moment, message), *ids_in(" ".join(strings(message)))]))
     view = await _first_known(moment, found)
     await moment.tools.slack.views_update(view_id=view_id, view=view)
+
+
+def _own(moment: Moment, message: Any) -> list[str]:
+    """What a message of ours, or the thread it stands in, is about."""
+    places = [message.get(key) for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
+    shown = [moment.tools.mail.message_at(moment.channel, str(ts)) for ts in places if ts]
+    return [one.subject for one in shown if one is not None and one.subject]
 
 
 def strings(value: Any) -> Iterator[str]:

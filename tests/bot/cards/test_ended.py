@@ -28,7 +28,7 @@ def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
         }
     )
     assert told(end_reply(done, SUBJECT, clearance=2, button=button)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.",
+        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
         "Closed.",
         "`RB:closed=fp`",
         "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
@@ -43,13 +43,15 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
     def meant(status: str) -> tuple[Intent, ...]:
         return intents_in(lambda b: end_reply(ended(status), SUBJECT, clearance=2, button=b))
 
+    asking = end_reply(ended("Failure"), SUBJECT, clearance=2, button=button, confirm="Blocks the host.")
     assert meant("Failure") == (Intent("run_again", "~40"),)
+    assert asking.blocks[-1]["elements"][0]["confirm"]["text"]["text"] == "Blocks the host."
     assert meant("Success") == ()
 
 
 def test_a_reply_above_the_clearance_says_only_how_it_ended() -> None:
     assert told(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.",
+        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
         "Result: details withheld (TLP:AMBER).",
     ]
 
@@ -83,8 +85,7 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
 
 def test_a_watcher_reads_how_it_ended_and_how_to_stop() -> None:
     assert told(watch_ended(ended(), SUBJECT, clearance=2)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s, started by anna.\n"
-        "On ~12 (ET MALWARE Beacon to known C2).\nMarked as read.",
+        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
         "You watch this. `/responder watch off ~12` ends it.",
     ]
 

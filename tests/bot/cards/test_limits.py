@@ -59,6 +59,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
 def test_what_the_thread_tells_fits(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
     fine(ended.end_reply(action, subject, clearance=clearance, button=button))
+    fine(ended.end_reply(action, subject, clearance=clearance, button=button, confirm=alert.title))
     fine(ended.watch_ended(action, subject, clearance=clearance))
     fine(
         ended.approval_request(
