@@ -9,6 +9,7 @@ from bot.cards.lists import responder_options
 from bot.cards.text import plain
 from bot.features.base import Ack, Entry, Feature, Json, Moment
 from core.errors import ResponderBotError
+from core.models import KINDS, Kind
 
 
 async def on_responder_options(moment: Moment) -> Json:
@@ -33,7 +34,8 @@ async def on_start_options(moment: Moment) -> Json:
 
 
 async def _entries(moment: Moment, kind: str, object_id: str) -> Json:
-    offered = await moment.core.responders(kind, object_id, explain=True)
+    known: Kind = next((k for k in KINDS if k == kind), "alert")
+    offered = await moment.core.responders(known, object_id, explain=True)
     return responder_options(offered, str(moment.payload.get("value") or ""))
 
 

@@ -33,12 +33,12 @@ async def _watch(moment: Moment, intent: Intent) -> None:
 
 
 async def _read(moment: Moment, intent: Intent) -> None:
-    await moment.core.mark_read(intent.object_id)
+    await moment.core.mark_alert_read(intent.object_id)
     await moment.tools.repaint(intent.object_id)
 
 
 async def _unread(moment: Moment, intent: Intent) -> None:
-    await moment.core.mark_unread(intent.object_id)
+    await moment.core.mark_alert_unread(intent.object_id)
     await moment.tools.repaint(intent.object_id)
 
 

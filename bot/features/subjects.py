@@ -77,8 +77,17 @@ async def _artifact(core: "CoreClient", object_id: str) -> Subject:
 
 
 async def _case_above(core: "CoreClient", kind: Kind, object_id: str) -> Case | None:
-    """The case that a task, log or artifact belongs to; core doesn't tell yet, so its TLP counts as the highest."""
-    return None
+    """The case that a task, log or artifact belongs to; None, and so the highest TLP, where it can't be learned."""
+    below: dict[str, object] = {"_child": {"_type": kind, "_query": {"_id": object_id}}}
+    if kind == "case_task_log":
+        below = {"_child": {"_type": "case_task", "_query": below}}
+    try:
+        found, _ = await core.search("/api/case/_search", below, range="0-1")
+        return Case.model_validate(found[0]) if found else None
+    except ResponderBotError as error:
+        if error.code in ("not_found", "method_not_allowed", "bad_request"):
+            return None
+        raise
 
 
 _READERS: dict[Kind, Reader] = {

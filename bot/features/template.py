@@ -1,7 +1,7 @@
 """`/responder template`: a case template by a modal, or from JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.cards import ids, template, views
@@ -27,12 +27,13 @@ async def on_template_button(moment: Moment) -> None:
     action_id = str(clicked(moment).get("action_id"))
     _, _, suffix = action_id.partition(":")
     number = int(suffix) if suffix.isdigit() else -1
-    changed = {
+    changes: Mapping[str, Callable[[], Draft]] = {
         ids.TEMPLATE_ADD_TASK: draft.with_task,
         ids.TEMPLATE_ADD_FIELD: draft.with_field,
         ids.TEMPLATE_REMOVE_TASK: lambda: draft.without_task(number),
         ids.TEMPLATE_REMOVE_FIELD: lambda: draft.without_field(number),
-    }[ids.family(action_id)]()
+    }
+    changed = changes[ids.family(action_id)]()
     await moment.tools.slack.views_update(
         view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=template.template_view(changed)
     )
