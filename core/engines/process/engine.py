@@ -270,15 +270,14 @@ class ProcessEngine:
         """Have it started, by us or by who was here before. A Report when it can't come to that."""
         started = await asyncio.to_thread(Started.read, folder.started)
         if started:
-            return job_folder.held(folder), started
+            return job_folder.follow(folder), started
         if job.seen_running:
             return Report(success=False, message=job_folder.VANISHED), None
         offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
         if offer is None:
             return Report(success=False, message=f"{job.responder_name} is no longer on offer here."), None
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        await asyncio.to_thread(job_folder.create, folder, job, offer.configured)
-        hold = job_folder.held(folder)
+        hold = await asyncio.to_thread(job_folder.create_and_follow, folder, job, offer.configured)
         if job.action_id in self._stop_before_start:
             folder.stop.write_text("cancel")
         try:
@@ -368,11 +367,9 @@ class ProcessEngine:
 
     def _sweep(self, keep: frozenset[str]) -> None:
         for folder in job_folder.orphans(self._jobs, self._name, keep):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                started = Started.read(folder.started)
-                if started:
-                    _killed(folder, started)
-            job_folder.remove(folder)
+            with job_folder.unfollowed(folder) as free:
+                if free:
+                    _removed(folder)
 
 
 @contextlib.contextmanager
@@ -384,6 +381,14 @@ def _alive(started: Started) -> Iterator[int | None]:
     finally:
         if watch is not None:
             os.close(watch)
+
+
+def _removed(folder: JobFolder) -> None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        started = Started.read(folder.started)
+        if started:
+            _killed(folder, started)
+    job_folder.remove(folder)
 
 
 def _killed(folder: JobFolder, started: Started) -> None:

@@ -93,9 +93,9 @@ class Environments:
         return self._version
 
     async def install(
-        self, folders: Iterable[Path], told: Callable[[Building], None], *, at_once: int = 4, again: bool = False
+        self, folders: Iterable[Path], told: Callable[[Building], None], *, at_once: int = 4
     ) -> tuple[Building, ...]:
-        """Build what is missing, `at_once` side by side; `again` tries those too that failed before.
+        """Build what is missing, `at_once` side by side; those that failed before are tried again.
 
         The answer has one entry for each folder with requirements; one that fails stops no other.
         """
@@ -105,16 +105,14 @@ class Environments:
         async def one(folder: Path, requirements: bytes) -> Building:
             place = self._place(requirements)
             async with locks.setdefault(place, asyncio.Lock()), turns:
-                return await self._install(folder, place, told, again)
+                return await self._install(folder, place, told)
 
         wanted = [(folder, read_requirements(folder)) for folder in dict.fromkeys(folders)]
         return tuple(await asyncio.gather(*(one(folder, text) for folder, text in wanted if text)))
 
-    async def _install(self, folder: Path, place: Path, told: Callable[[Building], None], again: bool) -> Building:
+    async def _install(self, folder: Path, place: Path, told: Callable[[Building], None]) -> Building:
         if is_whole(place):
             news = Building(folder, "cached")
-        elif not again and (reason := _read_failure(_failure_of(place))):
-            news = Building(folder, "failed", reason)
         else:
             told(Building(folder, "building"))
             news = await self._build(folder, place)

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ PRINTED_LIMIT_BYTES = 64 * 1024
 
 _LAST_LINES = 10
 _LAST_LINES_CHARACTERS = 2000
+_DEEPEST = 100
+"""Levels of an output file; real ones have less than ten."""
+
 _SHORTEST_SECRET = 6
 """A value shorter than this is not blotted out of texts: it would blot out half of every word."""
 
@@ -92,9 +95,29 @@ def _slug(engine: str) -> str:
 
 def create(folder: JobFolder, job: Job, configured: Configured) -> None:
     """Make the folder whole or not at all: built beside its place and renamed. One that is there is left alone."""
+    os.close(create_and_follow(folder, job, configured))
+
+
+def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> int:
+    """`create`, and hold the folder from its first moment on, as `follow` does."""
     jobs = folder.path.parent
     jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{folder.path.name}.", dir=jobs))
+    hold = follow(JobFolder(new))
+    try:
+        _fill(new, job, configured)
+        moved = _moved(new, folder.path)
+        _sync(jobs)
+    except BaseException:
+        os.close(hold)
+        raise
+    if moved:
+        return hold
+    os.close(hold)
+    return follow(folder)
+
+
+def _fill(new: Path, job: Job, configured: Configured) -> None:
     (new / "input").mkdir(mode=0o700)
     (new / "output").mkdir(mode=0o700)
     _write(new / "input" / "input.json", json.dumps(input_of(job, configured), ensure_ascii=False))
@@ -102,13 +125,18 @@ def create(folder: JobFolder, job: Job, configured: Configured) -> None:
         _write(new / "input" / "cacerts", _pem(configured.cacerts))
     _write(new / "facts.json", json.dumps(_facts_of(configured), ensure_ascii=False))
     _write(new / "printed", "")
+
+
+def _moved(new: Path, place: Path) -> bool:
+    """False when somebody else's folder is in the place already."""
     try:
-        new.rename(folder.path)
+        new.rename(place)
     except OSError:
         shutil.rmtree(new)
-        if not folder.path.is_dir():
+        if not place.is_dir():
             raise
-    _sync(jobs)
+        return False
+    return True
 
 
 def _write(path: Path, text: str) -> None:
@@ -210,16 +238,27 @@ def read_left(folder: JobFolder) -> Left:
     try:
         return Left(_parsed(text), "", printed)
     except (ValueError, RecursionError) as error:
-        return Left(None, f"wrote an output/output.json that is not JSON ({error})", printed)
+        return Left(None, f"wrote an output/output.json that is not JSON, or none that can be used ({error})", printed)
 
 
 def _parsed(text: str) -> Any:
     value = json.loads(text, parse_constant=_refused)
+    _check_depth(value, _DEEPEST)
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it, no database and no wire does
         return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
+
+
+def _check_depth(value: Any, left: int) -> None:
+    """Whoever walks through the value later must be able to come back."""
+    if not isinstance(value, dict | list):
+        return
+    if not left:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_depth(item, left - 1)
 
 
 def _refused(word: str) -> Any:
@@ -360,29 +399,30 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def held(folder: JobFolder) -> int:
-    """A shared lock that keeps `remove_orphans` of another core away; close the descriptor to let go."""
+def follow(folder: JobFolder) -> int:
+    """A shared lock that keeps another core's sweep away; close the descriptor to let go."""
     descriptor = os.open(folder.path / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
+    fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits only while a sweep looks, or removes a folder that nobody wants
     return descriptor
 
 
-def _is_followed(path: Path) -> bool:
+@contextlib.contextmanager
+def unfollowed(folder: JobFolder) -> Iterator[bool]:
+    """Whether nobody follows the job; while the block runs nobody begins to."""
     try:
-        descriptor = os.open(path / "follower", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder.path / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        return False
+        yield True  # not even a folder that could be followed
+        return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
     except OSError:
-        return True
+        free = False
+    try:
+        yield free
     finally:
         os.close(descriptor)
-    return False
 
 
 def remove(folder: JobFolder) -> None:
@@ -394,10 +434,10 @@ def remove(folder: JobFolder) -> None:
 
 
 def orphans(jobs: Path, engine: str, keep: Collection[str]) -> list[JobFolder]:
-    """Job folders of `engine` for actions not in `keep`, and half-made ones; none that somebody follows."""
+    """Job folders of `engine` for actions not in `keep`, and half-made ones; some may be followed by another core."""
     kept = {folder_name(engine, action_id) for action_id in keep}
     pattern = re.compile(rf"\.?{re.escape(_slug(engine))}-[0-9]+(\..*)?")
     if not jobs.is_dir():
         return []
     found = [path for path in sorted(jobs.iterdir()) if pattern.fullmatch(path.name) and path.name not in kept]
-    return [JobFolder(path) for path in found if not _is_followed(path)]
+    return [JobFolder(path) for path in found]

@@ -114,7 +114,7 @@ def _members(started: Started, home: Path, just_ended: bool) -> list[int]:
     mark = b"HOME=" + os.fsencode(home)
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
+        if not name.isdigit() or int(name) == os.getpid() or not _is_ours(name):
             continue
         stat = stat_of(int(name))
         if not stat or stat.state in "ZX" or stat.pid_started < started.pid_started:
@@ -122,6 +122,14 @@ def _members(started: Started, home: Path, just_ended: bool) -> list[int]:
         if (just_ended and stat.session == started.pid) or _has_in_environment(name, mark):
             found.append(int(name))
     return found
+
+
+def _is_ours(pid: str) -> bool:
+    """Belongs to this account, as every program of a run does; asked first, since it is the cheapest question."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _has_in_environment(pid: str, mark: bytes) -> bool:

@@ -76,7 +76,7 @@ async def test_a_requirement_that_cannot_be_met_is_unavailable_with_the_resolver
     assert "unavailable: " in reason
     assert "thing==3.0" in reason
     wheel(root / "wheels", "3.0")
-    again = await engine.environments.install([root / "Never"], lambda _: None, again=True)
+    again = await engine.environments.install([root / "Never"], lambda _: None)
     assert [item.state for item in again] == ["built"]
     assert "Never_1_0" in [item.name for item in (await engine.catalogue()).responders]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from core.engines.base import Report
 from core.engines.process.engine import Limits, environment_of
 from core.errors import ResponderBotError
-from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, engine_in, is_alive, job_for
 
 ECHO = {"greeting": "hello", "names": ["a", "b"], "api_key": "open sesame"}
 
@@ -115,7 +116,14 @@ async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEn
     ("text", "message"),
     [
         ("not json", "The responder wrote an output/output.json that is not JSON"),
-        ('{"success": true, "full": NaN}', "The responder wrote an output/output.json that is not JSON (NaN is no"),
+        (
+            '{"success": true, "full": NaN}',
+            "The responder wrote an output/output.json that is not JSON, or none that can be used (NaN",
+        ),
+        (
+            '{"success": true, "full": ' + '{"a":' * 300 + "1" + "}" * 301,
+            "The responder wrote an output/output.json that",
+        ),
         ("[" * 100_000, "The responder wrote an output/output.json that is not JSON"),
         ('{"success": true, "full": "done"}', "The responder's output.json says success, but its `full` is no object."),
         ('{"success": true}', "The responder's output.json says success, but its `full` is no object."),
@@ -273,6 +281,15 @@ async def test_two_runs_of_one_action_at_once_start_one_program(
     go.ring()
     assert [report.message for report in await both] == ["Slow", "Slow"]
     assert runs.read_text() == "one run\n"
+
+
+def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
+    async def once() -> Report:
+        engine = engine_in(tmp_path)
+        return await engine.run(await job_for(engine, "Forking_1_0"), Heard())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(once()).message == "Forked"
 
 
 async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine) -> None:
