@@ -37,6 +37,7 @@ from core.store.search import (
 from core.store.search import Path as StoredPath
 
 MAX_DEPTH = 12  # deeper is no question of a person, and the database's parser has a bottom
+MAX_STEPS = 4  # from object to object, by _parent and _child; each weighs several levels for that parser
 MAX_CRITERIA = 200
 MAX_VALUES = 1_000
 MAX_SORTS = 5
@@ -63,21 +64,8 @@ _FIELDS: Mapping[str, str] = {
 _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
 _NUMBERS = frozenset(
-    [
-        "createdAt",
-        "updatedAt",
-        "severity",
-        "date",
-        "tlp",
-        "pap",
-        "caseId",
-        "startDate",
-        "endDate",
-        "dueDate",
-        "order",
-        "artifacts.tlp",
-    ]
-)
+    ["createdAt", "updatedAt", "severity", "date", "tlp", "pap", "caseId", "startDate", "endDate", "dueDate"]
+) | {"order", "artifacts.tlp"}
 _FLAGS = frozenset(["flag", "follow", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
 
 _PARENTS: Mapping[str, str] = {"case_task": "case", "case_task_log": "case_task", "case_artifact": "case"}
@@ -147,6 +135,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._criteria = 0
+        self._steps = 0
 
     def read(self, query: Any, kind: str, depth: int) -> Condition:
         self._criteria += 1
@@ -188,6 +177,7 @@ class _Reader:
         if key == "_child":
             if _PARENTS.get(far) != kind:
                 raise _bad(f"A {kind} has no child of the type {far}")
+            self._step()
             return Below(self.read(wanted, far, depth + 1), far)
         return self._above(kind, far, wanted, depth)
 
@@ -196,9 +186,15 @@ class _Reader:
         parent = _PARENTS.get(kind)
         if parent is None:
             raise _bad(f"There is no parent of the type {far} here")
+        self._step()
         if parent == far:
             return Above(self.read(wanted, far, depth + 1), parent)
         return Above(self._above(parent, far, wanted, depth + 1), parent)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _bad(f"A query takes at most {MAX_STEPS} steps to parents and children")
 
 
 def _leaf_in(value: Any, kind: str) -> Condition:
@@ -245,7 +241,10 @@ def _leaf_like(operator: str, before: str, after: str) -> Callable[[Any, str], C
 
 def _leaf_contains(value: Any, kind: str) -> Condition:
     name = value.get("_field") if isinstance(value, Mapping) else value
-    return Has(_path(name, kind))
+    path = _path(name, kind)
+    if isinstance(name, str) and name.startswith("customFields."):
+        return Has(Path((path.texts[0].rpartition(".")[0],)))  # it is there also when its value is null
+    return Has(path)
 
 
 def _leaf_type(value: Any, kind: str) -> Condition:

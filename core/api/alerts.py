@@ -1,0 +1,68 @@
+"""Alerts on the wire (`semantics.md 2`)."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from core.alerts import Alerts
+from core.api import search
+from core.api.wire import Endpoint, Request, answer
+from core.models import Alert, AlertInput, AlertUpdate, Case, CreateCaseInput
+
+BASE = "/api/alert"
+
+
+def endpoints(alerts: Alerts) -> list[Endpoint]:
+    """Everything below `/api/alert`."""
+
+    async def create(request: Request) -> Response:
+        return answer(await alerts.create(request.caller, request.body), status=201)
+
+    async def one(request: Request) -> Response:
+        return answer(alerts.json(request.path["id"]))
+
+    async def update(request: Request) -> Response:
+        return answer(await alerts.update(request.caller, request.path["id"], request.body))
+
+    async def mark_read(request: Request) -> Response:
+        return answer(await alerts.mark_read(request.caller, request.path["id"]))
+
+    async def mark_unread(request: Request) -> Response:
+        return answer(await alerts.mark_unread(request.caller, request.path["id"]))
+
+    async def create_case(request: Request) -> Response:
+        asked: CreateCaseInput = request.body
+        return answer(await alerts.create_case(request.caller, request.path["id"], asked.case_template), status=201)
+
+    async def merge(request: Request) -> Response:
+        return answer(await alerts.merge_into(request.caller, request.path["id"], request.path["caseId"]))
+
+    def changes(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
+        options = {"answer": Alert, "permission": "manageAlert", "what": "change alert", "errors": (404,), **options}
+        return Endpoint(method, f"{BASE}/{{id}}{path}", handler, summary, **options)
+
+    into_case: dict[str, Any] = {"answer": Case, "permission": "manageCase", "what": "create case"}
+    return [
+        Endpoint(
+            "POST",
+            BASE,
+            create,
+            "Create an alert",
+            body=AlertInput,
+            answer=Alert,
+            status=201,
+            permission="manageAlert",
+            what="create alert",
+        ),
+        search.endpoint(BASE, alerts.search, list[Alert], "alerts"),
+        Endpoint(
+            "GET", f"{BASE}/{{id}}", one, "One alert, by id or by `type;source;sourceRef`", answer=Alert, errors=(404,)
+        ),
+        changes("PATCH", "", update, "Change an alert", body=AlertUpdate),
+        changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),
+        changes("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
+        changes(
+            "POST", "/createCase", create_case, "Make a case of an alert", body=CreateCaseInput, status=201, **into_case
+        ),
+        changes("POST", "/merge/{caseId}", merge, "Make an alert a part of a case", **into_case),
+    ]

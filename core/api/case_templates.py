@@ -1,0 +1,43 @@
+"""Case templates on the wire (`interface.md 4.3`, `semantics.md 3`)."""
+
+from starlette.responses import Response
+
+from core.api import search
+from core.api.wire import Endpoint, Request, answer
+from core.case_templates import CaseTemplates
+from core.models import CaseTemplate, CaseTemplateInput
+
+BASE = "/api/case/template"
+
+
+def endpoints(templates: CaseTemplates) -> list[Endpoint]:
+    """Everything below `/api/case/template`."""
+
+    async def create(request: Request) -> Response:
+        return answer(await templates.create(request.caller, request.body), status=201)
+
+    async def one(request: Request) -> Response:
+        return answer(templates.json(request.path["idOrName"]))
+
+    return [
+        Endpoint(
+            "POST",
+            BASE,
+            create,
+            "Create a case template",
+            body=CaseTemplateInput,
+            answer=CaseTemplate,
+            status=201,
+            permission="manageCaseTemplate",
+            what="create case template",
+        ),
+        search.endpoint(BASE, templates.search, list[CaseTemplate], "case templates"),
+        Endpoint(
+            "GET",
+            f"{BASE}/{{idOrName}}",
+            one,
+            "One case template, by id or by name",
+            answer=CaseTemplate,
+            errors=(404,),
+        ),
+    ]

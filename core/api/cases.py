@@ -1,0 +1,110 @@
+"""Cases on the wire, with their tasks, logs and artifacts (`semantics.md 2`)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+
+from core.api import search
+from core.api.wire import Endpoint, Request, answer
+from core.cases import Cases
+from core.models import (
+    Artifact,
+    ArtifactInput,
+    ArtifactUpdate,
+    Case,
+    CaseInput,
+    CaseTaskInput,
+    CaseUpdate,
+    Log,
+    LogInput,
+    Permission,
+    Task,
+    TaskUpdate,
+)
+
+CASE, TASK, LOG, ARTIFACT = "/api/case", "/api/case/task", "/api/case/task/log", "/api/case/artifact"
+
+
+def endpoints(cases: Cases) -> list[Endpoint]:
+    """Everything below `/api/case` but the templates."""
+
+    async def create(request: Request) -> Response:
+        return answer(await cases.create(request.caller, request.body), status=201)
+
+    return [
+        _adds(CASE, create, CaseInput, Case, "case", "manageCase", errors=(404,)),
+        _adds(f"{CASE}/{{id}}/task", _within(cases.add_task), CaseTaskInput, Task, "task", "manageTask", errors=(404,)),
+        _adds(f"{TASK}/{{id}}/log", _within(cases.add_log), LogInput, Log, "log", "manageTask", errors=(404,)),
+        _adds(
+            f"{CASE}/{{id}}/artifact",
+            _within(cases.add_artifact),
+            ArtifactInput,
+            Artifact,
+            "artifact",
+            "manageCase",
+            errors=(404,),
+        ),
+        _reads(CASE, cases.json_case, Case, "case"),
+        _reads(TASK, cases.json_task, Task, "task"),
+        _reads(LOG, cases.json_log, Log, "log"),
+        _reads(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
+        _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
+        _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
+        _changes(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
+        search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
+        search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
+        search.endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),
+        search.endpoint(ARTIFACT, partial(cases.search, "case_artifact"), list[Artifact], "artifacts"),
+    ]
+
+
+def _within(add: Callable[..., Any]) -> Callable[[Request], Any]:
+    async def handler(request: Request) -> Response:
+        return answer(await add(request.caller, request.path["id"], request.body), status=201)
+
+    return handler
+
+
+def _adds(
+    path: str, handler: Any, body: Any, word: Any, name: str, permission: Permission, errors: tuple[int, ...]
+) -> Endpoint:
+    return Endpoint(
+        "POST",
+        path,
+        handler,
+        f"Create a {name}",
+        body=body,
+        answer=word,
+        status=201,
+        permission=permission,
+        what=f"create {name}",
+        errors=errors,
+    )
+
+
+def _reads(path: str, json_of: Callable[[str], str], word: Any, name: str) -> Endpoint:
+    async def handler(request: Request) -> Response:
+        return answer(json_of(request.path["id"]))
+
+    return Endpoint("GET", f"{path}/{{id}}", handler, f"One {name}", answer=word, errors=(404,))
+
+
+def _changes(
+    path: str, update: Callable[..., Any], body: Any, word: Any, name: str, permission: Permission
+) -> Endpoint:
+    async def handler(request: Request) -> Response:
+        return answer(await update(request.caller, request.path["id"], request.body))
+
+    return Endpoint(
+        "PATCH",
+        f"{path}/{{id}}",
+        handler,
+        f"Change a {name}",
+        body=body,
+        answer=word,
+        permission=permission,
+        what=f"change {name}",
+        errors=(404,),
+    )

@@ -1,0 +1,27 @@
+"""Searches on the wire: range and sort from the address or from the body, the total in a header."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.responses import Response
+
+from core.api.wire import Endpoint, Request, answer
+from core.models import SearchInput
+from core.search import Found
+
+_QUERY = {
+    "range": "`all`, or `from-to` such as 0-10 (which is what you get without it); the end is not included",
+    "sort": "fields with `-` before what is to descend, such as `-createdAt,title`",
+}
+
+
+def endpoint(path: str, search: Callable[[SearchInput], Awaitable[Found]], many: Any, what: str) -> Endpoint:
+    """`POST <path>/_search`; `many` is the list that it answers."""
+
+    async def handler(request: Request) -> Response:
+        asked: SearchInput = request.body
+        given = {name: request.query[name] for name in _QUERY if name in request.query}
+        found = await search(asked.model_copy(update=given))
+        return answer(found.json, headers={"X-Total": str(found.total)})
+
+    return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, answer=many, query=_QUERY)
