@@ -14,13 +14,19 @@ from starlette.types import ASGIApp
 from core import engines
 from core.access import Access
 from core.actions import Actions
+from core.alerts import Alerts
 from core.api import access as access_api
 from core.api import actions as actions_api
+from core.api import alerts as alerts_api
 from core.api import alias, health, openapi
+from core.api import case_templates as case_templates_api
+from core.api import cases as cases_api
 from core.api import events as events_api
 from core.api import responders as responders_api
 from core.api.listen import GRACE_S, bind, listening
 from core.api.wire import Endpoint, Wire
+from core.case_templates import CaseTemplates
+from core.cases import Cases
 from core.clock import Clock, now_ms
 from core.errors import ResponderBotError
 from core.events import DAY_MS, Feed
@@ -65,7 +71,7 @@ class Core:
 
 
 @asynccontextmanager
-async def serving(settings: CoreSettings, *, grace_s: int = GRACE_S) -> AsyncIterator[tuple[Core, str]]:
+async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncIterator[tuple[Core, str]]:
     """Core, listening on `[core] host` and `port` in this loop; gives it and its URL.
 
     The place is taken before the store is opened, so that a second core on the same port ends at once.
@@ -146,6 +152,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, runner, feed),
         *responders_api.endpoints(responders, actions, database),
+        *alerts_api.endpoints(Alerts(database, clock, section.organisation)),
+        *cases_api.endpoints(Cases(database, clock)),
+        *case_templates_api.endpoints(CaseTemplates(database, clock)),
         *events_api.endpoints(feed, clock, metrics.lagged),
         *access_api.endpoints(access, section.organisation),
         *health.endpoints(probe, metrics, [lambda: engine_parts(responders)]),
