@@ -558,6 +558,18 @@ class OfferedResponder(Word):
     policy: Policy | None = None
 
 
+class ObjectInContext(Word):
+    """An object with what it belongs to, and the levels that hold for it (`semantics.md 2, 7`)."""
+
+    object_type: str
+    object_id: ObjectId
+    root_id: ObjectId
+    tlp: Level
+    pap: Level
+    object: dict[str, Any]
+    """As the wire shows it, with its parents: a log has `case_task`, which has `case`."""
+
+
 class Event(Word):
     """One change of one object (`semantics.md 8`); ids only."""
 

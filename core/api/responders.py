@@ -6,7 +6,7 @@ from starlette.responses import Response
 from core import targets
 from core.actions import Actions
 from core.api.wire import Endpoint, Request, answer, yes
-from core.models import OfferedResponder
+from core.models import ObjectInContext, OfferedResponder
 from core.responders import Responders
 from core.store.objects import Reads, parse_id
 
@@ -24,7 +24,28 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
         may_run = request.caller.may("manageAction")
         return answer(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
 
+    async def in_context(request: Request) -> Response:
+        target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
+        return answer(
+            ObjectInContext(
+                object_type=target.object_type,
+                object_id=f"~{target.id}",
+                root_id=f"~{target.root_id}",
+                tlp=target.tlp,
+                pap=target.pap,
+                object=dict(target.json),
+            ).model_dump_json(by_alias=True)
+        )
+
     return [
+        Endpoint(
+            "GET",
+            "/api/connector/engine/object/{kind}/{id}",
+            in_context,
+            "An object as a responder gets to see it, with its parents and levels",
+            answer=ObjectInContext,
+            errors=(404,),
+        ),
         Endpoint(
             "GET",
             "/api/connector/engine/responder/{kind}/{id}",
@@ -32,7 +53,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
             "List the responders available for an object",
             answer=list[OfferedResponder],
             errors=(404,),
-        )
+        ),
     ]
 
 
