@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from bot.workspace.errors import SlackError
 from bot.workspace.state import Json, Team, new_id
@@ -35,8 +36,8 @@ class StoredFile:
             "size": self.length,
             "user": self.user_id,
             "mode": "hosted",
-            "url_private": f"{base_url}/page/file/{self.id}",
-            "url_private_download": f"{base_url}/page/file/{self.id}",
+            "url_private": f"{base_url}/files-pri/{self.id}/{quote(self.name, safe='')}",
+            "url_private_download": f"{base_url}/files-pri/{self.id}/download/{quote(self.name, safe='')}",
         }
 
 
@@ -44,6 +45,7 @@ class Files:
     """Upload in Slack's three steps: ask for an address, send the bytes, say where it goes."""
 
     def __init__(self, team: Team) -> None:
+        self.base_url = ""
         self._team = team
         self._files: dict[str, StoredFile] = {}
 
@@ -76,6 +78,13 @@ class Files:
             raise SlackError("file_not_found")
         stored.title = title or stored.name
         return stored
+
+    def shown(self, file_id: str) -> Json:
+        """A file as messages and views carry it; raises `file_not_found`."""
+        stored = self.get(file_id)
+        if stored is None:
+            raise SlackError("file_not_found")
+        return stored.shown(self.base_url)
 
     def get(self, file_id: str) -> StoredFile | None:
         """A file with its content, if it's there."""

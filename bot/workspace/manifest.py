@@ -21,6 +21,8 @@ EVENT_SCOPES = {
     "message.groups": ("groups:history",),
     "message.im": ("im:history",),
     "message.mpim": ("mpim:history",),
+    "channel_archive": ("channels:read",),
+    "channel_rename": ("channels:read",),
     "reaction_added": ("reactions:read",),
     "reaction_removed": ("reactions:read",),
     "member_joined_channel": ("channels:read", "groups:read"),

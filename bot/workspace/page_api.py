@@ -291,20 +291,22 @@ class PageApi:
         return {"ok": True}
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
-        """A person's file, into a channel."""
+        """A person's file, into a channel; without a channel it's kept for a form's file_input."""
         form = await request.post()
         field = next((value for value in form.values() if isinstance(value, web.FileField)), None)
         if field is None:
             raise PageError("no_file", "Choose a file first.")
         who = str(form.get("user") or request.query.get("user") or "")
+        self._people.knows(who)
         where = str(form.get("channel") or request.query.get("channel") or "")
         content = field.file.read()
         stored = self._files.expect(field.filename, len(content), who)
         self._files.receive(stored.key, content)
-        base_url = f"http://{request.host}"
-        text = str(form.get("text") or "")
-        message = self._people.say(who, where, text, None, files=[stored.shown(base_url)], upload=True)
-        return web.json_response({"ok": True, "message": message})
+        shown = self._files.shown(stored.id)
+        if not where:  # for a file_input: its value is the list of file ids
+            return web.json_response({"ok": True, "file": shown})
+        message = self._people.say(who, where, str(form.get("text") or ""), None, files=[shown], upload=True)
+        return web.json_response({"ok": True, "message": message, "file": shown})
 
 
 async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[Event]") -> None:

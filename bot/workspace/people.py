@@ -6,6 +6,7 @@ from typing import Any
 from bot.workspace import elements, interactions, posting
 from bot.workspace.delivery import Answer, Delivery
 from bot.workspace.errors import PageError, SlackError
+from bot.workspace.files import Files
 from bot.workspace.hooks import Hooks
 from bot.workspace.interactions import Place
 from bot.workspace.limits import problems
@@ -24,12 +25,15 @@ EXTERNAL = ("external_select", "multi_external_select")
 class People:
     """The deeds of the workspace's people."""
 
-    def __init__(self, team: Team, manifest: Manifest, delivery: Delivery, views: Views, hooks: Hooks) -> None:
+    def __init__(
+        self, team: Team, manifest: Manifest, delivery: Delivery, views: Views, hooks: Hooks, files: Files
+    ) -> None:
         self._team = team
         self._manifest = manifest
         self._delivery = delivery
         self._views = views
         self._hooks = hooks
+        self._files = files
         self._busy: set[str] = set()
         self._offered: dict[tuple[str, str, str, str], list[Json]] = {}
         self._chosen: dict[tuple[str, str], Json] = {}
@@ -176,8 +180,7 @@ class People:
     async def act(self, user_id: str, place: Place, block_id: str | None, action_id: str, value: Any) -> Json:
         """A click, a choice or typing; the app hears of it unless it's a plain input of a form."""
         block, element = elements.find(place.holder, action_id, block_id)
-        await self._load_options(user_id, place, block, element, value)
-        chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
+        chosen = await self._chosen_value(user_id, place, block, element, value)
         if element["type"] not in elements.STATELESS:
             self._remember(user_id, place, block, element, chosen)
         if block["type"] == "input" and not block.get("dispatch_action"):
@@ -212,6 +215,13 @@ class People:
         key = (user_id, place.key, block["block_id"], element["action_id"])
         self._offered.setdefault(key, []).extend(elements.options_of(answer.body))
         return answer.body
+
+    async def _chosen_value(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> Json:
+        await self._load_options(user_id, place, block, element, value)
+        chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
+        if element["type"] == "file_input":
+            chosen["files"] = [self._files.shown(str(file_id)) for file_id in chosen["files"]]
+        return chosen
 
     async def _load_options(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> None:
         """Somebody who chooses has seen the list: load it when nothing was typed."""
@@ -264,8 +274,7 @@ class People:
 
     async def _type(self, user_id: str, place: Place, block_id: str, action_id: str, value: Any) -> None:
         block, element = elements.find(place.holder, action_id, block_id)
-        await self._load_options(user_id, place, block, element, value)
-        chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
+        chosen = await self._chosen_value(user_id, place, block, element, value)
         self._remember(user_id, place, block, element, chosen)
 
     async def _submit(self, user_id: str, view: Json) -> Json:
@@ -381,6 +390,10 @@ class People:
     def _notice(self, user_id: str, channel: Channel | None, text: str) -> None:
         event = {"type": "notice", "channel": None if channel is None else channel.id, "text": text}
         self._team.feed.publish(event, to={user_id})
+
+    def knows(self, user_id: str) -> None:
+        """Raises PageError when nobody has this id."""
+        self._user(user_id)
 
     def _user(self, user_id: str) -> User:
         user = self._team.users.get(user_id)

@@ -228,6 +228,15 @@ class Person:
         """See everything in a channel."""
         return await self._post("read", channel=channel)
 
+    async def upload(self, name: str, content: bytes, channel: str | None = None) -> Json:
+        """Upload a file, into a channel or for a form's file_input (whose value is a list of file ids)."""
+        await self.connect()
+        assert self._session is not None  # noqa: S101  # connect opened it
+        form = aiohttp.FormData({"user": self.user_id, **({"channel": channel} if channel else {})})
+        form.add_field("file", content, filename=name)
+        async with self._session.post(f"{self.url}/page/upload", data=form) as answer:
+            return dict((await _checked(answer))["file"])
+
     # looking
 
     async def messages(self, channel: str) -> list[Json]:

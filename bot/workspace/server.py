@@ -22,9 +22,9 @@ from bot.workspace.people import People
 from bot.workspace.rates import Rates
 from bot.workspace.seed import Seed
 from bot.workspace.socket_mode import SocketMode
-from bot.workspace.state import Channel, Team, User
+from bot.workspace.state import Channel, Json, Team, User
 from bot.workspace.views import Views
-from bot.workspace.web_api import Desk
+from bot.workspace.web_api import Desk, Tokens
 from bot.workspace.wire import Wire
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -78,10 +78,11 @@ class Workspace:
         self._hooks = Hooks(self._team, self._delivery)
         self._files = Files(self._team)
         self._rates = Rates(clock, on=rates)
-        self._people = People(self._team, self._manifest, self._delivery, self._views, self._hooks)
+        self._people = People(self._team, self._manifest, self._delivery, self._views, self._hooks, self._files)
         self._page = PageApi(
             self.page_token, self._team, self._manifest, self._people, self._views, self._files, self.pointers
         )
+        self._tokens = Tokens()
         self._runner: web.AppRunner | None = None
 
     # where it is
@@ -132,7 +133,7 @@ class Workspace:
             raise ValueError(f"The workspace serves the loopback only, not {host!r}. Use 127.0.0.1.")
         listener = socket.create_server((host, port))  # bound first: the routes need the port
         self.url = f"http://{host}:{listener.getsockname()[1]}"
-        self._hooks.base_url = self.url
+        self._hooks.base_url = self._files.base_url = self.url
         app = web.Application(middlewares=[_own_addresses_only(self.url)], client_max_size=SIZE_LIMIT)
         app.add_routes([*Wire(self._desk(), self._hooks, self.faults).routes(), *self._page.routes()])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -168,6 +169,7 @@ class Workspace:
             socket=self._socket,
             bot_token=self.bot_token,
             app_token=self.app_token,
+            tokens=self._tokens,
         )
 
     # who and what is in it
@@ -194,10 +196,29 @@ class Workspace:
         return self._team.add_channel(channel)
 
     def archive(self, channel_id: str) -> None:
-        """Nobody can write here any more."""
+        """Nobody can write here any more; the app hears of it."""
         channel = self._team.channel(channel_id)
         channel.is_archived = True
+        self._tell_channel(channel, {"type": "channel_archive", "channel": channel.id})
+
+    def rename(self, channel_id: str, name: str) -> None:
+        """The channel gets another name; the app hears of it."""
+        channel = self._team.channel(channel_id)
+        channel.name = name
+        shown = {"id": channel.id, "name": name, "created": channel.created}
+        self._tell_channel(channel, {"type": "channel_rename", "channel": shown})
+
+    def _tell_channel(self, channel: Channel, event: Json) -> None:
         self._team.tell_channel(channel)
+        if self.bot_user_id in channel.members:
+            self._delivery.tell(event["type"], {**event, "event_ts": self._team.next_ts()}, channel)
+
+    def uninstall(self) -> None:
+        """Somebody removes the app: its tokens are refused from now on, and it hears of it."""
+        self._tokens.revoked = True
+        revoked = {"oauth": [], "bot": [self.bot_user_id]}
+        self._delivery.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": revoked})
+        self._delivery.tell("app_uninstalled", {"type": "app_uninstalled"})
 
     def add_message(self, channel_id: str, user_id: str, text: str, *, thread_ts: str | None = None) -> str:
         """A message that is already there; the app hears nothing of it. Returns its ts."""

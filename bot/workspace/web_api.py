@@ -23,6 +23,13 @@ PAGE_SIZE = 100
 PAGE_LIMIT = 999
 
 
+@dataclass
+class Tokens:
+    """Whether the app is still installed."""
+
+    revoked: bool = False
+
+
 @dataclass(frozen=True)
 class Desk:
     """What the methods work on."""
@@ -38,6 +45,7 @@ class Desk:
     socket: SocketMode
     bot_token: str
     app_token: str
+    tokens: "Tokens"
 
     def require(self, scope: str) -> None:
         """Raises `missing_scope` when the manifest doesn't give it."""
@@ -122,6 +130,8 @@ def _check_token(desk: Desk, method: "Method", token: str | None) -> None:
         raise SlackError("not_authed")
     if token not in (desk.bot_token, desk.app_token):
         raise SlackError("invalid_auth")
+    if desk.tokens.revoked:
+        raise SlackError("token_revoked")
     if token != (desk.app_token if method.token == "app" else desk.bot_token):  # noqa: S105  # kinds of token
         raise SlackError("not_allowed_token_type")
 
@@ -385,8 +395,8 @@ def _readable(desk: Desk, args: Args) -> Channel:
     return channel
 
 
-def _with_metadata(messages: list[Json], args: Args) -> list[Json]:
-    if args.flag("include_all_metadata"):
+def _with_metadata(desk: Desk, messages: list[Json], args: Args) -> list[Json]:
+    if args.flag("include_all_metadata") and desk.manifest.may("metadata.message:read"):
         return messages
     return [{key: value for key, value in m.items() if key != "metadata"} for m in messages]
 
@@ -396,7 +406,7 @@ def conversations_history(desk: Desk, args: Args) -> Json:
     newest_first = _between(channel.roots(), args)[::-1]
     messages, more = _page(newest_first, args)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": _with_metadata(messages, args), "has_more": has_more, "pin_count": 0, **more}
+    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, "pin_count": 0, **more}
 
 
 def conversations_replies(desk: Desk, args: Args) -> Json:
@@ -408,7 +418,7 @@ def conversations_replies(desk: Desk, args: Args) -> Json:
     thread = channel.thread(root_ts)
     messages, more = _page([thread[0], *_between(thread[1:], args)], args, size=1000)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": _with_metadata(messages, args), "has_more": has_more, **more}
+    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, **more}
 
 
 # people
@@ -486,6 +496,10 @@ def files_get_upload_url(desk: Desk, args: Args) -> Json:
     return {"upload_url": f"{desk.url}/upload/v1/{stored.key}", "file_id": stored.id}
 
 
+def files_info(desk: Desk, args: Args) -> Json:
+    return {"file": desk.files.shown(args.need("file"))}
+
+
 def files_complete_upload(desk: Desk, args: Args) -> Json:
     given = args.parsed("files")
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
@@ -493,7 +507,7 @@ def files_complete_upload(desk: Desk, args: Args) -> Json:
     named = str(args.get("channel_id") or args.get("channels") or "")
     channels = [desk.member_channel(one.strip()) for one in named.split(",") if one.strip()]
     stored = [desk.files.finish(str(one.get("id")), one.get("title")) for one in given]
-    shown = [one.shown(desk.url) for one in stored]
+    shown = [desk.files.shown(one.id) for one in stored]
     for channel in channels:
         content: Json = {"text": str(args.get("initial_comment") or ""), "files": shown}
         if args.get("thread_ts"):
@@ -537,5 +551,6 @@ METHODS: dict[str, Method] = {
     "views.update": Method(views_update, 4),
     "views.publish": Method(views_publish, 4),
     "files.getUploadURLExternal": Method(files_get_upload_url, 4, "files:write"),
+    "files.info": Method(files_info, 4, "files:read"),
     "files.completeUploadExternal": Method(files_complete_upload, 4, "files:write"),
 }

@@ -31,6 +31,7 @@ class Wire:
             web.get("/link/", self._desk.socket.serve),
             web.post("/actions/{team}/{key}", self.respond),
             web.post("/upload/v1/{key}", self.upload),
+            web.get("/files-pri/{id}/{name:.+}", self.download),
         ]
 
     async def call(self, request: web.Request) -> web.StreamResponse:
@@ -87,6 +88,20 @@ class Wire:
         except SlackError as refused:
             return web.json_response(refused.body(), status=refused.status)
         return web.Response(text=f"OK - {stored.length}")
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        """A file's url_private, with the bot's token. Without it Slack shows its sign-in page, with status 200."""
+        return await self._with_faults(request, "download", lambda: self._download(request))
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        token = _token(request, {}) or ""
+        allowed = hmac.compare_digest(token.encode(), self._desk.bot_token.encode())
+        if not allowed or not self._desk.manifest.may("files:read"):
+            return web.Response(text="<!doctype html><title>Sign in</title>Sign in", content_type="text/html")
+        stored = self._desk.files.get(request.match_info["id"])
+        if stored is None:
+            return web.Response(status=404, text="No such file.")
+        return web.Response(body=stored.content, content_type="application/octet-stream")
 
     async def _with_faults(
         self, request: web.Request, name: str, do: Callable[[], Awaitable[web.StreamResponse]]

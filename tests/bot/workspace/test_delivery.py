@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -196,6 +197,24 @@ async def test_an_update_and_a_deletion_reach_the_app_as_messages(workspace: Wor
     )
     assert (deleted["subtype"], deleted["deleted_ts"]) == ("message_deleted", ts)
     assert "user" not in changed
+
+
+async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
+    workspace: Workspace, client: AsyncWebClient
+) -> None:
+    async with bare_socket(workspace) as socket:
+        workspace.rename("C0SOC", "soc")
+        workspace.archive("C0SOC")
+        workspace.uninstall()
+        payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(4)]
+    assert [payload["event"]["type"] for payload in payloads] == [
+        "channel_rename",
+        "channel_archive",
+        "tokens_revoked",
+        "app_uninstalled",
+    ]
+    with pytest.raises(SlackApiError, match="token_revoked"):
+        await client.auth_test()
 
 
 async def test_an_eleventh_connection_is_one_too_many() -> None:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Person
+from bot.workspace import Person, Workspace
 from bot.workspace.elements import VALUE_KEYS
 from bot.workspace.limits import ELEMENTS
 from tests.bot.workspace.starter_app import modal, plain
@@ -27,7 +28,6 @@ CHOICES: dict[str, tuple[Json, Any, Any]] = {
     "url_text_input": ({}, "https://example.org/x", "https://example.org/x"),
     "number_input": ({"is_decimal_allowed": True, "min_value": "1"}, "1.5", "1.5"),
     "rich_text_input": ({}, "hi", RICH),
-    "file_input": ({"max_files": 1}, ["F1"], ["F1"]),
     "datepicker": ({}, "2025-12-31", "2025-12-31"),
     "timepicker": ({}, "23:59", "23:59"),
     "datetimepicker": ({}, "1700000000", 1_700_000_000),
@@ -47,7 +47,7 @@ CHOICES: dict[str, tuple[Json, Any, Any]] = {
 
 
 def test_every_element_with_a_value_is_tried_here() -> None:
-    assert set(CHOICES) == {kind for kind in ELEMENTS if kind in VALUE_KEYS} - {"overflow"}
+    assert set(CHOICES) == {kind for kind in ELEMENTS if kind in VALUE_KEYS} - {"overflow", "file_input"}
 
 
 def form(kind: str, **block: Any) -> Json:
@@ -88,6 +88,25 @@ async def test_a_dispatched_choice_is_an_action(heard: Heard, client: AsyncWebCl
     assert body["container"] == {"type": "view", "view_id": view["id"]}
     assert body["view"]["state"]["values"]["b"]["it"][VALUE_KEYS[kind]] == expected
     assert "response_url" not in body
+
+
+async def test_an_uploaded_file_is_in_the_submission_and_can_be_fetched(
+    workspace: Workspace, heard: Heard, client: AsyncWebClient, anna: Person
+) -> None:
+    element = {"type": "file_input", "action_id": "it", "max_files": 1}
+    block = {"type": "input", "block_id": "b", "label": plain("It"), "element": element}
+    view = await opened(heard, client, anna, {**modal(), "blocks": [block]})
+    file = await anna.upload("t.json", b"{}")
+    assert await anna.submit(view["id"], {"b": {"it": [file["id"]]}}) == {"ok": True}
+    submission = next(body for body in heard.things if body.get("type") == "view_submission")
+    given = submission["view"]["state"]["values"]["b"]["it"]["files"][0]
+    assert (given, (await client.files_info(file=file["id"]))["file"]) == (file, file)
+    headers = {"Authorization": f"Bearer {workspace.bot_token}"}
+    async with aiohttp.ClientSession() as session:
+        async with session.get(given["url_private"], headers=headers) as answer:
+            assert await answer.read() == b"{}"
+        async with session.get(given["url_private_download"]) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/html")
 
 
 async def test_an_overflow_sends_its_choice_and_keeps_no_state(

@@ -144,7 +144,7 @@ async def test_a_person_can_upload_a_file(workspace: Workspace, anna: Person) ->
         async with session.post(f"{workspace.url}/page/upload", data=form) as answer:
             assert answer.status == 200
         shown = (await anna.messages("C0SOC"))[0]["files"][0]
-        async with session.get(shown["url_private"]) as answer:
+        async with session.get(f"{workspace.url}/page/file/{shown['id']}") as answer:
             assert answer.headers["Content-Disposition"] == 'attachment; filename="notes.html"'
             assert answer.content_type == "application/octet-stream"
 
