@@ -61,7 +61,7 @@ class Identity:
     async def _as_login(self, login: str) -> Person | None:
         """Who core says this login is, asked as that login itself."""
         try:
-            return await self._core.as_user(login).current()
+            return await self._core.as_user(login).current_user()
         except ResponderBotError as error:
             if error.code in ("not_found", "forbidden"):
                 return None

@@ -86,6 +86,11 @@ class Notifier:
         self._clock = clock_ms
         self.trouble = ""
 
+    async def begin(self) -> None:
+        """The very first time: remember where the feed stands, so that what comes from now on is shown."""
+        if self._delivery.cursor() is None:
+            await self._delivery.follow([], (await self._core.events(None, wait_s=0)).last)
+
     async def run(self) -> None:
         """Follow the feed for ever; ends by cancellation. A core that is down is asked again, without a limit."""
         failures = 0
@@ -100,10 +105,8 @@ class Notifier:
                 failures += 1
 
     async def _follow_once(self) -> None:
+        await self.begin()
         cursor = self._delivery.cursor()
-        if cursor is None:
-            await self._delivery.follow([], (await self._core.events(None, wait_s=0)).last)
-            return
         try:
             page = await self._core.events(cursor, wait_s=WAIT_S)
         except ResponderBotError as error:
@@ -183,7 +186,7 @@ class Notifier:
 
     async def _threads_of_case(self, case_id: str, standing: list[Thread]) -> list[Thread]:
         """A case is told in the threads of the alerts that became it; one without, in messages of its own."""
-        found = await self._core.search("/api/alert/_search", {"case": case_id}, range="0-20", sort=())
+        found, _ = await self._core.search("/api/alert/_search", {"case": case_id}, range="0-20")
         threads = [thread for one in found for thread in self._threads(str(one["id"]))]
         return threads or standing
 
@@ -221,9 +224,7 @@ class Notifier:
     async def _log_cards(self, entry: Log, case: Case, story: Story) -> list[Desired]:
         actions = await self._core.actions("case_task_log", entry.id)
         subject, now = Subject.log(entry, case), self._clock()
-        threads = story.threads or [
-            Thread(channel, "") for channel, route in self._case_channels(case).items() if route
-        ]
+        threads = story.threads or [Thread(channel, "") for channel in self._case_channels(case)]
         desired = []
         for thread in threads:
             key, clearance = f"log:{entry.id}:{thread.channel}", self._clearance(thread.channel)
@@ -238,13 +239,14 @@ class Notifier:
             story.threads = [Thread(one.channel, one.key) for one in desired]
         return desired
 
-    def _case_channels(self, case: Case) -> Mapping[str, Route]:
+    def _case_channels(self, case: Case) -> list[str]:
         """Where a case that came from no alert is told: its severity and tags decide, it has no source."""
-        return {
-            channel: route
-            for channel, route in self._places.routes.items()
+        routes = self._places.routes.items()
+        return [
+            channel
+            for channel, route in routes
             if route.takes(severity=case.severity, source="", type="", tags=case.tags)
-        }
+        ]
 
     # actions
 

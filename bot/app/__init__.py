@@ -1,0 +1,225 @@
+"""The composition root of the bot: its parts meet here, and start and stop in order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.app.channels import Channels
+from bot.app.front import Front, Team
+from bot.app.transports import Http, Socket, Transport, bolt, cancelled, web_client
+from bot.delivery import Delivery, Pace
+from bot.delivery.trouble import trouble
+from bot.features.base import Check, Tools
+from bot.identity import Identity
+from bot.notifier import Notifier, Places
+from bot.settings import BotSettings
+from core.client import CoreClient
+from core.errors import ResponderBotError
+
+RENEW_S = 3.0  # a third of the lease
+STANDBY_S = 1.0  # how soon another replica takes over a lease that was let go
+PRUNE_EVERY = 1_000  # renewals, somewhat below an hour
+GRACE_S = 5.0  # for work that was taken when the bot is asked to end
+START_TRIES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
+DOWNLOAD_BYTES = 1_048_576
+SLACK_HOSTS = ("files.slack.com", "slack-files.com")
+
+log = structlog.get_logger("bot.app")
+
+
+class Bot:
+    """A running bot, made by `running`."""
+
+    def __init__(
+        self,
+        settings: BotSettings,
+        core: CoreClient,
+        session: aiohttp.ClientSession,
+        team: Team,
+        clock_ms: Callable[[], int],
+        pace: Pace | None,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._clock = clock_ms
+        self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
+        self.delivery = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace)
+        self.channels = Channels(settings.channel, self.slack)
+        identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
+        places = Places(self.channels.routes, self.channels.clearance, identity.person)
+        self.notifier = Notifier(core, self.delivery, places, clock_ms)
+        self.leads = asyncio.Event()
+        tools = Tools(
+            slack=self.slack,
+            mail=self.delivery,
+            core=core,
+            clock_ms=clock_ms,
+            clearance=self.channels.clearance,
+            repaint=self.notifier.repaint,
+            download=self._download,
+            checks=self.checks,
+            command=settings.slack.command,
+        )
+        self.front = Front(tools, self.delivery, identity, team, session)
+        app = bolt(settings.slack, self.front, team)
+        self.transport: Transport = (
+            Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, self.health)
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Come up: what each channel may show is known before anything is shown."""
+        await self.channels.look()
+        with suppress(ResponderBotError):  # core is down: the notifier begins when it is back
+            await self.notifier.begin()
+        self.front.start()
+        await self.transport.start()
+        self._tasks = [asyncio.create_task(self._lead()), asyncio.create_task(self.channels.keep_looking())]
+
+    async def close(self) -> None:
+        """Take nothing new, finish what was taken, let go of the lease and the files."""
+        await self.transport.close()
+        await self.front.close(GRACE_S)
+        await cancelled(*self._tasks)
+        try:
+            await self.delivery.release_lease()
+        finally:
+            await self.delivery.close()
+
+    # the one of several that follows and sends
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                if await self.delivery.hold_lease():
+                    await self._lead_while_held()
+            except ResponderBotError as error:
+                log.warning("lease_trouble", reason=error.message)
+            except Exception:
+                log.exception("lead_failed")
+            self.leads.clear()
+            await asyncio.sleep(STANDBY_S)
+
+    async def _lead_while_held(self) -> None:
+        """Follow and send for as long as the lease is ours; a fault in one of them begins both anew."""
+        work = [asyncio.create_task(self.notifier.run()), asyncio.create_task(self.delivery.sender.run())]
+        self.leads.set()
+        try:
+            renewals = 0
+            while await self.delivery.hold_lease():
+                done, _ = await asyncio.wait(work, timeout=RENEW_S, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                renewals += 1
+                if renewals % PRUNE_EVERY == 0:
+                    await self.delivery.prune()
+        finally:
+            await cancelled(*work)
+
+    # what features and doctor ask
+
+    async def checks(self) -> Sequence[Check]:
+        """Slack, the way in, the channels, and what can't be delivered, looked at now."""
+        return [await self._token(), self.transport.check(), *await self.channels.checks(), *self._standing()]
+
+    async def health(self) -> Sequence[Check]:
+        """What is known without asking Slack again."""
+        return [self.transport.check(), *self._standing()]
+
+    def _standing(self) -> list[Check]:
+        found = [
+            Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
+            for problem in self.delivery.problems()
+        ]
+        if not found:
+            found = [Check("delivery", True, f"{self.delivery.waiting()} message(s) on their way")]
+        trouble_of_feed = self.notifier.trouble
+        return [*found, Check("feed", not trouble_of_feed, trouble_of_feed or "core's changes are followed")]
+
+    async def _token(self) -> Check:
+        try:
+            answer = await self.slack.auth_test()
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            return Check("token", False, trouble(error, "").message)
+        return Check("token", True, f"{answer.get('user')} in {answer.get('team')}")
+
+    async def _download(self, url: str) -> bytes:
+        """An uploaded file, by its url_private; the token goes to Slack's own hosts only."""
+        host = urlsplit(url).hostname
+        own = urlsplit(self._settings.slack.api_url).hostname
+        if host != own and host not in SLACK_HOSTS:
+            raise ResponderBotError("bad_request", "That file is not kept by Slack; paste its text instead.")
+        headers = {"Authorization": f"Bearer {self._settings.slack.bot_token}"}
+        try:
+            async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
+                if answer.status != 200:
+                    raise ResponderBotError("unavailable", f"Slack did not give the file ({answer.status}).")
+                return await _bounded(answer)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ResponderBotError("unavailable", "Slack did not give the file; try again.") from error
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for chunk in answer.content.iter_chunked(65_536):
+        content += chunk
+        if len(content) > DOWNLOAD_BYTES:
+            raise ResponderBotError("too_large", "That file is larger than 1 MiB.")
+    return bytes(content)
+
+
+@asynccontextmanager
+async def running(
+    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], pace: Pace | None = None
+) -> AsyncIterator[Bot]:
+    """The bot, connected to Slack and following core, until the block ends.
+
+    Raises ResponderBotError with what to do when Slack refuses the token.
+    """
+    settings.bot.database.parent.mkdir(parents=True, exist_ok=True)
+    settings.bot.database.touch(mode=0o600)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
+        team = await _who_am_i(settings, session)
+        bot = Bot(settings, core, session, team, clock_ms, pace)
+        try:
+            await _started(bot)
+            yield bot
+        finally:
+            await bot.close()
+
+
+async def _started(bot: Bot) -> None:
+    try:
+        await bot.start()
+    except (SlackClientError, aiohttp.ClientError) as error:
+        met = trouble(error, "")
+        sentence = f"Slack refuses the app token ({met.code}); check [slack] app_token (xapp-...)."
+        raise ResponderBotError("bad_request", sentence if met.kind == "app" else met.message) from error
+
+
+async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> Team:
+    """What auth.test says, asked a few times while Slack can't be reached."""
+    slack = web_client(settings.slack.bot_token, settings.slack, session)
+    met = None
+    for wait_s in START_TRIES_S:
+        await asyncio.sleep(wait_s)
+        try:
+            answer = await slack.auth_test()
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            met = trouble(error, "")
+            if met.kind not in ("undone", "unknown", "held"):
+                break
+            continue
+        return Team(
+            team_id=str(answer["team_id"]),
+            enterprise_id=str(answer.get("enterprise_id") or ""),
+            bot_user_id=str(answer["user_id"]),
+            bot_id=str(answer.get("bot_id") or ""),
+        )
+    raise ResponderBotError("unavailable", met.message if met else "Slack gave no answer.")

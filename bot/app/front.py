@@ -1,0 +1,274 @@
+"""Takes what Slack delivers, acknowledges it by its class, and has the feature do its work."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackApiError
+
+from bot.app.arrivals import Arrival, Surface, entry_of, read
+from bot.app.replies import Replies
+from bot.cards import notices, views
+from bot.cards.message import Message
+from bot.delivery import Delivery
+from bot.features.base import Ack, Entry, Json, Moment, Tools
+from bot.features.gate import refusal
+from bot.identity import Identity
+from core.errors import ResponderBotError
+
+QUEUE = 1_000  # reads that wait; more are refused, with a word
+WORKERS = 16
+ANSWER_S = 2.0  # core's time for an answer that is the acknowledgement (slack.md 2)
+REPLAY_EVERY_S = 15.0
+
+log = structlog.get_logger("bot.app")
+
+Acknowledge = Callable[..., Awaitable[Any]]
+BUSY = "Too much is going on right now; please try again in a moment."
+
+
+@dataclass(frozen=True)
+class Team:
+    """Whose bot this is, as auth.test says."""
+
+    team_id: str
+    enterprise_id: str = ""
+    bot_user_id: str = ""
+    bot_id: str = ""
+
+    def is_own(self, arrival: Arrival) -> bool:
+        """Whether everybody named in it belongs to us; a Slack Connect guest doesn't (`semantics.md 10`)."""
+        return bool(arrival.teams) and arrival.teams <= {self.team_id, self.enterprise_id}
+
+
+@dataclass(frozen=True)
+class _Job:
+    entry: Entry
+    arrival: Arrival
+    text: str
+    is_written: bool  # it stands in the inbox
+
+
+class Front:
+    """One door for all surfaces. Reads wait in memory; what changes something is written down first."""
+
+    def __init__(
+        self, tools: Tools, delivery: Delivery, identity: Identity, team: Team, session: aiohttp.ClientSession
+    ) -> None:
+        self._tools = tools
+        self._delivery = delivery
+        self._identity = identity
+        self._team = team
+        self._session = session
+        self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE)
+        self._late: set[asyncio.Task[None]] = set()
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to work off what waits."""
+        self._running = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
+        self._running.append(asyncio.create_task(self._replay()))
+
+    async def close(self, grace_s: float) -> None:
+        """Finish what was taken, as far as `grace_s` allows; what is in the inbox is done after the next start."""
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._queue.join()
+                await asyncio.gather(*self._late, return_exceptions=True)
+        except TimeoutError:
+            log.warning("closed_with_work_left", waiting=self._queue.qsize())
+        for task in [*self._running, *self._late]:
+            task.cancel()
+        await asyncio.gather(*self._running, *self._late, return_exceptions=True)
+
+    async def take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
+        """Something arrived. Returns once it is acknowledged."""
+        arrival = read(surface, body)
+        if not self._team.is_own(arrival):
+            log.warning("foreign_team_refused", surface=surface)
+            await self._refuse(arrival, "Only members of this workspace can use responder-bot.", ack)
+            return
+        entry, text = entry_of(arrival)
+        if entry is None:
+            await self._refuse(arrival, "", ack)
+        elif entry.ack is Ack.ANSWER:
+            await self._answer(_Job(entry, arrival, text, False), ack)
+        elif entry.ack is Ack.WRITE:
+            await self._write(_Job(entry, arrival, text, True), ack)
+        elif self._queued(_Job(entry, arrival, text, False)):
+            await ack()
+        else:
+            await self._refuse(arrival, BUSY, ack)
+
+    # acknowledging
+
+    async def _refuse(self, arrival: Arrival, words: str, ack: Acknowledge) -> None:
+        if arrival.surface == "options":
+            await ack({"options": []})
+        elif arrival.surface == "view" and words:
+            await ack(views.problem(words))
+        elif arrival.surface == "command" and words:
+            await ack({"response_type": "ephemeral", "text": words})
+        else:
+            await ack()
+
+    async def _write(self, job: _Job, ack: Acknowledge) -> None:
+        """Written down, then acknowledged, then done; a repeated delivery is only acknowledged."""
+        arrival = job.arrival
+        kept = {"surface": arrival.surface, "body": {k: v for k, v in arrival.body.items() if k != "token"}}
+        try:
+            is_new = await self._delivery.accept(arrival.key, kept)
+        except ResponderBotError as error:
+            await self._refuse(arrival, error.message, ack)
+            return
+        await ack()
+        if is_new and not self._queued(job):
+            log.warning("queue_full_left_in_inbox")  # replayed once its time in the inbox is over
+
+    def _queued(self, job: _Job) -> bool:
+        try:
+            self._queue.put_nowait(job)
+        except asyncio.QueueFull:
+            return False
+        return True
+
+    async def _answer(self, job: _Job, ack: Acknowledge) -> None:
+        """The handler's answer is the acknowledgement; when it is late, a view says so and is changed after."""
+        task = asyncio.create_task(self._result(job))
+        done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
+        if done:
+            result = task.result()
+            await (ack(dict(result)) if result else ack())
+        elif job.arrival.surface == "view":
+            await ack(views.update(views.working()))
+            self._keep(self._show_late(job.arrival, task))
+        else:
+            task.cancel()
+            await self._refuse(job.arrival, BUSY, ack)
+
+    async def _result(self, job: _Job) -> Json | None:
+        """What an ANSWER entry answers; an error is an answer too."""
+        try:
+            moment = await self._moment(job)
+            refused = refusal(job.entry, moment)
+            if refused is not None:
+                return self._as_answer(job.arrival, refused.text)
+            return await job.entry.handler(moment)
+        except ResponderBotError as error:
+            return self._as_answer(job.arrival, error.message)
+        except Exception:
+            return self._as_answer(job.arrival, notices.internal(self._number(job.arrival)).text)
+
+    def _as_answer(self, arrival: Arrival, words: str) -> Json | None:
+        if arrival.surface == "options":
+            return {"options": []}
+        return views.problem(words) if arrival.surface == "view" else None
+
+    async def _show_late(self, arrival: Arrival, task: "asyncio.Task[Json | None]") -> None:
+        view = _late_view(await task)
+        view_id = str((arrival.body.get("view") or {}).get("id") or "")
+        try:
+            await self._tools.slack.views_update(view_id=view_id, view=dict(view))
+        except SlackApiError as error:
+            log.info("late_view_not_shown", code=str(error.response.get("error")))  # it was closed
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    # working
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._queue.get()
+            try:
+                await self._carry_out(job)
+            except Exception:
+                self._number(job.arrival)
+            finally:
+                self._queue.task_done()
+
+    async def _carry_out(self, job: _Job) -> None:
+        replies = Replies(job.arrival, self._tools.slack, self._session)
+        message = await self._outcome(job, replies)
+        if message is not None:
+            await replies.say(message)
+        if job.is_written:
+            await self._delivery.settle(job.arrival.key)
+
+    async def _outcome(self, job: _Job, replies: Replies) -> Message | None:
+        """Have the feature do it; what to tell the person when it could not."""
+        try:
+            moment = await self._moment(job, replies)
+            refused = refusal(job.entry, moment)
+            if refused is None:
+                await job.entry.handler(moment)
+            return refused
+        except ResponderBotError as error:
+            log.info("refused", surface=job.arrival.surface, code=error.code)
+            return notices.error(error.message)
+        except Exception:
+            return notices.internal(self._number(job.arrival))
+
+    async def _moment(self, job: _Job, replies: Replies | None = None) -> Moment:
+        arrival, tools = job.arrival, self._tools
+        replies = replies or Replies(arrival, tools.slack, self._session)
+        person = await self._identity.person(arrival.team, arrival.user)
+        return Moment(
+            payload=arrival.payload,
+            team=arrival.team,
+            user=arrival.user,
+            channel=arrival.channel,
+            text=job.text,
+            trigger_id=arrival.trigger_id,
+            response_url=arrival.response_url,
+            person=person,
+            core=tools.core.as_user(person.login) if person else tools.core,
+            tools=tools,
+            key=arrival.key,
+            say=replies.say,
+            replace=replies.replace,
+            message_ts=arrival.message_ts,
+            thread_ts=arrival.thread_ts,
+        )
+
+    def _number(self, arrival: Arrival) -> str:
+        """Log a fault of ours under a number that the person is told."""
+        number = secrets.token_hex(4)
+        log.exception("fault", number=number, surface=arrival.surface)
+        return number
+
+    # what another process left
+
+    async def _replay(self) -> None:
+        while True:
+            try:
+                for left in await self._delivery.left_behind():
+                    await self._again(left.key, left.payload)
+            except ResponderBotError as error:
+                log.warning("replay_failed", reason=error.message)
+            await asyncio.sleep(REPLAY_EVERY_S)
+
+    async def _again(self, key: str, payload: Mapping[str, Any]) -> None:
+        arrival = read(payload["surface"], payload["body"])
+        entry, text = entry_of(arrival)
+        log.info("replayed", surface=arrival.surface)
+        if entry is None:  # an older release knew it
+            await self._delivery.settle(key)
+            return
+        await self._queue.put(_Job(entry, arrival, text, True))
+
+
+def _late_view(result: Json | None) -> Mapping[str, Any]:
+    """What a submission's answer looks like once its time is over: only a view can be shown."""
+    if not result:
+        return views.notice("Done", "It is done.")
+    if result.get("response_action") == "errors":
+        return views.notice("Not done", *(notices.error(text).text for text in result["errors"].values()))
+    view: Mapping[str, Any] = result.get("view") or views.notice("Done", "It is done.")
+    return view

@@ -1,0 +1,157 @@
+"""A bot that really runs, for tests: workspace, core and bot in one loop, over Socket Mode or signed HTTP."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bot.app import Bot, running
+from bot.app.transports import EVENTS_PATH, Http
+from bot.delivery import Pace
+from bot.settings import BotSettings, parse
+from bot.workspace import Person, Workspace
+from core.client import CoreClient
+from core.clock import now_ms
+from core.models import Profile
+from tests.core.running import RunningCore, running_core
+
+SOC = "C0SOC"  # clearance amber, all alerts
+OPEN = "C0OPEN"  # clearance clear, all alerts
+RED = "C0RED"  # clearance red, high and critical alerts
+STRANGE = "C0STRANGE"  # the bot is there, the settings don't know it
+ANNA, BEN, LEA, ROB, NINA = "U0ANNA", "U0BEN", "U0LEA", "U0ROB", "U0NINA"
+
+PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
+    ANNA: ("anna", "analyst", 2),
+    BEN: ("ben", "analyst", 2),
+    LEA: ("lea", "org-admin", 3),
+    ROB: ("rob", "read-only", 2),
+    NINA: ("nina", None, 0),  # not linked to anybody
+}
+CHANNELS: Sequence[Mapping[str, Any]] = (
+    {"id": SOC, "clearance": "amber", "alerts": {}},
+    {"id": OPEN, "clearance": "clear", "alerts": {}},
+    {"id": RED, "clearance": "red", "alerts": {"severity_at_least": 3}},
+)
+QUICK = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
+
+ALERT: Mapping[str, Any] = {
+    "type": "siem",
+    "source": "suricata",
+    "sourceRef": "eve-1",
+    "title": "ET MALWARE beacon to known C2",
+    "description": "A host speaks to a known command and control server.",
+    "severity": 3,
+    "tags": ["suricata"],
+    "artifacts": [{"dataType": "ip", "data": "198.51.100.7"}],
+}
+
+
+@dataclass
+class Scene:
+    """Everything that a test of the bot needs."""
+
+    workspace: Workspace
+    core: RunningCore
+    bot: Bot
+    client: CoreClient
+    """Core, as an org-admin."""
+    settings: BotSettings
+    service_key: str
+    _stack: AsyncExitStack
+
+    async def person(self, user_id: str = ANNA) -> Person:
+        """Somebody at the workspace's page, who leaves when the scene ends."""
+        who = Person(self.workspace.url, self.workspace.page_token, user_id)
+        return await self._stack.enter_async_context(who)
+
+    async def post_alert(self, **changes: Any) -> str:
+        """A new alert; its id."""
+        alert = await self.client.create_alert({**ALERT, **changes})
+        return alert.id
+
+    async def card(self, who: Person, alert_id: str, channel: str = SOC) -> dict[str, Any]:
+        """The card of an alert, once it is there."""
+        return await who.until(lambda sight: find_card(sight.messages(channel), alert_id))
+
+
+def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, Any] | None:
+    """The card of an alert among messages."""
+    return next((m for m in messages if alert_id in m["text"] and not m.get("ephemeral")), None)
+
+
+@asynccontextmanager
+async def running_bot(
+    folder: Path,
+    *,
+    transport: Literal["socket", "http"] = "socket",
+    manifest: Mapping[str, object] | None = None,
+    channels: Sequence[Mapping[str, Any]] = CHANNELS,
+    pace: Callable[[], Pace] | None = None,
+    rates: bool = False,
+    link_by_email: bool = False,
+    **core_parts: Any,
+) -> AsyncIterator[Scene]:
+    """Workspace with people and channels, core with the same people, and the bot between them."""
+    async with AsyncExitStack() as stack:
+        workspace = Workspace(manifest, rates=rates)
+        furnish(workspace)
+        await stack.enter_async_context(workspace)
+        core = await stack.enter_async_context(running_core(folder, **core_parts))
+        service = await people(core)
+        settings = bot_settings(folder, workspace, core, service, transport, channels, link_by_email)
+        client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
+        as_service = await stack.enter_async_context(CoreClient(core.url, service))
+        running_now = running(settings, as_service, clock_ms=now_ms, pace=pace() if pace else Pace(**QUICK))
+        bot = await stack.enter_async_context(running_now)
+        if isinstance(bot.transport, Http):
+            workspace.requests_url = bot.transport.url + EVENTS_PATH
+        else:
+            await workspace.wait_connected()
+        yield Scene(workspace, core, bot, client, settings, service, stack)
+
+
+def furnish(workspace: Workspace) -> None:
+    """People and channels."""
+    for user_id, (name, _, _) in PEOPLE.items():
+        workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
+    members = [*PEOPLE, workspace.bot_user_id]
+    for channel in (SOC, OPEN, RED, STRANGE):
+        workspace.add_channel(channel, name=channel[2:].lower(), members=members)
+
+
+async def people(core: RunningCore) -> str:
+    """The same people as users of core, linked; the key of the bot's own user."""
+    for user_id, (name, profile, clearance) in PEOPLE.items():
+        if profile is not None:
+            await core.core.access.add(name, profile, clearance=clearance)
+            await core.core.access.link(name, f"T0LOCAL:{user_id}")
+    return await core.key("service", "bot")
+
+
+def bot_settings(
+    folder: Path,
+    workspace: Workspace,
+    core: RunningCore,
+    service_key: str,
+    transport: str = "socket",
+    channels: Sequence[Mapping[str, Any]] = CHANNELS,
+    link_by_email: bool = False,
+) -> BotSettings:
+    """Settings that bring the three together."""
+    way = {"app_token": workspace.app_token} if transport == "socket" else {"signing_secret": workspace.signing_secret}
+    return parse(
+        {
+            "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db"},
+            "slack": {
+                "bot_token": workspace.bot_token,
+                "api_url": workspace.api_url,
+                "port": 0,
+                "link_by_email": link_by_email,
+                **way,
+            },
+            "channel": [dict(channel) for channel in channels],
+        },
+        folder,
+    )
