@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from core.runner import Runner
 from core.settings import CoreSettings
 from core.store import actions as stored_actions
 from core.store.database import Database
-from core.store.schema import migrate
+from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0
 KEYS_KEPT_MS = DAY_MS  # semantics.md 5
@@ -109,21 +108,9 @@ async def stop_signal() -> None:
             loop.remove_signal_handler(number)
 
 
-def open_database(settings: CoreSettings) -> Database:
-    """The store, private to this user. Raises ResponderBotError("unavailable") with the file's name."""
-    path = settings.core.database
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        return Database(path, migrate)
-    except (OSError, sqlite3.Error) as error:
-        sentence = f"The database {path} can't be opened ({error}); see [core] database in the settings."
-        raise ResponderBotError("unavailable", sentence) from error
-
-
 async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) -> Core:
     section = settings.core
-    database = open_database(settings)
+    database = open_database(section.database)
     stack.push_async_callback(database.close)
     access = Access(database, section.user_domain, clock)
     feed = Feed(database, clock)

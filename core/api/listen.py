@@ -16,7 +16,7 @@ from core.errors import ResponderBotError
 HEAD_TIMEOUT_S = 20.0  # for the first line and the headers; uvicorn itself would wait for ever
 HEAD_LIMIT_BYTES = 65_536  # above the application's own limit, so that most clients get its JSON answer
 IDLE_TIMEOUT_S = 75  # longer than a feed's longest wait, so that a poller keeps its connection
-GRACE_S = 3  # how long requests on their way may take when core stops
+GRACE_S = 3.0  # how long requests on their way may take when core stops
 
 
 class _Bounded(HttpToolsProtocol):
@@ -91,7 +91,7 @@ def address(sock: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp, sock: socket.socket, *, grace_s: int = GRACE_S) -> AsyncIterator[str]:
+async def listening(app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S) -> AsyncIterator[str]:
     """Serve `app` on `sock` in this loop; gives the URL. Signals stay the business of who runs the loop."""
     config = uvicorn.Config(
         app,
@@ -103,7 +103,6 @@ async def listening(app: ASGIApp, sock: socket.socket, *, grace_s: int = GRACE_S
         server_header=False,
         proxy_headers=False,  # nothing here depends on the client's address
         timeout_keep_alive=IDLE_TIMEOUT_S,
-        timeout_graceful_shutdown=grace_s,
     )
     config.load()
     server = uvicorn.Server(config)
@@ -117,11 +116,20 @@ async def listening(app: ASGIApp, sock: socket.socket, *, grace_s: int = GRACE_S
         ticking.cancel()
         with suppress(asyncio.CancelledError):
             await ticking
-        await _shut(server, sock)
+        await _shut(server, sock, grace_s)
 
 
-async def _shut(server: uvicorn.Server, sock: socket.socket) -> None:
-    """Stop, and wait for requests that were cut off, so that nobody uses the store after it is closed."""
-    await server.shutdown([sock])
-    left: list[asyncio.Task[Any]] = list(server.server_state.tasks)
-    await asyncio.gather(*left, return_exceptions=True)
+async def _shut(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> None:
+    """Stop, and wait for requests that are cut off, so that nobody uses the store after it is closed."""
+    for listener in server.servers:
+        listener.close()
+    sock.close()
+    for connection in list(server.server_state.connections):
+        connection.shutdown()
+    tasks: list[asyncio.Task[Any]] = list(server.server_state.tasks)
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=grace_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    await asyncio.sleep(0)  # connections that were told to close say so in the loop's next turn

@@ -383,7 +383,7 @@ class Wire:
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout_s = body_timeout_s
         self._observe = observe
-        self._log = structlog.get_logger("core.wire")
+        self._log = structlog.get_logger("core.wire").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -406,6 +406,9 @@ class Wire:
             response = self._failed(visit, error)
         except _Gone:
             raise
+        except asyncio.CancelledError:  # only the listener cancels, when it stops; the client is told so
+            sentence = "Core is stopping; try again in a moment."
+            response = self._failed(visit, ResponderBotError("unavailable", sentence))
         except Exception:
             self._log.exception("unforeseen", request_id=visit.request_id, method=visit.method, route=visit.route)
             sentence = f"Something went wrong inside; the log says what, under request id {visit.request_id}."

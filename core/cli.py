@@ -1,0 +1,332 @@
+"""Core's subcommands: `core`, `user`, `responders`, `backup` (`surface.md`).
+
+Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from core.errors import ResponderBotError
+
+if TYPE_CHECKING:
+    from core.access import Access
+    from core.engines.base import Engine
+    from core.engines.process.environments import Building
+    from core.settings import CoreSettings
+
+PROFILES = ("analyst", "org-admin", "read-only", "service")
+CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
+DEFAULT_BOT_DATABASE = "responder-bot-slack.db"
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one sentence, and ends with 2."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Core's subcommands alone; the console script is `bot.cli`."""
+    parser = Parser(prog="responder-bot", description="Run responders on security alerts.")
+    register(parser.add_subparsers(metavar="COMMAND", required=True))
+    return run(parser.parse_args(argv))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand that was parsed; an error of the user's is one sentence and 2."""
+    subcommand: Run = args.run
+    try:
+        return subcommand(args)
+    except ResponderBotError as error:
+        print(error.message, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130  # as shells say: ended by signal 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has gone, as `| head` does
+        return 1
+
+
+def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
+    """`--config`, which every subcommand has; below another one with SUPPRESS, so that it leaves that one's value."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=default,
+        help="settings (default: responder-bot.toml, if there is one)",
+    )
+
+
+def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    """Add core's subcommands; each sets `run`, a function of the parsed arguments that gives the exit code."""
+    _add(subparsers, "core", _core, "serve core alone")
+    _register_user(subparsers)
+    _register_responders(subparsers)
+    backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
+    backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
+
+
+def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "user", "add, list, disable and link users")
+    add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
+    add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
+    add.add_argument("--profile", required=True, choices=PROFILES)
+    add.add_argument("--slack-id", metavar="ID", help="the Slack person to link: U..., or T...:U... with the team")
+    add.add_argument("--clearance", choices=CLEARANCES, default="amber", help="the highest TLP to show them in Slack")
+    verb("list", _user_list, "list all users")
+    for name, task, text in (
+        ("disable", _user_disable, "end a user's access"),
+        ("key", _user_key, "print a new API key; the old one ends"),
+        ("unlink", _user_unlink, "undo the link to a Slack person"),
+    ):
+        verb(name, task, text).add_argument("login", metavar="LOGIN")
+    link = verb("link", _user_link, "link a Slack person to a user")
+    link.add_argument("login", metavar="LOGIN")
+    link.add_argument("--slack-id", metavar="ID", required=True, help="U..., or T...:U... with the team")
+
+
+def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "responders", "list, install and check responders")
+    verb("list", _responders_list, "what is on offer and what is not, with the reason")
+    install = verb("install", _responders_install, "build the environments that responders need")
+    install.add_argument(
+        "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
+    )
+    verb("check", _responders_check, "as list; ends with 1 if an engine or a responder can't be used")
+
+
+def _add(
+    subparsers: "argparse._SubParsersAction[Any]", name: str, task: Run, text: str, *, config: Any = None
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    add_config(parser, config)
+    parser.set_defaults(run=task)
+    return parser
+
+
+def _group(
+    subparsers: "argparse._SubParsersAction[Any]", name: str, text: str
+) -> Callable[..., argparse.ArgumentParser]:
+    """A subcommand that has subcommands; gives what adds one."""
+    group = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    add_config(group)
+    verbs = group.add_subparsers(metavar="COMMAND", required=True)
+    return partial(_add, verbs, config=argparse.SUPPRESS)
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on uvloop where there is one."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # not on Windows
+        asyncio.run(main)
+        return
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main)
+
+
+def _settings(args: argparse.Namespace) -> "CoreSettings":
+    from core.settings import load
+
+    return load(args.config, os.environ)
+
+
+# --- core -----------------------------------------------------------------------------------------------------------
+
+
+def _core(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core import logs
+    from core.app import serve
+
+    logs.configure(settings.core.log_level)
+    run_loop(serve(settings, ready=lambda url: print(f"core: {url}", flush=True)))
+    return 0
+
+
+# --- users ----------------------------------------------------------------------------------------------------------
+
+
+def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[Any, Any, None]]") -> int:
+    """Do something with users, on the store itself: it works whether core runs or not."""
+    settings = _settings(args)
+    from core.access import Access
+    from core.clock import now_ms
+    from core.store.opening import open_database
+
+    async def opened() -> None:
+        database = open_database(settings.core.database)
+        try:
+            await work(Access(database, settings.core.user_domain, now_ms))
+        finally:
+            await database.close()
+
+    asyncio.run(opened())
+    return 0
+
+
+def _user_add(args: argparse.Namespace) -> int:
+    async def work(access: "Access") -> None:
+        if args.slack_id:
+            _refuse_linked(access, args.slack_id)  # before the user is made: a half-made one would have to be undone
+        key = await access.add(args.login, args.profile, clearance=CLEARANCES[args.clearance])
+        if args.slack_id:
+            await access.link(args.login, args.slack_id)
+        print(key)
+
+    return _with_access(args, work)
+
+
+def _refuse_linked(access: "Access", slack_id: str) -> None:
+    from core.access import parse_slack_id
+
+    team, slack_user = parse_slack_id(slack_id)
+    try:
+        person = access.person_by_slack(team, slack_user)
+    except ResponderBotError:
+        return
+    raise ResponderBotError("exists", f"The Slack id {slack_id} is linked to {person.login} already; unlink it first.")
+
+
+def _user_list(args: argparse.Namespace) -> int:
+    names = ("clear", "green", "amber", "red")
+
+    async def work(access: "Access") -> None:
+        rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
+        for row in access.everybody():
+            slack = (row["slack_ids"] or "-").replace(" :", " ").removeprefix(":")
+            rows.append(
+                (row["login"], row["profile"], names[row["clearance"]], slack, "disabled" if row["disabled"] else "")
+            )
+        _print_table(rows)
+
+    return _with_access(args, work)
+
+
+def _user_disable(args: argparse.Namespace) -> int:
+    return _with_access(args, lambda access: access.disable(args.login))
+
+
+def _user_key(args: argparse.Namespace) -> int:
+    async def work(access: "Access") -> None:
+        print(await access.new_key(args.login))
+
+    return _with_access(args, work)
+
+
+def _user_link(args: argparse.Namespace) -> int:
+    return _with_access(args, lambda access: access.link(args.login, args.slack_id))
+
+
+def _user_unlink(args: argparse.Namespace) -> int:
+    return _with_access(args, lambda access: access.unlink(args.login))
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+# --- responders -----------------------------------------------------------------------------------------------------
+
+
+def _responders_list(args: argparse.Namespace) -> int:
+    asyncio.run(_show_responders(_settings(args)))
+    return 0
+
+
+def _responders_check(args: argparse.Namespace) -> int:
+    return 0 if asyncio.run(_show_responders(_settings(args))) else 1
+
+
+async def _show_responders(settings: "CoreSettings") -> bool:
+    """Print what each engine offers and what it left out; False if something that is wanted can't be used."""
+    import logging
+
+    from core import engines, logs
+
+    logs.configure("error")  # what is skipped is printed here
+    logging.getLogger().setLevel(logging.ERROR)
+    found = [await _show_engine(engine) for engine in engines.make(settings)]
+    return all(found)
+
+
+async def _show_engine(engine: "Engine") -> bool:
+    from core.engines.process.engine import BUNDLED
+
+    try:
+        catalogue = await engine.catalogue()
+    except ResponderBotError as error:
+        print(f"{engine.name}: down: {error.message}")
+        return False
+    finally:
+        await engine.close()
+    print(f"{engine.name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
+    if catalogue.responders:
+        _print_table([("  " + item.name, item.version, " ".join(item.data_types)) for item in catalogue.responders])
+    for left_out in catalogue.skipped:
+        print(f"  {left_out.name} can't be used: {left_out.reason}")
+    # A bundled one that nobody has configured is not wanted.
+    return all(left_out.reason.startswith(f"{BUNDLED}/") for left_out in catalogue.skipped)
+
+
+def _responders_install(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.engines.process.definitions import responder_folders
+    from core.engines.process.engine import BUNDLED
+    from core.engines.process.environments import Environments
+
+    process = [engine for engine in settings.engine if engine.type == "process"]
+    if args.folder is not None and not args.folder.is_dir():
+        raise ResponderBotError("not_found", f"{args.folder} is no folder of responders.")
+    roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
+    environments = Environments(settings.core.environments, python=process[0].python if process else None)
+    built = asyncio.run(environments.install(responder_folders(roots), _show_building))
+    failed = [news for news in built if news.state == "failed"]
+    print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def _show_building(news: "Building") -> None:
+    print(f"{news.folder.name}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
+
+
+# --- backup ---------------------------------------------------------------------------------------------------------
+
+
+def _backup(args: argparse.Namespace) -> int:
+    from core.settings import core_settings, read_sections
+    from core.store.backup import copy
+
+    sections = read_sections(args.config, os.environ)
+    settings = core_settings(sections)
+    beside = args.file.with_name(args.file.name + ".slack")
+    for target in (args.file, beside):
+        if target.exists():
+            raise ResponderBotError("exists", f"{target} exists already; name another file.")
+    copy(settings.core.database, args.file)
+    bot = sections.tables.get("bot", {}).get("database", DEFAULT_BOT_DATABASE)
+    bot_database = sections.folder / os.environ.get("RESPONDER_BOT_BOT_DATABASE", bot)
+    if bot_database.is_file():
+        copy(bot_database, beside)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
