@@ -14,8 +14,9 @@ from core.access import Caller
 from core.clock import Clock
 from core.engines.base import Job, Progress, Report
 from core.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, Kind, RunInput
+from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, Kind, RunInput, SearchInput
 from core.responders import Choice, Responders
+from core.search import Found, search
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import objects
@@ -178,6 +179,10 @@ class Actions:
         """The JSON array of an object's actions, newest first. Raises ResponderBotError("not_found")."""
         target = targets.load(self._database, kind, objects.parse_id(object_id))
         return f"[{','.join(stored.docs_of(self._database, kind, target.id))}]"
+
+    async def search(self, asked: SearchInput) -> Found:
+        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
+        return await search(self._database, "action", asked)
 
     def job_of(self, action_id: str) -> tuple[str, Job]:
         """Engine name and job of an action. Raises ResponderBotError("not_found")."""

@@ -59,8 +59,17 @@ _FIELDS: Mapping[str, str] = {
     "case_artifact": f"{_STORED} dataType data message tlp tags ioc sighted",
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
+    "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
+    " objectId status startDate endDate",
 }
 """What may be searched and sorted by, for each kind; `customFields.<name>[.<kind>]` comes on top."""
+_ACTION_COLUMNS: Mapping[str, str] = {
+    "status": "status",
+    "createdBy": "created_by",
+    "createdAt": "created_at",
+    "responderName": "responder_name",
+}
+"""Where an action's field has a column: there are many actions, and these have an index or are small."""
 _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
 _NUMBERS = frozenset(
@@ -299,7 +308,9 @@ def _path(name: Any, kind: str) -> Path:
     if name not in _FIELDS[kind].split():
         raise _bad(f"There is no field {_shown(name)}; there are {', '.join(_FIELDS[kind].split())}")
     if name in ("_id", "id"):
-        return Path(("$.id",), is_id=True, check=_text)
+        return Path(("$.id",), column="id", check=_text)
+    if kind == "action" and name in _ACTION_COLUMNS:
+        return Path((f"$.{name}",), column=_ACTION_COLUMNS[name], check=_number if name in _NUMBERS else _text)
     outer, _, inner = name.partition(".")
     check = _number if name in _NUMBERS else _flag if name in _FLAGS else _text
     many = name == "tags" or bool(inner)
@@ -350,7 +361,7 @@ def _text(value: Any) -> Scalar:
 
 def _value(path: Path, value: Any) -> Scalar:
     checked = path.check(value)
-    if not path.is_id:
+    if path.column != "id":
         return checked
     return objects.parse_id(str(checked)) or NO_ID
 

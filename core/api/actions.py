@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from core import targets
 from core.actions import Actions
+from core.api import search as search_api
 from core.api.wire import Endpoint, Request, answer, whole_seconds
 from core.errors import ResponderBotError
 from core.events import Feed
@@ -113,6 +114,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             what="cancel action",
             errors=(404, 409),
         ),
+        search_api.endpoint(BASE, actions.search, list[Action], "actions"),
         decides(approve, "approve", "Agree to an action that waits for approval"),
         decides(deny, "deny", "Refuse an action that waits for approval"),
     ]
@@ -121,7 +123,5 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
 def _key(request: Request) -> str:
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_LIMIT:
-        raise ResponderBotError(
-            "bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters."
-        )
+        raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
     return key

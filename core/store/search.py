@@ -21,7 +21,8 @@ class Path:
     texts: tuple[str, ...]
     many: bool = False
     inner: str = ""
-    is_id: bool = False
+    column: str = ""
+    """Where it has a column of its own, never null: `id`, or one with an index."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,14 @@ async def page(
 ) -> tuple[list[str], int]:
     """The documents in the window, and how many objects meet the condition altogether."""
     writer = _Writer()
-    where = f"o0.kind = {writer.bind(kind)} AND {writer.condition(condition, 0)}"
-    total = await database.rows_aside(f"SELECT count(*) AS total FROM object o0 WHERE {where}", writer.params)
+    # Actions have a table of their own; both have an `id` and a `doc`.
+    table, own = ("action", "1") if kind == "action" else ("object", f"o0.kind = {writer.bind(kind)}")
+    where = f"{own} AND {writer.condition(condition, 0)}"
+    total = await database.rows_aside(f"SELECT count(*) AS total FROM {table} o0 WHERE {where}", writer.params)
     order = "".join(f"{writer.scalar(sort.path, 0)} {'DESC' if sort.descending else 'ASC'}, " for sort in sorts)
     bounds = f"LIMIT {writer.bind(-1 if window.limit is None else window.limit)} OFFSET {writer.bind(window.offset)}"
     rows = await database.rows_aside(
-        f"SELECT o0.doc AS doc FROM object o0 WHERE {where} ORDER BY {order}o0.id {bounds}", writer.params
+        f"SELECT o0.doc AS doc FROM {table} o0 WHERE {where} ORDER BY {order}o0.id {bounds}", writer.params
     )
     return [str(row["doc"]) for row in rows], int(total[0]["total"])
 
@@ -143,8 +146,8 @@ class _Writer:
         return f":{name}"
 
     def scalar(self, path: Path, level: int) -> str:
-        if path.is_id:
-            return f"o{level}.id"
+        if path.column:
+            return f"o{level}.{path.column}"
         found = [f"json_extract(o{level}.doc, {self.bind(text)})" for text in path.texts]
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
@@ -171,6 +174,8 @@ class _Writer:
 
     def _values(self, path: Path, level: int, test: str) -> str:
         """A test of a field. Null where the field is absent would make NOT of it null too, hence coalesce."""
+        if path.column:
+            return test.format(self.scalar(path, level))
         if not path.many:
             return f"coalesce({test.format(self.scalar(path, level))}, 0)"
         each = f"json_each(o{level}.doc, {self.bind(path.texts[0])})"
