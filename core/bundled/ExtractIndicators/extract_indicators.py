@@ -4,7 +4,9 @@ import ipaddress
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}]+", re.IGNORECASE)
 NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
@@ -27,7 +29,7 @@ def main(job: Path) -> None:
     print(answer["full"]["message"])
 
 
-def report(asked: dict) -> dict:
+def report(asked: dict[str, Any]) -> dict[str, Any]:
     """The responder's report on what it was given."""
     is_log = str(asked.get("dataType", "")).rpartition(":")[2].lower() == "case_task_log"
     data = asked.get("data") or {}
@@ -51,7 +53,7 @@ def report(asked: dict) -> dict:
     }
 
 
-def indicators(text: str) -> dict:
+def indicators(text: str) -> dict[str, Any]:
     """Everything found, by kind, each value once, in the order of the text."""
     rest = refanged(text)
     urls = unique(url.rstrip(".,;:!?)]'\"") for url in URL.findall(rest))
@@ -77,7 +79,7 @@ def defanged(kind: str, value: str) -> str:
     return re.sub(r"^(h)tt(ps?)", r"\1xx\2", value, flags=re.IGNORECASE).replace(".", "[.]")
 
 
-def unique(values) -> list:
+def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
@@ -91,7 +93,7 @@ def is_domain(name: str) -> bool:
     return not FILE_ENDING.fullmatch(name.rpartition(".")[2].lower())
 
 
-def sentence(found: dict) -> str:
+def sentence(found: dict[str, Any]) -> str:
     words = {"ip": "address", "domain": "domain", "url": "URL", "hash": "hash"}
     parts = [f"{len(values)} {plural(words[kind], len(values))}" for kind, values in found.items() if values]
     return f"Found {', '.join(parts)}." if parts else "Found no addresses, domains, URLs or hashes in the text."
@@ -103,7 +105,7 @@ def plural(word: str, count: int) -> str:
     return f"{word}es" if word.endswith(("s", "sh")) else f"{word}s"
 
 
-def listing(found: dict) -> str:
+def listing(found: dict[str, Any]) -> str:
     """The indicators as Markdown, defanged."""
     blocks = []
     for kind, values in found.items():
@@ -112,7 +114,7 @@ def listing(found: dict) -> str:
     return "\n\n".join(blocks)
 
 
-def operations(found: dict, is_log: bool) -> list:
+def operations(found: dict[str, Any], is_log: bool) -> list[Any]:
     if is_log:
         return [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(found)}"}]
     return [{"type": "AddTagToAlert", "tag": f"has-{kind}"} for kind, values in found.items() if values]

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 VERDICTS = ("good", "bad")
 
@@ -24,11 +25,11 @@ def main(job: Path) -> None:
     print(answer.get("errorMessage") or answer["full"]["message"])
 
 
-def read_list(path: str) -> dict:
+def read_list(path: str) -> dict[str, Any]:
     """All indicators of the file, normalised; of one that comes twice, `bad` wins."""
     if not Path(path).is_absolute():
         raise Unreadable(f"The configured csv {path!r} must be an absolute path.")
-    known: dict = {}
+    known: dict[str, Any] = {}
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
@@ -41,7 +42,7 @@ def read_list(path: str) -> dict:
     return known
 
 
-def add(known: dict, row: dict, place: str) -> None:
+def add(known: dict[str, Any], row: dict[str, Any], place: str) -> None:
     indicator, verdict = normal(row.get("indicator")), str(row.get("verdict") or "").strip().lower()
     if not indicator:
         return
@@ -51,13 +52,13 @@ def add(known: dict, row: dict, place: str) -> None:
         known[indicator] = {"verdict": verdict, "note": str(row.get("note") or "").strip()}
 
 
-def normal(value) -> str:
+def normal(value: object) -> str:
     """One spelling for one indicator, defanged or not."""
     text = re.sub(r"\[\.\]|\(\.\)", ".", str(value or "").strip().lower())
     return re.sub(r"^hxxp", "http", text).rstrip("/")
 
 
-def report(asked: dict, known: dict) -> dict:
+def report(asked: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """The responder's report on the observables it was given."""
     is_alert = str(asked.get("dataType", "")).rpartition(":")[2].lower() == "alert"
     data = asked.get("data") or {}
@@ -76,18 +77,18 @@ def report(asked: dict, known: dict) -> dict:
     }
 
 
-def sentence(count: int, bad: list, good: list) -> str:
+def sentence(count: int, bad: list[Any], good: list[Any]) -> str:
     if not count:
         return "There is no observable to look up."
     text = f"Looked up {count} observable{'s' if count > 1 else ''}: {len(bad)} known bad, {len(good)} known good."
     return text + "".join(f" Bad: {match['data']}{note(match)}." for match in bad[:5])
 
 
-def note(match: dict) -> str:
+def note(match: dict[str, Any]) -> str:
     return f" ({match['note']})" if match["note"] else ""
 
 
-def taxonomies(bad: list, good: list) -> list:
+def taxonomies(bad: list[Any], good: list[Any]) -> list[Any]:
     entry = {"namespace": "ResponderBot", "predicate": "lookup"}
     found = [{**entry, "level": "malicious", "value": f"{len(bad)} known bad"}] if bad else []
     found += [{**entry, "level": "safe", "value": f"{len(good)} known good"}] if good else []

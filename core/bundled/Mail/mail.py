@@ -7,9 +7,10 @@ import sys
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from pathlib import Path
+from typing import Any
 
 KINDS = {"alert": "Alert", "case": "Case", "case_task": "Task", "case_task_log": "Task log"}
-LEVELS = {0: "CLEAR", 1: "GREEN", 2: "AMBER", 3: "RED"}
+LEVELS: dict[Any, str] = {0: "CLEAR", 1: "GREEN", 2: "AMBER", 3: "RED"}
 
 
 def main(job: Path) -> None:
@@ -21,7 +22,7 @@ def main(job: Path) -> None:
     print(answer.get("errorMessage") or answer["full"]["message"])
 
 
-def written(asked: dict, config: dict) -> EmailMessage:
+def written(asked: dict[str, Any], config: dict[str, Any]) -> EmailMessage:
     """The mail, made of the object."""
     kind = KINDS.get(str(asked.get("dataType", "")).rpartition(":")[2].lower(), "Object")
     mail = EmailMessage()
@@ -34,18 +35,18 @@ def written(asked: dict, config: dict) -> EmailMessage:
     return mail
 
 
-def one_line(value) -> str:
+def one_line(value: object) -> str:
     """Foreign text in a header must not begin another header."""
     return " ".join(str(value or "").split())
 
 
-def title(asked: dict) -> str:
+def title(asked: dict[str, Any]) -> str:
     data = asked.get("data") or {}
     task = data.get("case_task") or {}
     return str(data.get("title") or task.get("title") or data.get("_id") or "without a title")
 
 
-def body(asked: dict, kind: str) -> str:
+def body(asked: dict[str, Any], kind: str) -> str:
     data = asked.get("data") or {}
     facts = {
         kind: title(asked),
@@ -74,7 +75,7 @@ def body(asked: dict, kind: str) -> str:
     return "\n\n".join(str(part) for part in parts if part) + "\n"
 
 
-def send(mail: EmailMessage, config: dict) -> dict:
+def send(mail: EmailMessage, config: dict[str, Any]) -> dict[str, Any]:
     """Hand the mail to the server; the answer is the responder's report."""
     host, port = str(config.get("smtp_host")), int(config.get("smtp_port") or 25)
     try:
@@ -94,11 +95,11 @@ def send(mail: EmailMessage, config: dict) -> dict:
     return success(mail, refused)
 
 
-def reasons(refused: dict) -> str:
+def reasons(refused: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {code} {text.decode('utf-8', 'replace')}" for name, (code, text) in refused.items())
 
 
-def success(mail: EmailMessage, refused: dict) -> dict:
+def success(mail: EmailMessage, refused: dict[str, Any]) -> dict[str, Any]:
     message = f"Mail “{mail['Subject']}” sent to {mail['To']}."
     if refused:
         message += f" Refused were: {reasons(refused)}"
@@ -113,7 +114,7 @@ def success(mail: EmailMessage, refused: dict) -> dict:
     }
 
 
-def failure(sentence: str) -> dict:
+def failure(sentence: str) -> dict[str, Any]:
     return {"success": False, "errorMessage": sentence}
 
 

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 SHOWN_CHARACTERS = 2000
 
@@ -14,7 +15,7 @@ SHOWN_CHARACTERS = 2000
 class NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect would carry the object and the token to an address that nobody configured."""
 
-    def redirect_request(self, *_args, **_kwargs):
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
 
 
@@ -26,7 +27,7 @@ def main(job: Path) -> None:
     print(answer.get("errorMessage") or answer["full"]["message"])
 
 
-def send(asked: dict, config: dict) -> dict:
+def send(asked: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Post the object; the answer is the responder's report."""
     url = str(config.get("url") or "")
     place = urllib.parse.urlsplit(url)
@@ -56,13 +57,13 @@ def send(asked: dict, config: dict) -> dict:
         return failure(f"{place.hostname} broke off the connection: {error!r}")
 
 
-def proxies(config: dict):
+def proxies(config: dict[str, Any]) -> dict[str, str] | None:
     """The configured proxies; None lets the environment decide."""
     given = {scheme: proxy for scheme, proxy in (config.get("proxy") or {}).items() if proxy}
     return given or None
 
 
-def success(host: str, status: int, body: bytes) -> dict:
+def success(host: str, status: int, body: bytes) -> dict[str, Any]:
     text = body.decode("utf-8", "replace")[:SHOWN_CHARACTERS]
     message = f"Sent to {host}, which answered {status}."
     return {
@@ -76,7 +77,7 @@ def success(host: str, status: int, body: bytes) -> dict:
     }
 
 
-def failure(sentence: str) -> dict:
+def failure(sentence: str) -> dict[str, Any]:
     return {"success": False, "errorMessage": sentence}
 
 
