@@ -64,5 +64,9 @@ class Faults:
         queue = self._queues.get(method)
         return queue.popleft() if queue else None
 
+    def waiting(self, method: str) -> int:
+        """How many faults are still to come for this method."""
+        return len(self._queues.get(method, ()))
+
     def _add(self, method: str, fault: Fault, times: int) -> None:
         self._queues.setdefault(method, deque()).extend([fault] * times)

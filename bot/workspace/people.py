@@ -134,7 +134,7 @@ class People:
 
     def direct(self, user_id: str, other_id: str) -> Json:
         """Open the direct messages with somebody."""
-        self._user(user_id)
+        self._actor(user_id)
         self._user(other_id)
         channel = self._team.direct(user_id, other_id)
         if other_id == self._team.bot_user_id:
@@ -165,7 +165,7 @@ class People:
 
     def place(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> Place:
         """The message or view that a person acts upon."""
-        self._user(user_id)
+        self._actor(user_id)
         if view_id is not None:
             view = self._views.of(user_id, view_id)
             if view is None:
@@ -342,7 +342,7 @@ class People:
 
     def open_home(self, user_id: str) -> Json:
         """Open the app's Home tab."""
-        self._user(user_id)
+        self._actor(user_id)
         if not self._manifest.has_home:
             raise PageError("no_home", "The manifest switches the Home tab off.")
         home = self._views.home(user_id)
@@ -355,7 +355,7 @@ class People:
 
     async def shortcut(self, user_id: str, callback_id: str, channel_id: str | None, ts: str | None) -> Json:
         """A global shortcut, or one on a message when the message is named."""
-        self._user(user_id)
+        self._actor(user_id)
         kind = "global" if ts is None else "message"
         if not self._manifest.knows_shortcut(callback_id, kind):
             raise PageError("no_such_shortcut", f"The manifest has no {kind} shortcut {callback_id!r}.", status=404)
@@ -393,7 +393,7 @@ class People:
 
     def knows(self, user_id: str) -> None:
         """Raises PageError when nobody has this id."""
-        self._user(user_id)
+        self._actor(user_id)
 
     def _user(self, user_id: str) -> User:
         user = self._team.users.get(user_id)
@@ -401,8 +401,14 @@ class People:
             raise PageError("user_not_found", f"Nobody here has the id {user_id!r}.", status=404)
         return user
 
+    def _actor(self, user_id: str) -> User:
+        """Who does something: any member but the app's own."""
+        if user_id == self._team.bot_user_id:
+            raise PageError("not_a_person", "The app acts by its own token only. Choose a person.")
+        return self._user(user_id)
+
     def _who_where(self, user_id: str, channel_id: str) -> tuple[User, Channel]:
-        user = self._user(user_id)
+        user = self._actor(user_id)
         channel = self._team.channels.get(channel_id)
         if channel is None or not channel.seen_by(user_id):
             raise PageError("channel_not_found", f"{user.name} sees no channel {channel_id!r}.", status=404)

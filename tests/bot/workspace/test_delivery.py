@@ -18,6 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.workspace import Faults, Person, Workspace
 from tests.bot.workspace.conftest import http_requests, socket_mode
+from tests.bot.workspace.starter_app import BUTTON
 
 
 class Heard:
@@ -121,6 +122,38 @@ async def test_a_late_acknowledgement_is_shown(
     assert answer["text"] == '/slow failed with the error "operation_timeout"'
     release.set()
     assert await anna.ephemerals("C0SOC") == []
+
+
+async def test_a_click_that_is_not_acknowledged_in_time_is_shown(
+    workspace: Workspace, app: AsyncApp, client: AsyncWebClient, connected: object, anna: Person
+) -> None:
+    workspace.ack_limit_s = 0.2
+    release = asyncio.Event()
+
+    @app.action("clicked")
+    async def clicked(ack: Any) -> None:
+        await release.wait()
+        await ack()
+
+    blocks = [{"type": "actions", "elements": [BUTTON]}]
+    ts = (await client.chat_postMessage(channel="C0SOC", text="Card", blocks=blocks))["ts"]
+    answer = await anna.click("C0SOC", ts, action_id="clicked")
+    assert (answer["ok"], answer["error"]) == (False, "operation_timeout")
+    notices = await anna.until(lambda sight: sight.notices)
+    assert (notices[0]["channel"], notices[0]["text"]) == ("C0SOC", "This app took too long to respond.")
+    release.set()
+
+
+async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: AsyncWebClient, anna: Person) -> None:
+    release = asyncio.Event()
+    faults.hold("chat.postMessage", release)
+    faults.slow("chat.postMessage", 0.05)
+    held = asyncio.create_task(client.chat_postMessage(channel="C0SOC", text="held"))
+    await anna.until(lambda sight: faults.waiting("chat.postMessage") == 1, timeout_s=5)
+    await client.chat_postMessage(channel="C0SOC", text="slow")
+    release.set()
+    await held
+    assert [m["text"] for m in await anna.messages("C0SOC")] == ["slow", "held"]
 
 
 async def test_a_repeated_delivery_comes_with_the_same_payload(

@@ -258,6 +258,9 @@ async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: Work
         await anna.click("C0SOC", ts, action_id="x")
     with pytest.raises(Refused, match="no_such_view"):
         await anna.submit("VNONE", {})
+    async with Person(workspace.url, workspace.page_token, workspace.bot_user_id) as nobody:
+        with pytest.raises(Refused, match="not_a_person"):
+            await nobody.say("C0SOC", "x")
 
 
 async def test_unread_marks_count_what_others_wrote(anna: Person, ben: Person) -> None:

@@ -9,7 +9,7 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Person, Workspace
+from bot.workspace import Person, Refused, Workspace
 from bot.workspace.errors import SlackError
 from bot.workspace.feed import Feed
 from bot.workspace.state import Team, User
@@ -193,6 +193,26 @@ async def test_a_late_answer_leaves_the_form_open_with_a_notice(
     assert notices[0]["text"] == "We had some trouble connecting. Try again?"
     release.set()
     assert await anna.view() is not None
+
+
+async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: Person, opened: dict[str, Any]) -> None:
+    reached, release = asyncio.Event(), asyncio.Event()
+
+    @app.view("form")
+    async def saved(ack: Any) -> None:
+        reached.set()
+        await release.wait()
+        await ack()
+
+    first = asyncio.create_task(anna.submit(opened["id"], {"name": {"text": "x"}}))
+    await reached.wait()
+    now = await anna.view()
+    assert now is not None
+    assert now["busy"] is True
+    with pytest.raises(Refused, match="busy"):
+        await anna.submit(opened["id"], {"name": {"text": "x"}})
+    release.set()
+    assert await first == {"ok": True}
 
 
 async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Person, opened: dict[str, Any]) -> None:
