@@ -4,6 +4,8 @@ import { announce, h, icon } from "./dom.js";
 
 let open = null;
 
+export const popupIsOpen = () => open !== null;
+
 export function closePopup(giveFocusBack = true) {
   const popup = open;
   if (!popup) return;
@@ -125,6 +127,7 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
     "aria-label": label, "aria-controls": id, "aria-expanded": "true", "aria-autocomplete": "list",
   });
   const node = h("div", { class: "popup picker" }, h("div", { class: "picker-top" }, box), list);
+  list.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays in the box, and its keys
   anchor.setAttribute("aria-haspopup", "listbox");
   const popup = show(anchor, node, onClose);
   let turn = 0;

@@ -4,7 +4,7 @@ import { h, icon, iconButton } from "./dom.js";
 import { patchBlocks } from "./blocks.js";
 import { collect, complaint } from "./elements.js";
 import { words } from "./mrkdwn.js";
-import { closePopup, toast } from "./popups.js";
+import { closePopup, popupIsOpen, toast } from "./popups.js";
 import { Entered } from "./store.js";
 
 /** The blocks of one view, with what was entered in them. */
@@ -76,7 +76,8 @@ export class Modals {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       event.preventDefault();
       event.stopPropagation();
-      this.closeTop();
+      if (popupIsOpen()) closePopup();
+      else this.closeTop();
     });
     dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.closeTop(); });
   }
@@ -94,7 +95,9 @@ export class Modals {
     if (stack.length && !this.dialog.open) this.open();
     if (!stack.length && this.dialog.open) this.close();
     const top = this.sheets.get(stack.at(-1)?.id);
-    if (top && !top.form.contains(document.activeElement)) this.focusIn(top);
+    const isNew = top?.view.id !== this.topId; // opening a dialog focuses its first button, people want its first field
+    this.topId = top?.view.id;
+    if (top && (isNew || !top.form.contains(document.activeElement))) this.focusIn(top);
   }
 
   open() {
@@ -134,7 +137,7 @@ export class Modals {
       sheet.draw(view);
       if (view.errors && Object.keys(view.errors).length && isTop) sheet.focusFirstError();
     }
-    this.setBusy(sheet, Boolean(view.busy) || sheet.waiting);
+    this.setBusy(sheet, Boolean(view.busy || sheet.waiting));
     sheet.form.hidden = !isTop;
     if (isTop) this.dialog.setAttribute("aria-label", sheet.title.textContent);
   }

@@ -1,0 +1,89 @@
+"""A workspace, a small app connected to it, and a headless Chromium that looks at the page."""
+
+import re
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from bot.workspace import Workspace
+from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+ARTEFACTS = Path(__file__).parents[3] / "artefacts" / "browser"
+PATIENCE_MS = 10_000  # two cores, and other tests beside these
+
+
+@dataclass
+class Desk:
+    """Everything a test needs; `trouble` holds what the page complained of."""
+
+    workspace: Workspace
+    app: SampleApp
+    browser: Browser
+    page: Page
+    trouble: list[str]
+
+    async def look(self, user: str = "U0ANNA", channel: str = "C0SOC", **options: Any) -> Page:
+        """A new window for this person, in this channel."""
+        context = await self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        page.on("console", lambda said: self.trouble.append(said.text) if said.type in ("error", "warning") else None)
+        await page.goto(f"{self.workspace.page_url}#/{user}/{channel}")
+        await page.wait_for_selector(".room.current", state="attached")
+        return page
+
+    async def command(self, text: str) -> None:
+        """Type a command and send it."""
+        await self.page.fill("#box", text)
+        await self.page.keyboard.press("Escape")
+        await self.page.focus("#box")
+        await self.page.keyboard.press("Enter")
+
+    async def everything(self) -> None:
+        """All blocks and elements are there."""
+        await self.command("/everything")
+        await self.page.wait_for_selector("[data-block=buttons]")
+
+
+async def keep(page: Page, name: str) -> None:
+    """A screenshot among the run's artefacts."""
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    await page.screenshot(path=ARTEFACTS / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.png")
+
+
+@pytest_asyncio.fixture
+async def desk() -> AsyncIterator[Desk]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail("No chromium found. Install it from the system's packages: apt-get install chromium")
+    workspace = Workspace(MANIFEST, rates=False)
+    people(workspace)
+    await workspace.start()
+    app = SampleApp(workspace)
+    await app.start()
+    await workspace.wait_connected()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, headless=True, args=ARGUMENTS)
+        desk = Desk(workspace, app, browser, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
+        desk.page = await desk.look()
+        yield desk
+        await browser.close()
+    await app.stop()
+    await workspace.stop()
+    assert desk.trouble == []

@@ -1,0 +1,113 @@
+"""Each interactive element, used once by hand or by key, tells the app what was chosen."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.bot.browser.conftest import Desk, keep
+
+pytestmark = pytest.mark.browser
+
+
+async def chosen(desk: Desk, action_id: str, key: str) -> Any:
+    """What the app heard from this element."""
+    action = await desk.app.hear("action")
+    assert action["action_id"] == action_id
+    return action[key]
+
+
+async def test_menus_are_searched_and_used_by_mouse_and_by_keys(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+
+    await page.click("[data-action=static_select] .select-box")
+    await page.click(".picker .option:has-text('Medium')")
+    assert (await chosen(desk, "static_select", "selected_option"))["value"] == "medium"
+
+    await page.focus("[data-action=users_select] .select-box")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.type("ben")
+    await expect(page.locator(".picker .option")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    assert await chosen(desk, "users_select", "selected_user") == "U0BEN"
+
+    await page.click("[data-action=channels_select] .select-box")
+    await page.click(".picker .option:has-text('#general')")
+    assert await chosen(desk, "channels_select", "selected_channel") == "C0TALK"
+
+    await page.click("[data-action=conversations_select] .select-box")
+    await page.click(".picker .option:has-text('incident-red')")
+    assert await chosen(desk, "conversations_select", "selected_conversation") == "C0RED"
+
+
+async def test_an_external_menu_lists_in_groups_and_filters_while_typing(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    await page.click("[data-action=external_select] .select-box")
+    await page.wait_for_selector('.picker .menu-heading:has-text("Can\'t run")')
+    assert await page.locator(".picker .option").count() == 3
+    await keep(page, "menu-in-groups")
+    await page.keyboard.type("reset")
+    await expect(page.locator(".picker .option")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    assert (await chosen(desk, "external_select", "selected_option"))["value"] == "reset"
+    assert await page.inner_text("[data-action=external_select] .select-label") == "Reset password"
+
+
+async def test_dates_ticks_and_several_choices_reach_the_app(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+
+    await page.fill("[data-action=datepicker]", "2026-03-04")
+    await page.keyboard.press("Enter")
+    assert await chosen(desk, "datepicker", "selected_date") == "2026-03-04"
+    await page.fill("[data-action=timepicker]", "17:45")
+    await page.keyboard.press("Enter")
+    assert await chosen(desk, "timepicker", "selected_time") == "17:45"
+
+    await page.focus("[data-action=checkboxes] input >> nth=1")
+    await page.keyboard.press("Space")
+    assert [one["value"] for one in await chosen(desk, "checkboxes", "selected_options")] == ["medium"]
+    await page.click("[data-action=radio_buttons] >> text=High")
+    assert (await chosen(desk, "radio_buttons", "selected_option"))["value"] == "high"
+
+    await page.click("[data-action=multi_static_select] .select-box")
+    await page.click(".picker .option:has-text('Low')")
+    await page.click(".picker .option:has-text('High')")
+    await page.keyboard.press("Escape")
+    found = await chosen(desk, "multi_static_select", "selected_options")
+    assert [one["value"] for one in found] == ["low", "high"]
+
+
+async def test_buttons_and_overflow_by_mouse_and_by_keys(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    await page.focus("[data-action=plain]")
+    await page.keyboard.press("Enter")
+    assert await chosen(desk, "plain", "value") == "plain"
+
+    await page.click("[data-action=overflow]")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    assert (await chosen(desk, "overflow", "selected_option"))["value"] == "medium"
+
+    link = page.locator("[data-action=docs]")
+    assert await link.get_attribute("href") == "https://example.org/docs"
+    assert await link.get_attribute("rel") == "noopener noreferrer"
+
+
+async def test_a_confirm_dialog_asks_first_and_no_means_nothing(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    await page.click("[data-action=sure]")
+    await page.wait_for_selector("dialog.confirm >> text=It can be undone.")
+    await keep(page, "confirm")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("dialog.confirm", state="detached")
+    await page.click("[data-action=sure]")
+    await page.click("dialog.confirm >> text=Keep it")
+    await page.click("[data-action=sure]")
+    await page.click("dialog.confirm >> text=Isolate >> nth=-1")
+    assert await chosen(desk, "sure", "value") == "sure"
+    assert desk.app.heard.empty()

@@ -1,0 +1,211 @@
+"""The page as people use it: commands, live messages, threads, people, keys, looks."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.bot.browser.conftest import Desk, keep
+from tests.bot.browser.sample_blocks import HOSTILE
+
+pytestmark = pytest.mark.browser
+
+
+async def test_a_command_is_completed_by_keys_and_its_card_is_shown(desk: Desk) -> None:
+    page = desk.page
+    await page.locator("body").press("/")
+    await page.keyboard.type("res")
+    await page.wait_for_selector(".completion .option:has-text('/responder')")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("alert ~12")
+    await page.keyboard.press("Enter")
+    assert await desk.app.hear("command") == "alert ~12"
+    await page.wait_for_selector("[data-block=head] >> text=Phishing mail")
+    assert (
+        await page.locator(".attachment").evaluate("node => getComputedStyle(node).borderLeftColor")
+        == "rgb(217, 54, 79)"
+    )
+    await keep(page, "card-light")
+
+
+async def test_hostile_text_stays_text(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    await page.fill("#box", HOSTILE)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".message-text:has-text('<script>')")
+    for name in ("hostile", "hostile-plain"):
+        assert await page.inner_text(f"[data-block={name}]") == HOSTILE
+    assert await page.evaluate("window.hurt") is None
+    assert await page.locator("main img, main script, main iframe").count() == 0
+    links = await page.eval_on_selector_all("a", "nodes => nodes.map(node => node.getAttribute('href'))")
+    assert [link for link in links if not link.startswith(("http://", "https://", "#", "/page/"))] == []
+    assert "javascript:window.hurt=1" in await page.inner_text("[data-block=bad-link]")
+    await keep(page, "hostile")
+
+
+async def test_mrkdwn_looks_like_slacks(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    shown = page.locator("[data-block=text]")
+    for tag, words in (("b", "bold"), ("i", "italic"), ("s", "strike"), ("code", "code"), ("pre", "GET /path?a=1&b=2")):
+        assert await shown.locator(tag).first.inner_text() == words
+    assert await shown.locator("blockquote").inner_text() == "a quote, with bold"
+    assert await shown.locator(".mention").all_inner_texts() == ["@Ben Second", "#soc-alerts", "@channel"]
+    assert "snake_case_name and 2 * 3 * 4 stay" in await shown.inner_text()
+
+
+async def test_a_card_is_repainted_in_place_and_its_story_is_in_the_thread(desk: Desk) -> None:
+    page = desk.page
+    await desk.command("/responder alert ~12")
+    await page.click("[data-action=run]")
+    await page.wait_for_selector("[data-block=new-run]")
+    assert await page.locator("main .message:has([data-block=head])").count() == 1
+    assert await page.evaluate("document.activeElement.dataset.action") == "run"
+    await page.click(".thread-link:has-text('2 replies')")
+    await page.wait_for_selector(".pane .file >> text=Report")
+    await page.click(".pane .file >> text=Preview")
+    await page.wait_for_selector(".pane .snippet:has-text('<b>checked</b>')")
+    async with page.expect_download() as download:
+        await page.click("[aria-label='Download Report']")
+    assert (await download.value).suggested_filename == "report.txt"
+    await page.fill("#thread-box", "Well done")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".pane .message-text:has-text('Well done')")
+    await page.wait_for_selector(".thread-link:has-text('3 replies')")
+    await page.fill("#thread-box", "/responder help")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".pane .message:has-text('is not supported in threads')")
+    await keep(page, "thread")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("#pane .pointers")
+
+
+async def test_an_ephemeral_message_is_seen_by_one_person_only(desk: Desk) -> None:
+    other = await desk.look("U0BEN")
+    await desk.command("/responder help")
+    await desk.page.wait_for_selector(".message.ephemeral:has-text('Only visible to you')")
+    desk.workspace.add_message("C0SOC", "U0NORA", "after it")
+    await other.wait_for_selector(".message-text:has-text('after it')")
+    assert await other.locator(".message.ephemeral").count() == 0
+    await desk.page.click("text=Dismiss message")
+    await desk.page.wait_for_selector(".message.ephemeral", state="detached")
+
+
+async def test_a_late_answer_is_told_to_the_person_alone(desk: Desk) -> None:
+    await desk.command("/late")
+    await desk.page.wait_for_selector(
+        ".message.ephemeral:has-text('/late failed with the error \"operation_timeout\"')"
+    )
+    assert await desk.page.locator(".message.ephemeral").count() == 1
+    await desk.command("/nonsense")
+    await desk.page.wait_for_selector(".message.ephemeral:has-text('/nonsense is not a valid command')")
+    await keep(desk.page, "late-answer")
+
+
+async def test_a_message_shortcut_is_reached_by_keys(desk: Desk) -> None:
+    page = desk.page
+    desk.workspace.add_message("C0SOC", "U0BEN", "make this a case")
+    await page.wait_for_selector(".message-text:has-text('make this a case')")
+    await page.focus("#box")
+    await page.keyboard.press("Shift+Tab")
+    await page.wait_for_selector(".message:focus")
+    await page.focus(".message [aria-label='More actions']")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[role=menuitem]:focus:has-text('Make a case of this')")
+    await page.keyboard.press("Enter")
+    assert await desk.app.hear("shortcut") == ("message_action", "case_of")
+    await page.wait_for_selector("#modal[open]")
+
+
+async def test_unread_marks_and_the_way_between_channels_by_keys(desk: Desk) -> None:
+    page = desk.page
+    desk.workspace.add_message("C0TALK", "U0BEN", "news")
+    await page.wait_for_selector("[data-room=C0TALK].unread:has-text('1')")
+    await page.focus("#box")
+    await page.keyboard.press("Alt+ArrowUp")
+    await page.keyboard.press("Alt+ArrowUp")
+    await page.wait_for_selector("[data-room=C0TALK].current")
+    await page.wait_for_selector(".unread-line")
+    await page.wait_for_selector("[data-room=C0TALK]:not(.unread)")
+
+
+async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(desk: Desk) -> None:
+    page = desk.page
+    await page.fill("#box", "half a sentence")
+    desk.workspace.add_message("C0SOC", "U0BEN", "live")
+    await page.wait_for_selector(".message-text:has-text('live')")
+    port = int(desk.workspace.url.rpartition(":")[2])
+    await desk.app.stop()
+    await desk.workspace.stop()
+    await page.wait_for_selector("#connection:has-text('Not connected')")
+    desk.workspace.add_message("C0SOC", "U0BEN", "said meanwhile")
+    await desk.workspace.start(port=port)
+    await page.wait_for_selector(".message-text:has-text('said meanwhile')")
+    await page.wait_for_selector("#connection", state="hidden")
+    assert await page.input_value("#box") == "half a sentence"
+    assert await page.evaluate("document.activeElement.id") == "box"
+    desk.trouble.clear()  # the browser itself notes each connection that was refused
+
+
+async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(desk: Desk) -> None:
+    page = desk.page
+    await page.wait_for_selector("[data-room=C0RED]")
+    await page.focus(".person")
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("n")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".person:has-text('Nora Newcomer')")
+    await page.wait_for_selector("[data-room=C0RED]", state="detached")
+    await page.click(".room:has-text('Anna Analyst')")
+    await page.fill("#box", "hi Anna")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".message-text:has-text('hi Anna')")
+    anna = await desk.look()
+    await anna.wait_for_selector(".room.unread:has-text('Nora Newcomer')")
+
+
+async def test_the_developers_panel_shows_what_goes_both_ways(desk: Desk) -> None:
+    page = desk.page
+    await page.click("text=Developer")
+    await desk.command("/responder list ~12")
+    await page.wait_for_selector(".payload.from")
+    await page.fill("[aria-label='Filter payloads']", "slash_commands")
+    await expect(page.locator(".payload")).to_have_count(1)
+    await page.click(".payload summary")
+    await page.wait_for_selector(".payload .json-string:has-text('list ~12')")
+    assert desk.workspace.bot_token not in await page.inner_text("#developer")
+    await keep(page, "developer")
+
+
+async def test_a_thing_to_try_puts_its_text_into_the_box(desk: Desk) -> None:
+    page = desk.page
+    await page.click(".pointer:has-text('Look at an alert')")
+    assert await page.input_value("#box") == "/responder alert ~12"
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[data-block=head]")
+
+
+async def test_a_file_goes_up(desk: Desk) -> None:
+    async with desk.page.expect_file_chooser() as chooser:
+        await desk.page.click("[aria-label='Attach a file']")
+    await (await chooser.value).set_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
+    await desk.page.wait_for_selector(".file:has-text('notes.txt')")
+
+
+async def test_dark_light_and_phone(desk: Desk) -> None:
+    page = desk.page
+    await desk.command("/responder alert ~12")
+    await page.wait_for_selector("[data-block=head]")
+    await page.click("[aria-label^=Colours]")
+    await page.click("[role=menuitemradio]:has-text('Dark')")
+    await page.reload()
+    await page.wait_for_selector("[data-block=head]")
+    assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 25, 30)"
+    await keep(page, "card-dark")
+    phone = await desk.look(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    await phone.wait_for_selector("[data-block=head]")
+    assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await keep(phone, "phone-card")
+    await phone.tap(".drawer-open")
+    await phone.tap("[data-room=C0TALK]")
+    await phone.wait_for_selector(".top h1:has-text('general')")
+    await keep(phone, "phone-channel")
