@@ -1,0 +1,212 @@
+"""A whole installation on the loopback: core with real responders, the bot, and a local Slack with people in it."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from bot.app import Bot, running
+from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection
+from bot.workspace import Person, Sight, Workspace
+from bot.workspace.limits import problems
+from core.client import CoreClient
+from core.clock import now_ms
+from core.models import Action, Alert, Profile
+from core.settings import EngineSection, ResponderSection
+from tests.core.running import RunningCore, running_core
+
+T = TypeVar("T")
+TEAM = "T0LOCAL"
+SOC, OPEN, OTHER = "C0SOC", "C0OPEN", "C0OTHER"
+MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
+PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
+    "U0ANNA": ("anna", "analyst", 2),
+    "U0BEN": ("ben", "analyst", 3),
+    "U0LEA": ("lea", "org-admin", 3),
+    "U0EVE": ("eve", "read-only", 2),
+    "U0UMA": ("uma", None, 0),  # not linked
+}
+ALERT = {
+    "type": "ids",
+    "source": "suricata",
+    "sourceRef": "2025-1",
+    "title": "ET MALWARE Beacon to known C2",
+    "description": "host web-3 beacons to 203.0.113.7 every 60 s",
+    "severity": 3,
+    "tags": ["c2"],
+    "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
+}
+SCRIPT = '''"""Waits for `go` if it was told to, then gives its configured answer."""
+import json, sys
+from pathlib import Path
+job = Path(sys.argv[1])
+config = json.loads((job / "input" / "input.json").read_text())["config"]
+if config.get("go"):
+    with open(config["go"]) as go:
+        go.readline()
+(job / "output" / "output.json").write_text(config["answer"])
+'''
+LONG = "\n".join(f"line {n} of the report" for n in range(200))
+DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
+FAILED = {"success": False, "errorMessage": "The firewall said no."}
+REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG}, "operations": []}
+
+
+def responders(folder: Path) -> dict[str, ResponderSection]:
+    """Writes the responders of these tests; returns their settings."""
+    go = str(folder / "go")
+    settings = {
+        "Tell": ({"answer": DONE}, {}),
+        "Fail": ({"answer": FAILED}, {}),
+        "Report": ({"answer": REPORTED}, {}),
+        "Wait": ({"answer": DONE, "go": go}, {}),
+        "Block": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
+        "Isolate": ({"answer": DONE}, {"approval": 1}),
+        "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
+    }
+    home = folder / "responders"
+    made: dict[str, ResponderSection] = {}
+    for name, (config, policy) in settings.items():
+        _write(home / name, name)
+        own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+        more = dict(policy)
+        made[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
+    return made
+
+
+def _write(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True)
+    item = {"description": "", "type": "string", "multi": False, "required": False}
+    definition = {
+        "name": name,
+        "version": "1.0",
+        "author": "tests",
+        "url": "",
+        "license": "Apache-2.0",
+        "description": f"{name}s, for a test",
+        "dataTypeList": ["thehive:alert"],
+        "command": f"{name}/run.py",
+        "baseConfig": name,
+        "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],
+    }
+    (folder / f"{name}.json").write_text(json.dumps(definition))
+    (folder / "run.py").write_text(SCRIPT)
+
+
+@dataclass
+class Stage:
+    """What a test needs of it."""
+
+    core: RunningCore
+    admin: CoreClient
+    bot: Bot
+    workspace: Workspace
+    folder: Path
+    people: dict[str, Person] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Person:
+        """A person by name."""
+        return self.people[f"U0{name.upper()}"]
+
+    async def alert(self, **more: Any) -> Alert:
+        return await self.admin.create_alert({**ALERT, **more})
+
+    async def card(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
+        """The alert's card, once it is there."""
+        return await self.seen(name, lambda sight: card_in(sight, channel, alert.id))
+
+    async def seen(self, name: str, look: Callable[[Sight], T | None]) -> T:
+        """What a person sees, once it is there."""
+        found = await self[name].until(look)
+        assert found is not None  # `until` waits for it
+        return found
+
+    async def go(self) -> None:
+        """Let the responder that waits come to its end."""
+        await asyncio.to_thread((self.folder / "go").write_text, "go\n")
+
+    async def ended(self, alert: Alert) -> Action:
+        """The newest run on the alert, once it has ended."""
+        newest = (await self.admin.actions("alert", alert.id))[0]
+        while newest.end_date is None:
+            newest = await self.admin.action(newest.id, wait_s=10)
+        return newest
+
+    async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
+        """What only this person sees, once it holds these words."""
+
+        def seen(sight: Sight) -> dict[str, Any] | None:
+            return next((m for m in reversed(sight.ephemerals(channel)) if words in said(m)), None)
+
+        return checked(await self.seen(name, seen))
+
+
+def card_in(sight: Sight, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
+    """The card of an alert that a person sees, when it holds these words."""
+    for message in sight.messages(channel):
+        if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in said(message):
+            return message
+    return None
+
+
+def said(message: Mapping[str, Any]) -> str:
+    """All that a message or a view says, as one text."""
+    return json.dumps([message.get(k) for k in ("text", "title", "blocks", "attachments")], ensure_ascii=False)
+
+
+def checked(message: dict[str, Any]) -> dict[str, Any]:
+    """The same, held against Slack's limits."""
+    payload = {key: message[key] for key in ("text", "blocks", "attachments") if message.get(key)}
+    assert problems("message", payload) == []
+    return message
+
+
+@asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Stage]:
+    """Everything up; down again at the end."""
+    os.mkfifo(folder / "go")
+    policies = responders(folder)
+    engine = EngineSection(name="local", responders=(folder / "responders",))
+    async with AsyncExitStack() as stack:
+        core = await stack.enter_async_context(running_core(folder, engine=(engine,), responder=policies))
+        workspace = Workspace(MANIFEST, team_id=TEAM, rates=False)
+        await _people(core, workspace)
+        await workspace.start()
+        stack.push_async_callback(workspace.stop)
+        key = await core.core.access.add("responder-bot", "service")
+        client = await stack.enter_async_context(CoreClient(core.url, key))
+        admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
+        settings = _settings(folder, workspace, core.url, key)
+        bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
+        made = Stage(core, admin, bot, workspace, folder)
+        for user_id in PEOPLE:
+            person = Person(workspace.url, workspace.page_token, user_id)
+            made.people[user_id] = await stack.enter_async_context(person)
+        await bot.leads.wait()
+        yield made
+
+
+async def _people(core: RunningCore, workspace: Workspace) -> None:
+    for user_id, (name, profile, clearance) in PEOPLE.items():
+        workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@soc.example")
+        if profile is not None:
+            await core.core.access.add(f"{name}@soc.example", profile, clearance=clearance)
+            await core.core.access.link(f"{name}@soc.example", f"{TEAM}:{user_id}")
+    for channel, name in ((SOC, "soc"), (OPEN, "open"), (OTHER, "other")):
+        workspace.add_channel(channel, name=name)
+
+
+def _settings(folder: Path, workspace: Workspace, core_url: str, key: str) -> BotSettings:
+    slack = SlackSection(bot_token=workspace.bot_token, app_token=workspace.app_token, api_url=workspace.api_url)
+    channels = (
+        ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),
+        ChannelSection.model_validate({"id": OPEN, "clearance": "clear", "alerts": Route()}),
+    )
+    bot = BotSection(core_url=core_url, core_api_key=key, database=folder / "slack.db")
+    return BotSettings(bot=bot, slack=slack, channel=channels)

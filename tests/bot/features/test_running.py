@@ -1,0 +1,147 @@
+"""Running responders from Slack, as transcripts: command, menu, confirm, collision, failure."""
+
+from typing import Any
+
+from bot.cards import ids
+from tests.bot.features.stage import SOC, Stage, card_in, checked, said
+
+
+async def choose(scene: Stage, name: str, card: dict[str, Any], responder: str) -> None:
+    """Open the menu on a card, type the responder's name, choose it."""
+    person = scene[name]
+    block = next(b for b in blocks(card) if str(b.get("block_id", "")).startswith(ids.MENU_BLOCK))
+    place = {"action_id": ids.MENU, "block_id": block["block_id"]}
+    groups = await person.options(SOC, card["ts"], query=responder, **place)
+    value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
+    await person.click(SOC, card["ts"], value=value, **place)
+
+
+def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [b for a in message.get("attachments") or [] for b in a.get("blocks") or []]
+    return [*(message.get("blocks") or []), *inner]
+
+
+async def test_a_list_says_what_can_run_and_why_the_rest_can_not(scene: Stage) -> None:
+    alert = await scene.alert()
+    assert (await scene["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
+    shown = said(await scene.told("anna", "can run on"))
+    assert "✓ *Tell_1_0*" in shown
+    assert "asks first" in shown
+    assert "needs 1 approval" in shown
+    assert "✗ *Secret_1_0*" in shown
+    assert "TLP" in shown.partition("Secret_1_0")[2]
+
+
+async def test_a_command_runs_it_and_the_card_and_thread_tell_the_end(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = checked(await scene.card("anna", alert))
+    await scene["anna"].command(SOC, f"/responder run tell {alert.id}")
+    await scene.told("anna", f"on {alert.id}")
+    assert (await scene.ended(alert)).created_by == "anna@soc.example"
+    done = await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "✓ *Tell_1_0* done in"))
+    assert checked(done)["ts"] == card["ts"]
+    assert "Told the firewall." in said(done)
+    assert "Marked as read by anna" in said(done) or "Tell_1_0 done, started by anna" in said(done)
+    reply = await scene.seen("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    assert "marked the alert as read" in said(checked(reply[0]))
+
+
+async def test_a_choice_in_the_menu_runs_it_and_a_second_click_is_told_who_was_first(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Wait")
+    running = await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+    await choose(scene, "ben", running, "Wait")
+    told = await scene.told("ben", "anna started it")
+    assert len(await scene.admin.actions("alert", alert.id)) == 1
+    await scene.go()
+    await scene.ended(alert)
+    await scene["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "running · ben"))
+    await scene.go()
+    assert (await scene.ended(alert)).status == "Success"
+    assert len(await scene.admin.actions("alert", alert.id)) == 2
+
+
+async def test_a_responder_with_a_policy_asks_first_and_a_no_runs_nothing(scene: Stage) -> None:
+    alert = await scene.alert()
+    await scene["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await scene.told("anna", "Blocks the host at the firewall. It can be undone there.")
+    await scene["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
+    await scene.seen("anna", lambda s: not s.ephemerals(SOC))
+    assert await scene.admin.actions("alert", alert.id) == []
+    await scene["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await scene.told("anna", "Blocks the host at the firewall.")
+    await scene["anna"].click(SOC, question["ts"], action_id=ids.RUN)
+    await scene.told("anna", f"on {alert.id}. (")
+    assert (await scene.ended(alert)).status == "Success"
+
+
+async def test_a_failure_stands_on_its_line_and_in_the_thread_with_run_again(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Fail")
+    failed = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
+    assert "The firewall said no." in said(checked(failed))
+    reply = (await scene.seen("anna", lambda s: s.thread(SOC, card["ts"])[1:]))[0]
+    assert "The firewall said no." in said(checked(reply))
+    await scene["ben"].click(SOC, reply["ts"], action_id=ids.RUN_AGAIN)
+    await scene.seen("ben", lambda s: s.thread(SOC, card["ts"])[2:])
+    assert [a.created_by for a in await scene.admin.actions("alert", alert.id)] == [
+        "ben@soc.example",
+        "anna@soc.example",
+    ]
+
+
+async def test_an_entry_that_can_not_run_shows_the_reason_and_runs_nothing(scene: Stage) -> None:
+    alert = await scene.alert()
+    await choose(scene, "anna", await scene.card("anna", alert), "Secret")
+    await scene.told("anna", "Nothing was run.")
+    assert await scene.admin.actions("alert", alert.id) == []
+
+
+async def test_a_long_report_is_a_file_with_its_first_lines_in_the_thread(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Report")
+
+    def with_file(sight: Any) -> Any:
+        return [f for m in sight.thread(SOC, card["ts"]) for f in m.get("files") or []]
+
+    file = (await scene.seen("anna", with_file))[0]
+    text = (await scene["anna"].file(file["id"])).decode()
+    assert "line 199 of the report" in text
+
+
+async def test_mistakes_in_a_command_are_answered_with_what_to_type(scene: Stage) -> None:
+    alert = await scene.alert()
+    for typed, words in {
+        "lsit ~1": "Did you mean",
+        "list": "Give an id, such as ~12",
+        "list ~999": "Nothing has the id ~999",
+        f"run Tel1_1_0 {alert.id}": "Did you mean Tell_1_0?",
+        f"run {alert.id}": "Run what?",
+        "help": "What you can do with",
+        f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
+        f"alert {alert.id}": "host web-3 beacons",
+    }.items():
+        await scene["anna"].command(SOC, f"/responder {typed}")
+        await scene.told("anna", words)
+
+
+async def test_somebody_without_the_right_is_told_which_and_who_gives_it(scene: Stage) -> None:
+    alert = await scene.alert()
+    await scene["eve"].command(SOC, f"/responder run tell {alert.id}")
+    told = said(await scene.told("eve", "manageAction"))
+    assert "org-admin" in told
+    assert await scene.admin.actions("alert", alert.id) == []
+
+
+async def test_who_is_not_linked_is_told_how_to_be(scene: Stage) -> None:
+    await scene["uma"].command(SOC, "/responder list ~1")
+    assert "--slack-id T0LOCAL:U0UMA" in said(await scene.told("uma", "isn't linked"))
+
+
+async def test_a_channel_that_is_not_set_up_says_so(scene: Stage) -> None:
+    await scene["anna"].command("C0OTHER", "/responder list ~1")
+    await scene.told("anna", "not set up", channel="C0OTHER")
