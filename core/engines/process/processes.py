@@ -12,6 +12,14 @@ _ROUNDS = 20
 """How often leftovers are looked for: a family that forks while it is killed needs more than one round."""
 
 
+_MEANINGS = {
+    "SIGXCPU": ", its processor time was used up",
+    "SIGXFSZ": ", a file grew over its limit",
+    "SIGKILL": ", by somebody else or for want of memory",
+    "SIGSEGV": ", a crash",
+}
+
+
 @dataclass(frozen=True)
 class Started:
     """What `JOB/started` says."""
@@ -150,4 +158,5 @@ def exit_of_child(pid: int, *, reap: bool) -> str:
     if ended.si_code == os.CLD_EXITED:
         return f"exit code {ended.si_status}"
     names = {item.value: item.name for item in signal.Signals}
-    return f"ended by {names.get(ended.si_status, f'signal {ended.si_status}')}"
+    name = names.get(ended.si_status, f"signal {ended.si_status}")
+    return f"ended by {name}{_MEANINGS.get(name, '')}"

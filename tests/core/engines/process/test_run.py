@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from core.engines.base import Report
+from core.engines.base import Engine, Report
 from core.engines.process.engine import Limits, environment_of
 from core.errors import ResponderBotError
 from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, engine_in, is_alive, job_for
@@ -92,6 +92,12 @@ async def test_the_job_folder_is_for_its_owner_only_and_goes_when_forgotten(
     await engine.forget("~8257")
     assert not folder.exists()
     await engine.forget("~8257")
+
+
+async def test_it_is_an_engine(make_engine: MakeEngine) -> None:
+    engine: Engine = make_engine()  # the type checker holds it to the contract
+    assert (engine.name, engine.capacity, engine.job_id("~8257")) == ("local", 4, "local-8257")
+    await engine.close()
 
 
 async def test_running_is_told_with_the_process(make_engine: MakeEngine) -> None:
@@ -223,7 +229,7 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_
     ("wants", "limits", "says"),
     [
         ("memory", Limits(), "MemoryError"),
-        ("cpu", Limits(cpu_s=1), "SIGXCPU"),
+        ("cpu", Limits(cpu_s=1), "ended by SIGXCPU, its processor time was used up"),
         ("output", Limits(file_bytes=1_000_000), "File too large"),
         ("files", Limits(), "Too many open files"),
         pytest.param(
