@@ -61,7 +61,7 @@ REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG},
 def responders(folder: Path) -> dict[str, ResponderSection]:
     """Writes the responders of these tests; returns their settings."""
     go = str(folder / "go")
-    settings = {
+    settings: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "Tell": ({"answer": DONE}, {}),
         "Fail": ({"answer": FAILED}, {}),
         "Report": ({"answer": REPORTED}, {}),

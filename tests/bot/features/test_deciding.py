@@ -1,0 +1,116 @@
+"""Approval, cancelling, watching, marking as read: what people decide beside running, as transcripts."""
+
+from typing import Any
+
+from bot.cards import ids
+from bot.workspace import Sight
+from tests.bot.features.stage import OPEN, SOC, Stage, card_in, checked, said
+from tests.bot.features.test_running import blocks, choose
+
+
+def in_thread(ts: str, words: str) -> Any:
+    def look(sight: Sight) -> dict[str, Any] | None:
+        return next((m for m in sight.thread(SOC, ts)[1:] if words in said(m) and not m.get("ephemeral")), None)
+
+    return look
+
+
+def button(message: dict[str, Any], action_id: str) -> str:
+    """The full action_id of a button of this kind."""
+    found = [e for b in blocks(message) for e in [*(b.get("elements") or []), b.get("accessory")] if e]
+    return next(str(e["action_id"]) for e in found if ids.family(str(e.get("action_id"))) == action_id)
+
+
+async def test_another_approves_and_the_requester_is_refused(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Isolate")
+    await scene.told("anna", "waits for 1 other person")
+    request = checked(await scene.seen("ben", in_thread(card["ts"], "asks to run")))
+    await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1)"))
+    await scene["anna"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await scene.seen("anna", lambda s: [m for m in s.ephemerals(SOC) if "requested" in said(m) or "own" in said(m)])
+    assert (await scene.admin.actions("alert", alert.id))[0].status == "Waiting"
+    await scene["eve"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await scene.seen("eve", lambda s: [m for m in s.ephemerals(SOC) if "manageAction" in said(m)])
+    await scene["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    decided = await scene.seen("anna", in_thread(card["ts"], "Approved by ben."))
+    assert ids.APPROVE not in said(checked(decided))
+    assert (await scene.ended(alert)).status == "Success"
+
+
+async def test_a_denied_run_never_starts_and_says_so(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Isolate")
+    request = await scene.seen("ben", in_thread(card["ts"], "asks to run"))
+    await scene["ben"].click(SOC, request["ts"], action_id=ids.DENY)
+    assert (await scene.ended(alert)).status == "Failure"
+    failed = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* failed"))
+    assert "ben" in said(checked(failed))
+
+
+async def test_a_run_that_waits_can_be_cancelled_from_its_line(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Isolate")
+    waiting = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
+    await scene["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
+    done = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* cancelled"))
+    assert ids.CANCEL not in said(checked(done))
+
+
+async def test_a_watcher_gets_one_direct_message_at_the_end(scene: Stage) -> None:
+    alert = await scene.alert()
+    await scene.card("ben", alert)
+    await scene["ben"].command(SOC, f"/responder watch {alert.id}")
+    await scene.told("ben", "You watch")
+    await scene["anna"].command(SOC, f"/responder run tell {alert.id}")
+
+    def direct(sight: Sight) -> list[dict[str, Any]]:
+        places = [c for c in sight.channels if c.startswith("D")]
+        return [m for c in places for m in sight.messages(c) if "Tell_1_0" in said(m)]
+
+    (message,) = await scene.seen("ben", direct)
+    assert "Told the firewall." in said(checked(message))
+    await scene["ben"].command(SOC, f"/responder watch off {alert.id}")
+    await scene.told("ben", "You no longer watch")
+    await scene["ben"].command(SOC, "/responder watch")
+    await scene.told("ben", "You watch nothing.")
+
+
+async def test_a_responder_is_watched_by_its_name(scene: Stage) -> None:
+    await scene.card("ben", await scene.alert())
+    await scene["ben"].command(SOC, "/responder watch tell")
+    await scene.told("ben", "You watch Tell_1_0")
+
+
+async def test_a_card_above_the_clearance_withholds_details_and_gives_them_to_who_may_see(scene: Stage) -> None:
+    alert = await scene.alert(tlp=2)
+    card = checked(await scene.card("eve", alert, OPEN))
+    assert "Beacon" not in said(card)
+    assert "details withheld (TLP:AMBER)" in said(card)
+    await scene["eve"].click(OPEN, card["ts"], action_id=ids.DETAILS)
+    await scene.told("eve", "host web-3 beacons", channel=OPEN)
+    red = await scene.alert(tlp=3, sourceRef="red")
+    card = await scene.card("anna", red)
+    await scene["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+    told = await scene.told("anna", f"Alert {red.id}: details withheld")
+    assert "Beacon" not in said(told)
+
+
+async def test_marking_as_read_repaints_the_card_and_takes_the_entry_away(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    more = next(e for b in blocks(card) for e in b.get("elements") or [] if e.get("action_id") == ids.MORE)
+    value = next(o["value"] for o in more["options"] if o["text"]["text"] == "Mark as read")
+    await scene["anna"].click(SOC, card["ts"], action_id=ids.MORE, value=value)
+    read = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "Marked as read by anna"))
+    assert "Mark as unread" in said(checked(read))
+
+
+async def test_the_doctor_names_every_link(scene: Stage) -> None:
+    await scene["anna"].command(SOC, "/responder doctor")
+    told = said(await scene.told("anna", "this channel"))
+    for name in ("you", "your rights", "core", "engine local", "token"):
+        assert f"*{name}*" in told
