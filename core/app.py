@@ -119,8 +119,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     for engine in made:
         stack.push_async_callback(engine.close)
     responders = Responders(made, settings.responder, database, clock)
-    await responders.open()
     stack.push_async_callback(responders.close)
+    await responders.open()
     actions = Actions(
         database,
         responders,
@@ -130,8 +130,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         report_limit_bytes=section.report_limit_bytes,
     )
     runner = Runner(actions, responders, database, feed, clock)
-    await runner.open()
     stack.push_async_callback(runner.close)
+    await runner.open()
     stack.push_async_callback(_ended, asyncio.create_task(_keep_house(feed, database, clock, section.event_days)))
 
     probe = health.StoreProbe(database)

@@ -195,12 +195,11 @@ def _user_add(args: argparse.Namespace) -> int:
 def _refuse_linked(access: "Access", slack_id: str) -> None:
     from core.access import parse_slack_id
 
-    team, slack_user = parse_slack_id(slack_id)
-    try:
-        person = access.person_by_slack(team, slack_user)
-    except ResponderBotError:
-        return
-    raise ResponderBotError("exists", f"The Slack id {slack_id} is linked to {person.login} already; unlink it first.")
+    wanted = ":".join(parse_slack_id(slack_id))
+    for row in access.everybody():
+        if wanted in (row["slack_ids"] or "").split():
+            sentence = f"The Slack id {slack_id} is linked to {row['login']} already; unlink it first."
+            raise ResponderBotError("exists", sentence)
 
 
 def _user_list(args: argparse.Namespace) -> int:

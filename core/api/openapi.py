@@ -98,8 +98,6 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         schema = _schema(endpoint.body, "validation", schemas)
         required = any(item.is_required() for item in endpoint.body.model_fields.values())
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
-    elif endpoint.path.endswith("/_search"):
-        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": {"type": "object"}}}}
     return operation
 
 

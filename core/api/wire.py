@@ -45,6 +45,8 @@ ERRORS: Mapping[Code, tuple[int, str]] = {
 """What each code is on the wire: status and `type`. The only such table; `core.client` reads it backwards."""
 
 BODY_LIMIT_BYTES = 1_048_576
+# What is too large is read and thrown away up to here: a client that is cut off while it sends never sees the answer.
+DRAIN_LIMIT_BYTES = 8 * BODY_LIMIT_BYTES
 BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck, or means harm
 QUERY_LIMIT_BYTES = 8_192
 HEADERS_LIMIT_BYTES = 32_768
@@ -455,26 +457,34 @@ class Wire:
 
     async def _read(self, visit: "_Visit", receive: Receive) -> bytes:
         """The body, bounded in size and in time, whatever its headers claim."""
-        if visit.claimed_length() > self._body_limit_bytes:
+        if visit.claimed_length() > self._body_limit_bytes + DRAIN_LIMIT_BYTES:
+            visit.unread = True
             raise self._too_large()
-        parts: list[bytes] = []
-        size = 0
         try:
             async with asyncio.timeout(self._body_timeout_s):
-                while True:
-                    message: Message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Gone
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._body_limit_bytes:
-                        raise self._too_large()
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+                return await self._read_all(visit, receive)
         except TimeoutError:
             visit.unread = True
             sentence = f"The body did not arrive within {self._body_timeout_s:g} s; send it again."
             raise ResponderBotError("bad_request", sentence) from None
+
+    async def _read_all(self, visit: "_Visit", receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message: Message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            size += len(message.get("body", b""))
+            if size <= self._body_limit_bytes:
+                parts.append(message.get("body", b""))
+            elif size > self._body_limit_bytes + DRAIN_LIMIT_BYTES:
+                visit.unread = True
+                raise self._too_large()
+            if not message.get("more_body", False):
+                if size > self._body_limit_bytes:
+                    raise self._too_large()
+                return b"".join(parts)
 
     def _too_large(self) -> ResponderBotError:
         return ResponderBotError("too_large", f"The body is over the limit of {self._body_limit_bytes} bytes.")
@@ -486,7 +496,7 @@ class Wire:
             headers["Allow"] = error.allowed
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        if status == 413 or visit.unread:
+        if visit.unread:
             headers["Connection"] = "close"  # the rest of the body is not wanted
         if status == 503:
             headers["Retry-After"] = "1"

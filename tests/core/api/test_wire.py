@@ -1,0 +1,405 @@
+"""The service end of the wire: the order of checks, bodies, limits, errors (`semantics.md 1`)."""
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import Response
+from structlog.testing import capture_logs
+
+from core.access import Access
+from core.api import wire
+from core.api.listen import bind, listening
+from core.api.wire import Endpoint, Request, Wire, answer
+from core.clock import now_ms
+from core.errors import ResponderBotError
+from core.models import CaseTemplateInput
+from core.store.database import Database
+from core.store.schema import migrate
+from tests.core.running import RunningCore, running_core
+
+TEMPLATE: dict[str, Any] = {"name": "Phishing"}
+PATH = "/api/case/template"
+
+
+async def hostile(core: RunningCore, content: bytes, **headers: str) -> httpx.Response:
+    return await core.send("POST", PATH, content=content, headers=headers)
+
+
+# --- who asks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/alert/~1"),
+        ("GET", "/api/no/such/address"),
+        ("PUT", "/api/event"),
+        ("POST", PATH),
+        ("GET", "/api"),
+        ("GET", "/api/"),
+        ("GET", "/api/docsx"),
+        ("GET", "/api/connector/cortex/responder/alert/~1"),
+    ],
+)
+async def test_without_a_key_everything_below_api_is_401(tmp_path: Path, method: str, path: str) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send(method, path, profile=None)
+    assert response.status_code == 401
+    assert response.json()["type"] == "AuthenticationError"
+    assert response.json()["message"] == "Authentication failure"
+
+
+async def test_every_cause_of_a_401_looks_the_same(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        key = await core.key("analyst")
+        await core.core.access.add("gone", "analyst")
+        gone = await core.core.access.new_key("gone")
+        await core.core.access.disable("gone")
+        wrong = [
+            "",
+            "Bearer",
+            "Bearer nonsense",
+            f"Bearer {gone}",
+            f"Token {key}",
+            "Basic !!!",
+            "Basic " + base64.b64encode(b"no colon").decode(),
+            "Basic " + base64.b64encode(f"read-only:{key}".encode()).decode(),
+            "Basic " + base64.b64encode(b"\xff\xfe:\xff").decode(),
+        ]
+        bodies = set()
+        for value in wrong:
+            response = await core.send("GET", "/api/event", profile=None, headers={"Authorization": value})
+            assert response.status_code == 401, value
+            bodies.add((response.json()["type"], response.json()["message"]))
+    assert bodies == {("AuthenticationError", "Authentication failure")}
+
+
+async def test_a_key_is_taken_as_bearer_and_as_basic(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        key = await core.key("analyst")
+        basic = base64.b64encode(f"Analyst:{key}".encode()).decode()
+        for value in (f"Bearer {key}", f"bearer  {key}", f"Basic {basic}"):
+            response = await core.send("GET", "/api/user/current", profile=None, headers={"Authorization": value})
+            assert response.json()["login"] == "analyst@responder-bot.local", value
+
+
+# --- the order of checks --------------------------------------------------------------------------------------------
+
+
+async def test_a_bad_body_comes_before_a_missing_right_and_that_before_a_missing_object(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        run = "/api/connector/engine/action"
+        missing = {"responderId": "x", "objectType": "alert", "objectId": "~999"}
+        assert (await core.send("POST", run, {}, profile="read-only")).status_code == 400
+        assert (await core.send("POST", run, missing, profile="read-only")).status_code == 403
+        assert (await core.send("POST", run, missing, profile="analyst")).status_code == 404
+
+
+async def test_acting_for_somebody_is_checked_before_the_body_and_the_address(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await core.key("analyst")
+        headers = {"X-On-Behalf-Of": "nobody"}
+        refused = await core.send("POST", "/api/none", content=b"{", profile="service", headers=headers)
+        assert (refused.status_code, refused.json()["message"]) == (
+            403,
+            "User nobody@responder-bot.local is unknown or disabled",
+        )
+        assert (await core.send("POST", PATH, content=b"{", profile="analyst", headers=headers)).status_code == 403
+
+
+async def test_the_service_s_own_key_may_only_read(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        assert (await core.send("GET", "/api/event", profile="service")).status_code == 200
+        assert (await core.send("POST", "/api/alert/_search", {}, profile="service")).status_code == 200
+        refused = await core.send("POST", PATH, TEMPLATE, profile="service")
+        assert refused.status_code == 403
+        assert "X-On-Behalf-Of" in refused.json()["message"]
+        await core.key("org-admin")
+        made = await core.send("POST", PATH, TEMPLATE, profile="service", headers={"X-On-Behalf-Of": "ORG-admin"})
+        assert (made.status_code, made.json()["createdBy"]) == (201, "org-admin@responder-bot.local")
+
+
+async def test_a_missing_right_is_named(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        refused = await core.send("POST", PATH, TEMPLATE, profile="analyst")
+    assert refused.status_code == 403
+    assert refused.json()["type"] == "AuthorizationError"
+    assert refused.json()["message"] == (
+        "You are not authorized to create case template, you haven't the permission manageCaseTemplate"
+    )
+
+
+async def test_addresses_and_methods_that_do_not_exist(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        for path in ("/api/nothing", "/nothing", "/api/alert//x"):
+            response = await core.send("GET", path)
+            assert (response.status_code, response.json()["type"]) == (404, "NotFoundError"), path
+        wrong = await core.send("PUT", "/api/event")
+        assert (wrong.status_code, wrong.json()["type"], wrong.headers["allow"]) == (405, "MethodNotAllowed", "GET")
+        assert (await core.send("HEAD", "/health", profile=None)).status_code == 200
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b'"text"',
+        b"null",
+        b'{"name": NaN}',
+        b'{"name": Infinity}',
+        b'{"name": "\\ud800"}',
+        b'{"name": "x", "severity": 1e999}',
+        b'{"name": "x", "severity": ' + b"9" * 30 + b"}",
+        b'{"name": "x", "severity": ' + b"9" * 9000 + b"}",
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b"[" * 100_000,
+    ],
+)
+async def test_what_is_no_json_object_is_a_bad_request(tmp_path: Path, content: bytes) -> None:
+    async with running_core(tmp_path) as core:
+        response = await hostile(core, content)
+    assert (response.status_code, response.json()["type"]) == (400, "BadRequest")
+
+
+async def test_all_wrong_fields_are_named_at_once(tmp_path: Path) -> None:
+    body = {
+        "severity": 9,
+        "tlp": "amber",
+        "tags": ["ok", 5],
+        "tasks": [{"title": "x"}, {"title": None, "order": 1.5}],
+        "description": ["x" * 500],
+        "pap": True,
+    }
+    async with running_core(tmp_path) as core:
+        response = await core.send("POST", PATH, body)
+    found = response.json()
+    assert (response.status_code, found["type"]) == (400, "AttributeCheckingError")
+    assert "[Attribute name is missing]" in found["message"]
+    by_name = {entry["name"]: entry for entry in found["errors"]}
+    assert set(by_name) == {
+        "name",
+        "severity",
+        "tlp",
+        "tags[1]",
+        "tasks[1].title",
+        "tasks[1].order",
+        "description",
+        "pap",
+    }
+    assert by_name["name"] == {"name": "name", "type": "MissingAttributeError"}
+    assert by_name["tasks[1].title"]["type"] == "MissingAttributeError"
+    assert by_name["tlp"] == {
+        "name": "tlp",
+        "type": "InvalidFormatAttributeError",
+        "format": "integer",
+        "value": "amber",
+    }
+    assert by_name["severity"]["format"] == "less than or equal to 4"
+    assert len(by_name["description"]["value"]) <= 101
+
+
+async def test_one_missing_field_is_said_as_the_interface_has_it(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send("POST", PATH, {"severity": None, "unknown": 1})
+    found = response.json()
+    found.pop("requestId")
+    assert found == {
+        "type": "AttributeCheckingError",
+        "message": "[Attribute name is missing]",
+        "errors": [{"name": "name", "type": "MissingAttributeError"}],
+    }
+
+
+async def test_nulls_and_unknown_fields_count_as_absent(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send("POST", PATH, {**TEMPLATE, "severity": None, "tags": None, "colour": "red"})
+    assert (response.status_code, response.json()["severity"], response.json()["tags"]) == (201, 2, [])
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_over_the_limit_is_refused_however_it_comes(tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 1024
+
+    async with running_core(tmp_path, core={"body_limit_bytes": 4096}) as core:
+        for content in (b" " * 8192, chunks()):
+            response = await core.send("POST", PATH, content=content)
+            assert (response.status_code, response.json()["type"]) == (413, "TooLargeError")
+        name = "x" * 3000
+        assert (await core.send("POST", PATH, {"name": name})).status_code == 201
+
+
+async def test_headers_path_and_query_are_bounded(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        for path, headers in (
+            ("/api/event?x=" + "a" * 9000, {}),
+            ("/api/alert/" + "a" * 3000, {}),
+            ("/api/event", {"X-Long": "a" * 40_000}),
+            ("/api/event", {"X-Longer": "a" * 100_000}),
+        ):
+            response = await core.send("GET", path, headers=headers)
+            assert (response.status_code, response.json()["type"]) == (413, "TooLargeError")
+        many = await core.send("GET", "/api/event?" + "&".join(f"a{number}=1" for number in range(100)))
+        assert many.status_code == 400
+
+
+@pytest.mark.parametrize("sent", [b"rubbish\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/9\r\n\r\n"])
+async def test_what_is_no_http_is_answered_with_an_error_body(tmp_path: Path, sent: bytes) -> None:
+    async with running_core(tmp_path) as core:
+        url = httpx.URL(core.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(sent)
+        answered = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answered.startswith(b"HTTP/1.1 400")
+    assert b'"type": "BadRequest"' in answered
+
+
+# --- a wire of one's own, for what must never happen ----------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[tuple[str, str]]:
+    """URL and an analyst's key of a wire with these endpoints."""
+    database = Database(folder / "core.db", migrate)
+    try:
+        access = Access(database, "responder-bot.local", now_ms)
+        key = await access.add("analyst", "analyst")
+        async with listening(Wire(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
+            yield url, key
+    finally:
+        await database.close()
+
+
+async def broken(request: Request) -> Response:
+    raise RuntimeError(f"a bug, with {request.headers['authorization']} at hand")
+
+
+async def test_whatever_breaks_is_a_clean_500_whose_request_id_leads_to_the_log(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        table = [Endpoint("GET", "/api/broken", broken, "Break")]
+        async with serving(tmp_path, table) as (url, key), httpx.AsyncClient(base_url=url) as http:
+            headers = {"Authorization": f"Bearer {key}", "X-Request-Id": "from-the-client.1"}
+            response = await http.get("/api/broken", headers=headers)
+    assert response.status_code == 500
+    found = response.json()
+    assert (found["type"], found["requestId"]) == ("InternalError", "from-the-client.1")
+    assert response.headers["x-request-id"] == "from-the-client.1"
+    assert "from-the-client.1" in found["message"]
+    assert "bug" not in response.text
+    unforeseen = [entry for entry in logs if entry["event"] == "unforeseen"]
+    assert [entry["request_id"] for entry in unforeseen] == ["from-the-client.1"]
+    assert [entry["status"] for entry in logs if entry["event"] == "answered"] == [500]
+
+
+async def test_a_request_id_that_could_break_a_log_is_replaced(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        ids = set()
+        for asked in ("a b", "x" * 65, '"}{'):
+            response = await core.send("GET", "/api/none", headers={"X-Request-Id": asked})
+            ids.add(response.json()["requestId"])
+            assert response.headers["x-request-id"] == response.json()["requestId"]
+    assert len(ids) == 3
+    assert all(len(found) == 16 for found in ids)
+
+
+async def test_a_client_that_never_finishes_its_body_is_told_and_cut_off(tmp_path: Path) -> None:
+    async def fine(request: Request) -> Response:
+        return answer("{}")
+
+    table = [Endpoint("POST", "/api/slow", fine, "Take a body", body=CaseTemplateInput)]
+    async with serving(tmp_path, table, body_timeout_s=0.05) as (url, key):
+        parsed = httpx.URL(url)
+        reader, writer = await asyncio.open_connection(parsed.host, parsed.port)
+        head = f"POST /api/slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: 100\r\n\r\n{{"
+        writer.write(head.encode())
+        answered = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answered.startswith(b"HTTP/1.1 400")
+    assert b"connection: close" in answered.lower()
+    assert b"did not arrive within" in answered
+
+
+async def test_who_still_waits_when_core_stops_is_told_so(tmp_path: Path) -> None:
+    waiting = asyncio.Event()
+
+    async def forever(request: Request) -> Response:
+        waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with httpx.AsyncClient() as http:
+        async with serving(tmp_path, [Endpoint("GET", "/api/wait", forever, "Wait")]) as (url, key):
+            request = http.get(f"{url}/api/wait", headers={"Authorization": f"Bearer {key}"})
+            asked = asyncio.create_task(request)
+            await waiting.wait()
+        response = await asked
+    assert (response.status_code, response.json()["type"]) == (503, "UnavailableError")
+
+
+async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with running_core(tmp_path) as core:
+            key = await core.key("org-admin")
+            basic = base64.b64encode(f"org-admin:{key}".encode()).decode()
+            await core.send("POST", PATH, TEMPLATE)
+            await core.send("POST", PATH, TEMPLATE, headers={"Authorization": f"Basic {basic}"})
+            await core.send("GET", "/api/event", headers={"Authorization": f"Bearer {key}x"})
+    text = repr(logs)
+    assert "answered" in text
+    assert key not in text
+    assert basic not in text
+
+
+def test_each_code_has_its_place_in_the_one_table() -> None:
+    from typing import get_args
+
+    from core.errors import Code
+
+    assert set(wire.ERRORS) == set(get_args(Code))
+    status, text = wire.error_body(ResponderBotError("log_not_found", "Log not found"), "r1")
+    assert (status, text) == (404, '{"type":"AuthenticationError","message":"Log not found","requestId":"r1"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("~12", 12),
+        ("~0", 0),
+        ("12", None),
+        ("~", None),
+        ("~-1", None),
+        ("~1 ", None),
+        ("~١", None),
+        ("~" + "9" * 18, 10**18 - 1),
+        ("~" + "9" * 19, None),
+    ],
+)
+def test_an_id_is_a_tilde_and_digits(text: str, number: int | None) -> None:
+    assert wire.parse_id(text) == number
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ResponderBotError, match="choose another with"):
+            bind("127.0.0.1", taken.getsockname()[1])
