@@ -119,6 +119,7 @@ export class MessageList {
   draw() {
     const shown = [...this.items.values()].filter((item) => !item.hidden)
       .sort((a, b) => seconds(a.message.ts) - seconds(b.message.ts));
+    const replies = shown.filter((item) => !item.message.ephemeral).length - 1;
     const nodes = [];
     let before = null;
     for (const item of shown) {
@@ -128,7 +129,7 @@ export class MessageList {
       if (marked) nodes.push((this.unreadLine ??= h("div", { class: "unread-line", role: "separator" }, h("span", null, "New"))));
       this.drawItem(item, !newDay && !marked && before.ts !== this.surface.thread && together(before, item.message));
       nodes.push(item.node);
-      if (this.surface.thread === item.message.ts && shown.length > 1) nodes.push(this.repliesLine(shown.length - 1));
+      if (this.surface.thread === item.message.ts && replies) nodes.push(this.repliesLine(replies));
       before = item.message;
     }
     keepingFocus(this.list, () => arrange(this.list, nodes));
@@ -240,6 +241,16 @@ export class MessageList {
       event.preventDefault();
       this.surface.openThread(row.dataset.ts);
     }
+  }
+
+  /** Brings one message into sight and gives it the focus; false when it is not here. */
+  reveal(ts) {
+    const node = this.items.get(ts)?.node;
+    if (!node) return false;
+    this.pinned = false;
+    node.scrollIntoView({ block: "center" });
+    node.focus({ preventScroll: true });
+    return true;
   }
 
   focusLast() {

@@ -270,6 +270,7 @@ class Page {
     if (this.open.thread) this.closePane();
     this.open.list?.end();
     this.open = { channel: id, list: null, thread: null, home: false };
+    const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
     history.replaceState(null, "", `/#/${this.store.me}/${id}`);
     this.composer = this.makeComposer(channel, null);
     this.open.list = new MessageList(this.surface(id, null));
@@ -282,6 +283,7 @@ class Page {
     this.drawSidebar();
     await this.loadMessages(channel.unread);
     this.markRead();
+    if (asked && this.open.list?.reveal(asked)) return null;
     if (innerWidth > 700 && !byId("modal").open) byId("box")?.focus({ preventScroll: true });
     return null;
   }
@@ -294,8 +296,8 @@ class Page {
   async loadMessages(unread = 0) {
     const { channel, list } = this.open;
     if (!channel || !list) return;
-    const { messages } = await read("/page/messages", { user: this.store.me, channel });
-    if (list === this.open.list) list.load(messages, unread);
+    const { messages } = await this.tryRead("/page/messages", { user: this.store.me, channel });
+    if (list === this.open.list && messages) list.load(messages, unread);
   }
 
   markRead() {
@@ -414,7 +416,7 @@ class Page {
   }
 
   tab(label, on, onclick) {
-    return h("button", { type: "button", role: "tab", "aria-selected": String(on), "aria-pressed": String(on), onclick }, label);
+    return h("button", { type: "button", role: "tab", "aria-selected": String(on), onclick }, label);
   }
 
   openThemes(anchor) {
@@ -444,9 +446,12 @@ class Page {
     this.tryPane = false;
     const list = new MessageList(this.surface(channel, ts));
     const composer = this.makeComposer(this.store.channels.get(channel), ts);
-    this.open.thread = { ts, list };
+    this.keepThreadDraft();
+    this.open.thread = { ts, list, composer };
     this.showPane("Thread", this.store.channel(channel), list.node, composer.node);
     this.drawTop();
+    const draft = this.drafts.get(`${this.store.me} ${channel} ${ts}`);
+    if (draft) composer.set(draft, false);
     await this.loadThread();
     byId("thread-box")?.focus({ preventScroll: true });
     return null;
@@ -454,8 +459,15 @@ class Page {
 
   async loadThread() {
     const { thread, channel } = this.open;
-    const { messages } = await read("/page/thread", { user: this.store.me, channel, ts: thread.ts });
-    if (thread === this.open.thread) thread.list.load(messages);
+    const { messages } = await this.tryRead("/page/thread", { user: this.store.me, channel, ts: thread.ts });
+    if (thread === this.open.thread && messages) thread.list.load(messages);
+  }
+
+  tryRead(path, query) {
+    return read(path, query).catch((error) => {
+      toast(error.message);
+      return {};
+    });
   }
 
   showPane(title, under, ...inner) {
@@ -464,7 +476,13 @@ class Page {
     pane.replaceChildren(h("header", { class: "top" }, h("h2", null, title), h("span", { class: "members" }, under), h("div", { class: "top-tools" }, iconButton("close", `Close: ${title}`, () => this.closePane(true)))), ...inner);
   }
 
+  keepThreadDraft() {
+    const { thread, channel } = this.open;
+    if (thread) this.drafts.set(`${this.store.me} ${channel} ${thread.ts}`, thread.composer.text);
+  }
+
   closePane(byHand = false) {
+    this.keepThreadDraft();
     const wasThread = this.open.thread;
     wasThread?.list.end();
     this.open.thread = null;
@@ -483,21 +501,20 @@ class Page {
   togglePointers() {
     if (this.tryPane) return this.closePane(true);
     localStorage.removeItem("workspace.try");
-    this.open.thread?.list.end();
-    this.open.thread = null;
+    this.closePane();
     return this.showPointers();
   }
 
   showPointers() {
     this.tryPane = true;
-    const cards = this.store.pointers.map((pointer) => h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.follow_pointer(pointer) },
+    const cards = this.store.pointers.map((pointer) => h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.takePointer(pointer) },
       h("b", null, pointer.title), h("span", null, pointer.text), pointer.insert && pointer.insert !== pointer.text ? h("code", null, pointer.insert) : null)));
     this.showPane("Things to try", "", h("ol", { class: "pointers" }, ...cards));
     this.drawTop();
   }
 
   /** Puts the pointer's text into the box, in its channel; sending it stays with the person. */
-  async follow_pointer(pointer) {
+  async takePointer(pointer) {
     if (pointer.channel) await this.openChannel(pointer.channel);
     else if (this.open.home) await this.openChannel([...this.store.channels.keys()][0]);
     if (innerWidth <= 1000) this.closePane();

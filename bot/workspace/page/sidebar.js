@@ -54,10 +54,15 @@ export class Sidebar {
     return known;
   }
 
+  /** A row stays the same node while it looks the same, so that a click is never lost to a redraw. */
   row(id, { label, mark, unread, current, open }) {
+    const looks = JSON.stringify([label, mark.outerHTML, unread, current]);
+    const known = this.rows.get(id);
+    if (known?.looks === looks) return known.item;
     const item = h("li", null, h("button", {
       type: "button", class: `room${current ? " current" : ""}${unread ? " unread" : ""}`, "aria-current": current ? "page" : null, data: { focus: `room-${id}`, room: id }, onclick: open,
     }, mark, h("span", { class: "room-name" }, label), unread ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(unread)), h("span", { class: "visually-hidden" }, `, ${unread} unread`)) : null));
+    this.rows.set(id, { looks, item });
     return item;
   }
 
