@@ -25,7 +25,7 @@ async def answer_with_buttons(moment: Moment, about: str, render: Callable[[Butt
 
 async def buttons(moment: Moment, about: str, render: Callable[[Button], object]) -> Button:
     """Opaque ids for what `render` shows to this person alone."""
-    key = f"only:{moment.user}:{about}"
+    key = f"only:{moment.team}:{moment.user}:{about}"
     return await moment.tools.mail.buttons(moment.channel, key, intents_in(render))
 
 
@@ -65,7 +65,7 @@ async def meaning(moment: Moment, token: str) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        await _tell_stale(moment, str(error.details.get("object_id") or ""))
+        await _tell_stale(moment, str(error.details.get("subject") or ""))
         return None
 
 
