@@ -1,0 +1,270 @@
+"""The four operations, as `interface.md` gives them, over real HTTP with real responders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.settings import ResponderSection
+from tests.core.running import RunningCore, running_core
+
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
+WEBHOOK = "ResponderBot_Webhook_1_0"
+ENGINE = "/api/connector/engine"
+TEMPLATE = {
+    "name": "Phishing",
+    "displayName": "Phishing mail",
+    "titlePrefix": "[Phishing] ",
+    "description": "What to do about a phishing mail",
+    "severity": 2,
+    "tlp": 2,
+    "pap": 1,
+    "tags": ["phishing"],
+    "tasks": [{"order": 0, "title": "Find the recipients", "group": "Scope", "description": "Ask the mail gateway"}],
+    "customFields": {"recipients": {"integer": None, "order": 1}},
+}
+
+
+async def alert(core: RunningCore, **more: Any) -> str:
+    body = {"type": "siem", "source": "suricata", "sourceRef": "1", "title": "t", "description": "d", **more}
+    answer = await core.send("POST", "/api/alert", body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def log_of_a_task(core: RunningCore, message: str = "Beacon to 192.0.2.7 seen", **case: Any) -> str:
+    made = (await core.send("POST", "/api/case", {"title": "c", "description": "d", **case})).json()
+    task = (await core.send("POST", f"/api/case/{made['id']}/task", {"title": "t"})).json()
+    return str((await core.send("POST", f"/api/case/task/{task['id']}/log", {"message": message})).json()["id"])
+
+
+async def run(core: RunningCore, responder: str, kind: str, object_id: str, **more: Any) -> dict[str, Any]:
+    body = {"responderId": responder, "objectType": kind, "objectId": object_id, **more}
+    answer = await core.send("POST", f"{ENGINE}/action", body, profile="analyst")
+    assert answer.status_code == 201, answer.text
+    started: dict[str, Any] = answer.json()
+    return started
+
+
+async def ended(core: RunningCore, action_id: str) -> dict[str, Any]:
+    while True:
+        action: dict[str, Any] = (await core.send("GET", f"{ENGINE}/action/{action_id}?wait=20")).json()
+        if "endDate" in action:
+            return action
+
+
+async def test_a_responder_runs_on_an_alert_and_is_listed(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert_id = await alert(core)
+        none_yet = await core.send("GET", f"{ENGINE}/action/responder/alert/{alert_id}")
+        offered = (await core.send("GET", f"{ENGINE}/responder/alert/{alert_id}")).json()
+        close = next(responder for responder in offered if responder["name"] == CLOSE)
+        started = await run(core, close["id"], "alert", alert_id, parameters={"reason": "scanner of ours"})
+        finished = await ended(core, started["id"])
+        listed = (await core.send("GET", f"{ENGINE}/action/responder/alert/{alert_id}")).json()
+        closed = (await core.send("GET", f"/api/alert/{alert_id}")).json()
+    assert (none_yet.status_code, none_yet.json()) == (200, [])
+    assert set(close) == {"id", "name", "version", "description", "dataTypeList", "engineIds"}
+    assert (close["dataTypeList"], close["engineIds"]) == (["thehive:alert"], ["local"])
+    assert (started["status"], started["operations"], started["report"]) == ("Waiting", "[]", "{}")
+    assert (started["objectType"], started["objectId"], started["engineId"]) == ("Alert", alert_id, "local")
+    assert "endDate" not in started
+    assert started["createdBy"] == "analyst@responder-bot.local"
+    assert finished["status"] == "Success"
+    assert finished["startDate"] == started["startDate"]
+    assert listed == [finished]
+    report = json.loads(finished["report"])
+    assert "scanner of ours" in report["message"]
+    assert [operation["status"] for operation in json.loads(finished["operations"])] == ["Success", "Success"]
+    assert (closed["tags"], closed["status"]) == (["false-positive"], "Ignored")
+
+
+async def test_a_responder_runs_on_a_log_and_answers_with_a_log(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        log_id = await log_of_a_task(core)
+        started = await run(core, EXTRACT, "case_task_log", log_id)
+        finished = await ended(core, started["id"])
+        listed = (await core.send("GET", f"{ENGINE}/action/case_task_log/{log_id}")).json()
+    assert (started["objectType"], started["status"]) == ("Log", "Waiting")
+    assert finished["status"] == "Success"
+    assert listed == [finished]
+
+
+async def test_a_case_template_is_created_and_its_name_is_taken(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        made = await core.send("POST", "/api/case/template", TEMPLATE)
+        again = await core.send("POST", "/api/case/template", TEMPLATE)
+        unable = await core.send("POST", "/api/case/template", TEMPLATE, profile="analyst")
+    template = made.json()
+    assert made.status_code == 201
+    assert {key: template[key] for key in TEMPLATE if key not in ("tasks", "customFields")} == {
+        key: value for key, value in TEMPLATE.items() if key not in ("tasks", "customFields")
+    }
+    assert template["_id"] == template["id"]
+    assert (template["_type"], template["status"], template["flag"], template["metrics"]) == (
+        "caseTemplate",
+        "Ok",
+        False,
+        {},
+    )
+    assert template["tasks"][0]["status"] == "Waiting"
+    field = template["customFields"]["recipients"]
+    assert (field["integer"], field["order"], field["_id"][0]) == (None, 1, "~")
+    assert again.status_code == 400
+    assert again.json()["type"] == "CreateError"
+    assert again.json()["message"] == 'The case template "Phishing" already exists'
+    assert unable.status_code == 403
+    assert unable.json()["message"] == (
+        "You are not authorized to create case template, you haven't the permission manageCaseTemplate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{ENGINE}/action/responder/alert/~1"),
+        ("GET", f"{ENGINE}/responder/alert/~1"),
+        ("POST", "/api/case/template"),
+        ("POST", f"{ENGINE}/action"),
+    ],
+)
+async def test_without_a_key_each_is_401_before_anything_else(tmp_path: Path, method: str, path: str) -> None:
+    async with running_core(tmp_path) as core:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic !!"}):
+            answer = await core.send(method, path, profile=None, headers=headers)
+            assert answer.status_code == 401
+            body = answer.json()
+            assert (body["type"], body["message"]) == ("AuthenticationError", "Authentication failure")
+
+
+async def test_running_needs_the_right_and_the_two_lists_do_not(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert_id = await alert(core)
+        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
+        refused = await core.send("POST", f"{ENGINE}/action", body, profile="read-only")
+        lists = [
+            (await core.send("GET", f"{ENGINE}/{path}/{alert_id}", profile="read-only")).status_code
+            for path in ("action/responder/alert", "responder/alert")
+        ]
+    assert refused.status_code == 403
+    assert refused.json()["type"] == "AuthorizationError"
+    assert refused.json()["message"] == (
+        "You are not authorized to create action, you haven't the permission manageAction (manageTask)"
+    )
+    assert lists == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "message"),
+    [
+        ({"objectType": "case_task_log", "objectId": "~99"}, 404, "AuthenticationError", "Log not found"),
+        ({"objectType": "alert", "objectId": "~99"}, 404, "NotFoundError", "Alert not found"),
+        ({"objectType": "rocket", "objectId": "~99"}, 400, "AttributeCheckingError", ""),
+        ({"objectType": "alert", "objectId": 99}, 400, "AttributeCheckingError", ""),
+        ({"objectType": "alert"}, 400, "AttributeCheckingError", "[Attribute objectId is missing]"),
+    ],
+)
+async def test_what_is_run_on_nothing_says_so(
+    tmp_path: Path, body: dict[str, Any], status: int, kind: str, message: str
+) -> None:
+    async with running_core(tmp_path) as core:
+        answer = await core.send("POST", f"{ENGINE}/action", {"responderId": CLOSE, **body}, profile="analyst")
+    assert (answer.status_code, answer.json()["type"]) == (status, kind)
+    assert message in answer.json()["message"]
+
+
+async def test_the_order_of_checks_is_401_400_403_404(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        wrong = {"objectType": "alert"}
+        nowhere = {"responderId": "x", "objectType": "alert", "objectId": "~99"}
+        statuses = [
+            (await core.send("POST", f"{ENGINE}/action", wrong, profile=None)).status_code,
+            (await core.send("POST", f"{ENGINE}/action", wrong, profile="read-only")).status_code,
+            (await core.send("POST", f"{ENGINE}/action", nowhere, profile="read-only")).status_code,
+            (await core.send("POST", f"{ENGINE}/action", nowhere, profile="analyst")).status_code,
+        ]
+    assert statuses == [401, 400, 403, 404]
+
+
+async def test_what_may_not_see_an_alert_is_not_offered_and_can_not_be_run(tmp_path: Path) -> None:
+    webhook = {WEBHOOK: ResponderSection(config={"url": "http://127.0.0.1:1/"})}
+    async with running_core(tmp_path, responder=webhook) as core:
+        amber, red = await alert(core), await alert(core, sourceRef="2", tlp=3)
+        offered = [
+            [r["name"] for r in (await core.send("GET", f"{ENGINE}/responder/alert/{i}")).json()] for i in (amber, red)
+        ]
+        explained = (await core.send("GET", f"{ENGINE}/responder/alert/{red}?explain=true")).json()
+        body = {"responderId": WEBHOOK, "objectType": "alert", "objectId": red}
+        refused = await core.send("POST", f"{ENGINE}/action", body, profile="analyst")
+        still_empty = (await core.send("GET", f"{ENGINE}/action/responder/alert/{red}")).json()
+    assert WEBHOOK in offered[0]
+    assert WEBHOOK not in offered[1]
+    told = next(responder for responder in explained if responder["name"] == WEBHOOK)
+    assert told["verdict"] == "cannot_run"
+    assert "TLP:RED" in told["reasons"][0]
+    assert (refused.status_code, refused.json()["type"]) == (400, "BadRequest")
+    assert "TLP:RED" in refused.json()["message"]
+    assert still_empty == []
+
+
+async def test_the_same_idempotency_key_answers_200_with_the_same_action(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert_id = await alert(core)
+        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
+        headers = {"Idempotency-Key": "one"}
+        first = await core.send("POST", f"{ENGINE}/action", body, profile="analyst", headers=headers)
+        second = await core.send("POST", f"{ENGINE}/action", body, profile="analyst", headers=headers)
+        other = {**body, "parameters": {"reason": "x"}}
+        third = await core.send("POST", f"{ENGINE}/action", other, profile="analyst", headers=headers)
+        long = await core.send(
+            "POST", f"{ENGINE}/action", body, profile="analyst", headers={"Idempotency-Key": "k" * 300}
+        )
+        listed = (await core.send("GET", f"{ENGINE}/action/responder/alert/{alert_id}")).json()
+    assert (first.status_code, second.status_code, third.status_code, long.status_code) == (201, 200, 422, 400)
+    assert first.json()["id"] == second.json()["id"]
+    assert len(listed) == 1
+
+
+async def test_the_bots_key_runs_only_in_somebodys_name(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await core.key("analyst")
+        alert_id = await alert(core)
+        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
+        alone = await core.send("POST", f"{ENGINE}/action", body, profile="service")
+        named = {"X-On-Behalf-Of": "Analyst"}
+        for_her = await core.send("POST", f"{ENGINE}/action", body, profile="service", headers=named)
+        unknown = await core.send(
+            "POST", f"{ENGINE}/action", body, profile="service", headers={"X-On-Behalf-Of": "nobody"}
+        )
+        reads = await core.send("GET", f"{ENGINE}/responder/alert/{alert_id}", profile="service")
+    assert (alone.status_code, for_her.status_code, unknown.status_code, reads.status_code) == (403, 201, 403, 200)
+    assert for_her.json()["createdBy"] == "analyst@responder-bot.local"
+    assert unknown.json()["message"] == "User nobody@responder-bot.local is unknown or disabled"
+
+
+async def test_an_action_is_found_by_search_and_waited_for(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert_id = await alert(core)
+        started = await run(core, CLOSE, "alert", alert_id)
+        await ended(core, started["id"])
+        query = {"query": {"_and": [{"status": "Success"}, {"createdBy": started["createdBy"]}]}}
+        found = await core.send("POST", f"{ENGINE}/action/_search?range=all", query)
+        none = await core.send("POST", f"{ENGINE}/action/_search", {"query": {"status": "Waiting"}})
+        missing = await core.send("GET", f"{ENGINE}/action/~999")
+        wrong = await core.send("GET", f"{ENGINE}/action/{started['id']}?wait=x")
+    assert ([action["id"] for action in found.json()], found.headers["X-Total"]) == ([started["id"]], "1")
+    assert none.json() == []
+    assert (missing.status_code, missing.json()["message"]) == (404, "Action not found")
+    assert wrong.status_code == 400
+
+
+async def test_an_object_is_shown_with_its_parents_and_levels(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        log_id = await log_of_a_task(core, tlp=3, pap=1)
+        shown = (await core.send("GET", f"{ENGINE}/object/case_task_log/{log_id}")).json()
+        missing = await core.send("GET", f"{ENGINE}/object/rocket/{log_id}")
+    assert (shown["objectType"], shown["objectId"], shown["tlp"], shown["pap"]) == ("Log", log_id, 3, 1)
+    assert shown["object"]["case_task"]["case"]["id"] == shown["rootId"]
+    assert missing.status_code == 404
