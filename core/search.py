@@ -330,7 +330,7 @@ def _custom_path(name: str) -> Path:
 
 
 def _sort(name: str, kind: str) -> Sort:
-    return Sort(_path(name.lstrip("+-"), kind), descending=name.startswith("-"))
+    return Sort(_path(name[1:] if name[0] in "+-" else name, kind), descending=name[0] == "-")
 
 
 def _scalar(value: Any) -> Scalar:

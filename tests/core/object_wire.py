@@ -1,0 +1,96 @@
+"""The part of core that tests of alerts, cases, templates and search need: a real store behind the real wire."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from core.access import Access
+from core.alerts import Alerts
+from core.api import alerts as alerts_api
+from core.api import case_templates as case_templates_api
+from core.api import cases as cases_api
+from core.api import events as events_api
+from core.api.wire import Wire
+from core.case_templates import CaseTemplates
+from core.cases import Cases
+from core.events import Feed
+from core.models import Profile
+from core.store.database import Database
+from core.store.schema import migrate
+from tests.clock import SetClock
+
+ALERT: dict[str, Any] = {
+    "type": "siem",
+    "source": "elastalert",
+    "sourceRef": "8257b4",
+    "title": "ET MALWARE Win32/RedLine CnC Checkin",
+    "description": "10.0.0.5 to 45.9.20.101:2109",
+}
+
+
+@dataclass
+class ObjectWire:
+    """Requests as an org-admin, or as a user with another profile."""
+
+    http: httpx.AsyncClient
+    access: Access
+    database: Database
+    clock: SetClock
+    key: str
+
+    async def send(
+        self, method: str, path: str, body: Any = None, *, status: int | None = None, key: str = "", **options: Any
+    ) -> httpx.Response:
+        """A request with a JSON body; with `status`, that is what it must answer."""
+        headers = {"Authorization": f"Bearer {key or self.key}"}
+        if body is not None:
+            options["json"] = body
+        answer = await self.http.request(method, path, headers=headers, **options)
+        if status is not None:
+            assert answer.status_code == status, answer.text
+        return answer
+
+    async def post(self, path: str, body: Any = None, status: int | None = 201, **options: Any) -> Any:
+        """JSON of the answer to a POST that must answer `status`."""
+        return (await self.send("POST", path, body, status=status, **options)).json()
+
+    async def get(self, path: str, status: int | None = 200) -> Any:
+        return (await self.send("GET", path, status=status)).json()
+
+    async def patch(self, path: str, body: Any, status: int | None = 200) -> Any:
+        return (await self.send("PATCH", path, body, status=status)).json()
+
+    async def user(self, profile: Profile) -> str:
+        """The key of a new user with this profile."""
+        return await self.access.add(profile, profile)
+
+    async def events(self, after: int = 0) -> list[tuple[str, str, str]]:
+        """Type, object and root of each event."""
+        page = await self.get(f"/api/event?after={after}&wait=0")
+        return [(event["type"], event["objectId"], event["rootId"]) for event in page["events"]]
+
+
+@asynccontextmanager
+async def object_wire(folder: Path) -> AsyncIterator[ObjectWire]:
+    clock = SetClock()
+    database = Database(folder / "core.db", migrate)
+    try:
+        access = Access(database, "soc.example", clock)
+        wire = Wire(
+            [
+                *alerts_api.endpoints(Alerts(database, clock, "default")),
+                *cases_api.endpoints(Cases(database, clock)),
+                *case_templates_api.endpoints(CaseTemplates(database, clock)),
+                *events_api.endpoints(Feed(database, clock), clock, lambda _: None),
+            ],
+            access,
+        )
+        key = await access.add("admin", "org-admin")
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(wire), base_url="http://core") as http:
+            yield ObjectWire(http, access, database, clock, key)
+    finally:
+        await database.close()

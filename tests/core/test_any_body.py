@@ -1,0 +1,135 @@
+"""Whatever a client sends to make, change or find an object, the answer is one that it can use (`semantics.md 1`)."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.models import AlertInput, CaseInput, CaseTaskInput, CaseTemplateInput, Input, TaskInput
+from core.search import OPERATORS
+from tests.core.object_wire import ALERT, ObjectWire, object_wire
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(max_size=8) | st.sampled_from(["x", "~1", "template", "0-10", "all", "", "2"])
+LEAVES = st.none() | st.booleans() | NUMBERS | TEXTS | st.integers(0, 4)
+NAMES = sorted(
+    {
+        field.alias or name
+        for model in (AlertInput, CaseInput, CaseTaskInput, CaseTemplateInput, TaskInput)
+        for name, field in model.model_fields.items()
+    }
+    | {"string", "integer", "float", "boolean", "date", "order", "_id", "dataType", "data", "message"}
+)
+QUERY_NAMES = [*OPERATORS, "_value", "_values", "_from", "_to", "_query", "_type", "title", "tags", "customFields.a"]
+
+
+def json_of(names: list[str]) -> st.SearchStrategy[Any]:
+    """Any JSON, with keys that mean something more often than not."""
+    keys = st.sampled_from(names) | TEXTS
+    return st.recursive(
+        LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=6), max_leaves=20
+    )
+
+
+def body_of(model: type[Input]) -> st.SearchStrategy[Any]:
+    """Any JSON, or an object of the model's fields with any values."""
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    values = json_of(NAMES)
+    known = st.fixed_dictionaries({}, optional=dict.fromkeys(names, values))
+    nearly = st.builds(lambda odd: {**ALERT, "name": "n", "message": "m", "dataType": "ip", "data": "d", **odd}, known)
+    return values | known | nearly
+
+
+@dataclass
+class Place:
+    """A core with one of each object, for the many examples of a test."""
+
+    runner: asyncio.Runner
+    wire: ObjectWire
+
+    def send(self, method: str, path: str, body: Any) -> Any:
+        return self.runner.run(self.wire.send(method, path, json=body))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder: Path = tmp_path_factory.mktemp("core")
+    with asyncio.Runner() as runner:
+        opened = object_wire(folder)
+        wire = runner.run(opened.__aenter__())
+        for path, body in [
+            ("/api/alert", ALERT),
+            ("/api/case", {"title": "t", "description": "d"}),
+            ("/api/case/~2/task", {"title": "t"}),
+            ("/api/case/template", {"name": "template"}),
+        ]:
+            runner.run(wire.post(path, body))
+        yield Place(runner, wire)
+        runner.run(opened.__aexit__(None, None, None))
+
+
+many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def look(answer: Any) -> None:
+    """The answer is a success, or says what is wrong; wrong fields are named."""
+    assert answer.status_code in (200, 201, 400, 404), answer.text
+    if answer.status_code >= 400:
+        said = answer.json()
+        assert said["message"]
+        if said["type"] == "AttributeCheckingError":
+            assert all(error["name"] and error["type"] for error in said["errors"])
+            assert said["errors"]
+
+
+@many
+@given(body=body_of(AlertInput))
+def test_any_alert(place: Place, body: Any) -> None:
+    look(place.send("POST", "/api/alert", body))
+    look(place.send("PATCH", "/api/alert/~1", body))
+
+
+@many
+@given(body=body_of(CaseInput))
+def test_any_case(place: Place, body: Any) -> None:
+    look(place.send("POST", "/api/case", body))
+    look(place.send("PATCH", "/api/case/~2", body))
+
+
+@many
+@given(body=body_of(CaseTaskInput))
+def test_any_task_log_and_artifact(place: Place, body: Any) -> None:
+    look(place.send("POST", "/api/case/~2/task", body))
+    look(place.send("PATCH", "/api/case/task/~3", body))
+    look(place.send("POST", "/api/case/task/~3/log", body))
+    look(place.send("POST", "/api/case/~2/artifact", body))
+
+
+@many
+@given(body=body_of(CaseTemplateInput))
+def test_any_template(place: Place, body: Any) -> None:
+    look(place.send("POST", "/api/case/template", body))
+    look(place.send("POST", "/api/alert/~1/createCase", body))
+
+
+@many
+@given(query=json_of(QUERY_NAMES), odd=json_of(["query", "range", "sort"]))
+def test_any_search(place: Place, query: Any, odd: Any) -> None:
+    for path in ("/api/alert", "/api/case", "/api/case/task", "/api/case/task/log", "/api/case/template"):
+        look(place.send("POST", f"{path}/_search", {"query": query}))
+        look(place.send("POST", f"{path}/_search", odd))
+
+
+@many
+@given(text=st.text(min_size=1, max_size=30), sort=TEXTS)
+def test_any_address(place: Place, text: str, sort: str) -> None:
+    segment = quote(text, safe="", errors="ignore")
+    for path in ("alert", "case", "case/task", "case/task/log", "case/artifact", "case/template"):
+        look(place.runner.run(place.wire.send("GET", f"/api/{path}/{segment}")))
+    look(place.runner.run(place.wire.send("POST", "/api/alert/_search", {}, params={"range": text, "sort": sort})))
