@@ -23,7 +23,8 @@ class Page {
     this.drafts = new Map();
     this.open = { channel: null, list: null, thread: null, home: false };
     this.notices = [];
-    this.waiting = null;
+    this.held = 0;
+    this.late = [];
     this.store.openChannel = (id) => this.openChannel(id);
     this.wire = this.makeWire();
     this.modals = new Modals(byId("modal"), this.store, this.wire);
@@ -104,26 +105,32 @@ class Page {
     this.live = new Live({
       user: this.store.me,
       onOpen: () => this.refresh(),
-      onEvent: (event) => (this.waiting ? this.waiting.push(event) : this.on(event)),
+      onEvent: (event) => (this.held ? this.late.push(event) : this.on(event)),
       onLost: () => this.showConnection(false),
     });
   }
 
-  /** Everything anew; what the socket says meanwhile is applied after it, in order. */
-  async refresh() {
-    this.waiting ??= [];
+  /** What the socket says while `work` reads something is applied after it, in order: what was read may be older. */
+  async holding(work) {
+    this.held += 1;
     try {
+      return await work();
+    } catch (error) {
+      return toast(error.message);
+    } finally {
+      this.held -= 1;
+      while (!this.held && this.late.length) this.on(this.late.shift());
+    }
+  }
+
+  /** Everything anew, at the start and after each lost connection. */
+  refresh() {
+    return this.holding(async () => {
       this.store.load(await read("/page/state", { user: this.store.me }));
       this.showConnection(true);
       this.modals.draw();
       await this.reopen();
-    } catch (error) {
-      toast(error.message);
-    } finally {
-      const late = this.waiting ?? [];
-      this.waiting = null;
-      for (const event of late) this.on(event);
-    }
+    });
   }
 
   async reopen() {
@@ -293,11 +300,12 @@ class Page {
     return [h("h2", null, icon(channel.is_private ? "lock" : "hash"), channel.name), h("p", null, `This is the very beginning of ${channel.is_private ? "the private channel" : "the channel"} `, h("b", null, `#${channel.name}`), ".")];
   }
 
-  async loadMessages(unread = 0) {
+  loadMessages(unread = 0) {
     const { channel, list } = this.open;
-    if (!channel || !list) return;
-    const { messages } = await this.tryRead("/page/messages", { user: this.store.me, channel });
-    if (list === this.open.list && messages) list.load(messages, unread);
+    return this.holding(async () => {
+      const { messages } = await read("/page/messages", { user: this.store.me, channel });
+      if (list === this.open.list) list.load(messages, unread);
+    });
   }
 
   markRead() {
@@ -457,16 +465,11 @@ class Page {
     return null;
   }
 
-  async loadThread() {
+  loadThread() {
     const { thread, channel } = this.open;
-    const { messages } = await this.tryRead("/page/thread", { user: this.store.me, channel, ts: thread.ts });
-    if (thread === this.open.thread && messages) thread.list.load(messages);
-  }
-
-  tryRead(path, query) {
-    return read(path, query).catch((error) => {
-      toast(error.message);
-      return {};
+    return this.holding(async () => {
+      const { messages } = await read("/page/thread", { user: this.store.me, channel, ts: thread.ts });
+      if (thread === this.open.thread) thread.list.load(messages);
     });
   }
 

@@ -209,3 +209,36 @@ async def test_dark_light_and_phone(desk: Desk) -> None:
     await phone.tap("[data-room=C0TALK]")
     await phone.wait_for_selector(".top h1:has-text('general')")
     await keep(phone, "phone-channel")
+
+
+async def test_a_permalink_shows_its_message_and_arrows_walk_on_from_it(desk: Desk) -> None:
+    first = desk.workspace.add_message("C0TALK", "U0BEN", "the one that is meant")
+    desk.workspace.add_message("C0TALK", "U0NORA", "the next one")
+    page = desk.page
+    await page.goto("about:blank")
+    await page.goto(f"{desk.workspace.url}/archives/C0TALK/p{first.replace('.', '')}")
+    await page.wait_for_selector(".message:focus:has-text('the one that is meant')")
+    await page.keyboard.press("ArrowDown")
+    await page.wait_for_selector(".message:focus:has-text('the next one')")
+    await page.keyboard.press("t")
+    await page.wait_for_selector(".pane .message:has-text('the next one')")
+    await page.wait_for_selector("#thread-box:focus")
+
+
+async def test_an_old_bots_attachment_is_shown_in_full(desk: Desk) -> None:
+    attachment = {
+        "color": "warning",
+        "pretext": "Before",
+        "title": "A *title*",
+        "title_link": "https://example.org/",
+        "text": "with _mrkdwn_",
+        "fields": [{"title": "Status", "value": "New", "short": True}],
+        "footer": "Mail gateway",
+        "fallback": "A title",
+    }
+    await desk.app.client.chat_postMessage(channel="C0SOC", text="Above", attachments=[attachment])
+    shown = desk.page.locator(".attachment")
+    await expect(shown.locator("a")).to_have_attribute("href", "https://example.org/")
+    assert await shown.locator("i").inner_text() == "mrkdwn"
+    assert await shown.locator(".field").inner_text() == "Status\nNew"
+    assert await shown.evaluate("node => getComputedStyle(node).borderLeftColor") == "rgb(236, 178, 46)"
