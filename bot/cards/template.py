@@ -151,7 +151,7 @@ def filled(view: Mapping[str, Any]) -> Filled:
         key: typed.get(key, "").strip() for key in ("name", "displayName", "titlePrefix", "description")
     }
     body["titlePrefix"] = typed.get("titlePrefix", "")  # stored verbatim, blanks and all (semantics.md 3)
-    body |= {key: int(typed.get(key) or "2") for key in ("severity", "tlp", "pap")}
+    body |= {key: int(typed[key]) if typed.get(key, "").isdecimal() else 2 for key in ("severity", "tlp", "pap")}
     body["tags"] = [tag.strip() for tag in typed.get("tags", "").replace("\n", ",").split(",") if tag.strip()]
     body["tasks"] = _tasks(draft, typed, errors, places)
     body["customFields"] = _custom_fields(draft, typed, errors, places)

@@ -4,6 +4,7 @@ from bot.cards.lists import alert_in_full
 from bot.features import answers, subjects
 from bot.features.base import Command, Entry, Feature, Moment
 from bot.features.gate import own_clearance
+from core.errors import ResponderBotError
 
 USAGE = "alert ~id"
 
@@ -16,7 +17,13 @@ async def on_alert_command(moment: Moment) -> None:
 
 async def show(moment: Moment, object_id: str) -> None:
     """The alert, to this person."""
-    alert = await moment.core.alert(object_id)
+    try:
+        alert = await moment.core.alert(object_id)
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        hint = f"if it is a case, task, log or artifact, {moment.tools.command} list {object_id} tells of it"
+        raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
     note = f"`{moment.tools.command} list {alert.id}` shows what can run on it."
     await answers.answer(moment, alert_in_full(alert, clearance=own_clearance(moment), note=note))
 

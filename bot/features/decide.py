@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from bot.cards import ids, notices, runs
 from bot.cards.message import Intent
 from bot.cards.text import foreign
-from bot.features import answers, subjects
+from bot.features import answers, home, subjects
 from bot.features.base import Ack, Entry, Feature, Moment
 from core.models import Action
 
@@ -35,6 +35,9 @@ async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], w
     action = await call(intent)
     subject = await subjects.of_action(moment.core, action)
     await moment.tools.repaint(subject.root_id)
+    if home.is_home(moment):
+        await home.publish(moment)
+        return
     name = foreign(action.responder_name, runs.NAME)
     await moment.say(notices.notice(f"You {word} {name} on {action.object_id}; it is {runs.state(action)} now."))
 

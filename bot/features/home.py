@@ -22,7 +22,18 @@ async def on_home_opened(moment: Moment) -> None:
     """Paints the Home of the one who opened it."""
     if moment.payload.get("tab", "home") != "home":
         return
+    await publish(moment)
+
+
+async def publish(moment: Moment) -> None:
+    """Paints this person's Home."""
     await moment.tools.slack.views_publish(user_id=moment.user, view=await _view(moment))
+
+
+def is_home(moment: Moment) -> bool:
+    """Whether the click was in the Home."""
+    view = moment.payload.get("view")
+    return isinstance(view, Mapping) and view.get("type") == "home"
 
 
 async def _view(moment: Moment) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _write(folder: Path, name: str) -> None:
         "url": "",
         "license": "Apache-2.0",
         "description": f"{name}s, for a test",
-        "dataTypeList": ["thehive:alert"],
+        "dataTypeList": ["thehive:alert", *(["thehive:case_task_log"] if name == "Tell" else [])],
         "command": f"{name}/run.py",
         "baseConfig": name,
         "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],

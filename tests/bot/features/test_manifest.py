@@ -21,6 +21,7 @@ NEEDED: dict[str, set[str]] = {  # what Slack's documentation asks for each meth
     "conversations.history": HISTORY,
     "conversations.info": READS,
     "conversations.list": READS,
+    "conversations.members": READS,
     "conversations.open": {"im:write"},
     "conversations.replies": HISTORY,
     "files.completeUploadExternal": {"files:write"},
@@ -40,7 +41,7 @@ def called() -> set[str]:
     by_client = re.compile(rf"slack\.((?:{FAMILIES})_\w+)\(")
     by_name = re.compile(rf'"((?:{FAMILIES})\.[a-z]\w+)"')
     sources = [p.read_text() for p in (ROOT / "bot").rglob("*.py") if "workspace" not in p.parts]
-    names = {name.replace("_", ".", 1) for text in sources for name in by_client.findall(text)}
+    names = {name.replace("_", ".") for text in sources for name in by_client.findall(text)}
     names |= {name for text in sources for name in by_name.findall(text)}
     return names
 

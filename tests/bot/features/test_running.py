@@ -122,6 +122,7 @@ async def test_mistakes_in_a_command_are_answered_with_what_to_type(scene: Stage
         f"run Tel1_1_0 {alert.id}": "Did you mean Tell_1_0?",
         f"run {alert.id}": "Run what?",
         "help": "What you can do with",
+        "alert ~999": "There is no alert ~999",
         f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
         f"alert {alert.id}": "host web-3 beacons",
     }.items():
@@ -135,6 +136,33 @@ async def test_somebody_without_the_right_is_told_which_and_who_gives_it(scene: 
     told = said(await scene.told("eve", "manageAction"))
     assert "org-admin" in told
     assert await scene.admin.actions("alert", alert.id) == []
+
+
+async def test_help_shows_only_what_one_may_do_with_ids_from_this_channel(scene: Stage) -> None:
+    alert = await scene.alert()
+    await scene.card("eve", alert)
+    await scene["eve"].command(SOC, "/responder help")
+    told = said(await scene.told("eve", "What you can do with"))
+    assert f"/responder list {alert.id}" in told
+    assert "/responder run" not in told
+    assert "/responder template" not in told
+
+
+async def test_a_task_log_is_shown_with_its_responders_and_runs_one(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    case = await scene.admin.create_case_from_alert(alert.id)
+    task = await scene.admin.add_task(case.id, {"title": "Look into it"})
+    log = await scene.admin.add_log(task.id, {"message": "called the owner of web-3"})
+
+    def shown(sight: Any) -> Any:
+        replies = [m for m in sight.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in said(m)]
+        return replies[0] if replies else None
+
+    await choose(scene, "anna", checked(await scene.seen("anna", shown)), "Tell")
+    await scene["anna"].until(lambda s: "✓ *Tell_1_0* done" in said(shown(s) or {}))
+    await scene["anna"].command(SOC, f"/responder list {log.id}")
+    assert "called the owner" in said(await scene.told("anna", f"can run on {log.id}"))
 
 
 async def test_who_is_not_linked_is_told_how_to_be(scene: Stage) -> None:

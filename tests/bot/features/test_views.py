@@ -123,6 +123,7 @@ async def test_the_home_shows_what_runs_for_me_what_waits_for_me_and_what_failed
     assert "*Running for you* (1)" in mine
     assert "*Failed in the last day* (1)" in mine
     await scene["ben"].click(None, view_id=home["id"], action_id=approve["action_id"])
+    await scene.seen("ben", lambda s: s.home if "*Waiting for your approval*: nothing" in said(s.home or {}) else None)
     assert (await scene.ended(alert)).status in ("Success", "Failure")
 
 
