@@ -123,7 +123,7 @@ class Notifier:
         last = (await self._core.events(None, wait_s=0)).last
         desired: list[Desired] = []
         for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
-            desired += await self._cards(await self._story(subject, created=False), by_person=False)
+            desired += await self._cards(await self._story(subject, created=False))
         await self._delivery.follow(desired, last)
 
     async def repaint(self, root_id: str) -> None:
@@ -153,7 +153,8 @@ class Notifier:
 
     async def _of_root(self, root_id: str, news: News) -> list[Desired]:
         story = await self._story(root_id, created=root_id in news.created_alerts)
-        desired = await self._cards(story, by_person=False)
+        has_ended = any(action_id in news.ended for action_id, of_root in news.actions if of_root == root_id)
+        desired = await self._cards(story, is_progress=not has_ended)
         for log_id, case_id in news.logs:
             if case_id == root_id:
                 desired += await self._of_log(log_id, story)
@@ -192,21 +193,31 @@ class Notifier:
 
     # cards
 
-    async def _cards(self, story: Story, *, by_person: bool) -> list[Desired]:
+    async def _cards(self, story: Story, *, by_person: bool = False, is_progress: bool = False) -> list[Desired]:
         alert = story.alert
         if alert is None or not story.threads:
             return []
         actions = await self._core.actions("alert", alert.id)
-        return [await self._card(alert, actions, thread, by_person) for thread in story.threads]
+        messages = [await self._card(alert, actions, thread) for thread in story.threads]
+        return [
+            Desired(
+                thread.key,
+                thread.channel,
+                message,
+                subject=alert.id,
+                by_person=by_person,
+                is_progress=is_progress,
+            )
+            for thread, message in zip(story.threads, messages, strict=True)
+        ]
 
-    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread, by_person: bool) -> Desired:
+    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> Message:
         clearance, now = self._clearance(thread.channel), self._clock()
 
         def render(button: Button) -> Message:
             return alert_card(alert, actions, clearance=clearance, button=button, now_ms=now)
 
-        message = await self._rendered(thread.channel, thread.key, render)
-        return Desired(thread.key, thread.channel, message, subject=alert.id, by_person=by_person)
+        return await self._rendered(thread.channel, thread.key, render)
 
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
         return render(await self._delivery.buttons(channel, key, intents_in(render)))
@@ -259,7 +270,8 @@ class Notifier:
         if action.approval is not None:
             desired += await self._approvals(action, subject, story)
         if has_ended and action.status not in OPEN_STATUSES:
-            desired += [await self._end(action, subject, thread) for thread in story.threads]
+            confirm = await self._confirm_text(action, subject) if action.status == "Failure" else ""
+            desired += [await self._end(action, subject, thread, confirm) for thread in story.threads]
             desired += await self._watchers(action, subject)
         return desired
 
@@ -299,11 +311,11 @@ class Notifier:
         found = next((r for r in offered if r.name == action.responder_name and r.policy), None)
         return found.policy.confirm if found and found.policy else ""
 
-    async def _end(self, action: Action, subject: Subject, thread: Thread) -> Desired:
+    async def _end(self, action: Action, subject: Subject, thread: Thread, confirm: str) -> Desired:
         clearance, key = self._clearance(thread.channel), f"end:{action.id}:{thread.channel}"
 
         def render(button: Button) -> Message:
-            return ended.end_reply(action, subject, clearance=clearance, button=button)
+            return ended.end_reply(action, subject, clearance=clearance, button=button, confirm=confirm)
 
         return Desired(
             key,

@@ -211,7 +211,7 @@ class Front:
             return refused
         except ResponderBotError as error:
             log.info("refused", surface=job.arrival.surface, code=error.code)
-            return notices.error(error.message)
+            return notices.of(error)
         except Exception:
             return notices.internal(self._number(job.arrival))
 

@@ -103,11 +103,11 @@ class Socket:
         # Made here since it opens a session of the running loop.
         self._handler = AsyncSocketModeHandler(self._app, self._section.app_token, web_client=self._app.client)
         self._handler.client.wss_uri = await self._handler.client.issue_new_wss_url()  # a wrong token is told at once
-        await self._handler.client.connect()
+        await self._handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
 
     async def close(self) -> None:
         if self._handler is not None:
-            await self._handler.client.close()
+            await self._handler.client.close()  # type: ignore[no-untyped-call]  # as above
 
     def check(self) -> Check:
         session = self._handler.client.current_session if self._handler else None

@@ -18,6 +18,7 @@ from bot.delivery.words import Desired, Shown, digest, shown
 from core.errors import ResponderBotError
 
 BUNDLE_MS = 3_000  # news of machines repaint a message at most this often (slack.md 2)
+SETTLE_MS = 250  # progress waits a moment: a quick run is over by then, and is shown once
 BUTTON_BYTES = 16  # 128 random bits (slack.md 2)
 BUTTON_LIFE_MS = 7 * 86_400_000
 LEASE_MS = 10_000
@@ -272,6 +273,7 @@ def _row(desired: Desired, now: int) -> dict[str, str | int]:
         "mark": secrets.token_hex(BUTTON_BYTES),
         "by_person": int(desired.by_person),
         "now": now,
+        "soon": now + SETTLE_MS if desired.is_progress else now,
         "bundle_ms": BUNDLE_MS,
         "file_name": name,
         "file_text": text,

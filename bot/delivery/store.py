@@ -152,6 +152,7 @@ def _first(db: sqlite_utils.Database) -> None:
             "wanted_at": int,
             "due_at": int,
             "changed_at": int,
+            "machine_at": int,  # when news of a machine repainted it last
             "failures": int,
             "problem": str,
             "plain": int,  # Slack refused its blocks: only text is sent

@@ -26,16 +26,19 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
     """Insert or change the desired state; the same state as before changes nothing, a person's is due at once."""
     tx.run(
         """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
-               tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, failures, problem, plain, gone,
+               tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
                file_name, file_text, file_id, file_sent, created_at)
            VALUES (:key, :channel, '', :subject, :thread_of, :payload, :digest, 1, 0, 0,
-               0, :mark, '', :by_person, :now, :now, 0, 0, '', 0, 0,
+               0, :mark, '', :by_person, :now, :now, 0, 0, 0, '', 0, 0,
                :file_name, :file_text, '', :file_sent, :now)
            ON CONFLICT (key) DO UPDATE SET
                payload = :payload, digest = :digest, wanted = message.wanted + 1,
                wanted_at = CASE WHEN message.sent < message.wanted THEN message.wanted_at ELSE :now END,
                by_person = max(CASE WHEN message.sent < message.wanted THEN message.by_person ELSE 0 END, :by_person),
-               due_at = CASE WHEN :by_person = 1 THEN :now ELSE max(:now, message.changed_at + :bundle_ms) END,
+               due_at = CASE WHEN :by_person = 1 THEN :now
+                   WHEN message.sent < message.wanted
+                       THEN min(message.due_at, max(:soon, message.machine_at + :bundle_ms))
+                   ELSE max(:soon, message.machine_at + :bundle_ms) END,
                plain = 0,
                ts = CASE WHEN message.gone = 1 AND :by_person = 1 THEN '' ELSE message.ts END,
                mark = CASE WHEN message.gone = 1 AND :by_person = 1 THEN :mark ELSE message.mark END,
@@ -93,7 +96,9 @@ def done(tx: Transaction, key: str, number: int, now: int, ts: str, conversation
     """Slack has state `number`; its time and place are known."""
     tx.run(
         """UPDATE message SET sent = max(sent, :number), tried = 0, tried_at = 0, ts = :ts,
-               conversation = :conversation, changed_at = :now, failures = 0, problem = '',
+               conversation = :conversation, changed_at = :now,
+               machine_at = CASE WHEN by_person = 1 OR sent = 0 THEN machine_at ELSE :now END,
+               failures = 0, problem = '',
                by_person = CASE WHEN wanted > :number THEN by_person ELSE 0 END
            WHERE key = :key""",
         {"key": key, "number": number, "now": now, "ts": ts, "conversation": conversation},

@@ -15,6 +15,7 @@ class Desired:
 
     `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
     answers; `subject` the alert or case whose story it belongs to. `file` (name, text) is put under it once.
+    `is_progress`: more is likely to follow in a moment.
     """
 
     key: str
@@ -23,6 +24,7 @@ class Desired:
     thread_of: str = ""
     subject: str = ""
     by_person: bool = False
+    is_progress: bool = False
     file: tuple[str, str] | None = None
 
     def payload(self) -> str:

@@ -1,0 +1,278 @@
+"""The console script `responder-bot`: try, serve, bot, doctor, and core's subcommands.
+
+Heavy imports stand inside the subcommands, so that `--help` answers at once (`performance.md 1`).
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core import cli as core_cli
+from core.errors import ResponderBotError
+
+if TYPE_CHECKING:
+    from bot.settings import BotSettings
+    from core.app import Core
+    from core.settings import CoreSettings, Sections
+
+SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the subcommand; gives the exit code."""
+    parser = core_cli.Parser(
+        prog="responder-bot", description="See a security alert in Slack, run a responder on it, watch it end."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _register_try(commands)
+    _add(commands, "serve", _serve, "core and bot in one process (the usual installation)")
+    _add(commands, "bot", _bot, "serve the bot alone")
+    doctor = _add(commands, "doctor", _doctor, "look at each link in turn, and say what to do")
+    doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
+    core_cli.register(commands)
+    return core_cli.run(parser.parse_args(argv))
+
+
+def _register_try(commands: "argparse._SubParsersAction[Any]") -> None:
+    tried = _add(commands, "try", _try, "the whole thing on this machine, with no account anywhere")
+    tried.add_argument("--once", action="store_true", help="do the main job once without a browser, and tell it")
+    tried.add_argument("--json", action="store_true", help="with --once: a JSON line for each step")
+    tried.add_argument("--port", type=int, default=0, metavar="PORT", help="of the page; core takes the next one")
+    tried.add_argument("--state", type=Path, metavar="DIR", help="where files are kept (default: a temporary folder)")
+    tried.add_argument("--workspace-only", action="store_true", help="only the local workspace, for a bot of your own")
+
+
+def _add(
+    commands: "argparse._SubParsersAction[Any]", name: str, task: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    core_cli.add_config(parser)
+    parser.set_defaults(run=task)
+    return parser
+
+
+def _completed(work: Coroutine[Any, Any, int]) -> int:
+    """Run to its end on core's kind of loop; gives what `work` gives."""
+    codes: list[int] = []
+
+    async def kept() -> None:
+        codes.append(await work)
+
+    core_cli.run_loop(kept())
+    return codes[0]
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def _sections(args: argparse.Namespace) -> "Sections":
+    from core.settings import read_sections
+
+    return read_sections(args.config, os.environ)
+
+
+def _bot_settings(args: argparse.Namespace) -> "BotSettings":
+    from bot.settings import load
+
+    return load(args.config, os.environ)
+
+
+def _require_slack(settings: "BotSettings") -> None:
+    slack = settings.slack
+    if not slack.bot_token:
+        raise ResponderBotError(
+            "bad_request",
+            "There is no Slack bot token: set [slack] bot_token (or SLACK_BOT_TOKEN). "
+            "`responder-bot try` works without one.",
+        )
+    if not slack.app_token and not slack.signing_secret:
+        raise ResponderBotError(
+            "bad_request",
+            "Set [slack] app_token (xapp-..., for Socket Mode), or signing_secret for requests over HTTP.",
+        )
+
+
+# --- serve, bot -----------------------------------------------------------------------------------------------------
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from core import logs
+    from core.settings import core_settings
+
+    core = core_settings(_sections(args))
+    bot = _bot_settings(args)
+    _require_slack(bot)
+    logs.configure(core.core.log_level)
+    return _completed(_both(core, bot))
+
+
+async def _both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
+    from core.app import serving, stop_signal
+
+    async with serving(core_settings) as (core, url), _own_key(core) as key:
+        _tell(f"core: {url}")
+        await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key, stop_signal)
+    return 0
+
+
+@asynccontextmanager
+async def _own_key(core: "Core") -> AsyncIterator[str]:
+    """A key for the bot in this process, kept in memory only; it ends with the process (`surface.md`)."""
+    try:
+        key = await core.access.add(SERVICE_LOGIN, "service")
+    except ResponderBotError as error:
+        if error.code != "exists":
+            raise
+        key = await core.access.new_key(SERVICE_LOGIN)
+    try:
+        yield key
+    finally:
+        await core.access.new_key(SERVICE_LOGIN)  # thrown away unseen
+
+
+def _bot(args: argparse.Namespace) -> int:
+    settings = _bot_settings(args)
+    if not settings.bot.core_api_key:
+        raise ResponderBotError(
+            "bad_request",
+            "The bot has no key of core: make one with `responder-bot user add bot --profile service` and set it "
+            "as [bot] core_api_key.",
+        )
+    _require_slack(settings)
+    from core import logs
+    from core.app import stop_signal
+
+    logs.configure("info")
+
+    async def alone() -> int:
+        await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key, stop_signal)
+        return 0
+
+    return _completed(alone())
+
+
+async def _run_bot(
+    settings: "BotSettings", core_url: str, key: str, stop: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    from bot.app import running
+    from core.client import CoreClient
+    from core.clock import now_ms
+
+    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+        _tell(f"bot: {bot.transport.check().message}")
+        await stop()
+
+
+# --- doctor ---------------------------------------------------------------------------------------------------------
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from bot import doctor
+
+    if args.manifest:
+        _tell(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
+        return 0
+    from core.client import CoreClient
+    from core.clock import now_ms
+
+    try:
+        _sections(args)
+        settings = _bot_settings(args)
+    except ResponderBotError as error:
+        _tell(f"FAIL  settings: {error.message}")
+        return 1
+
+    async def look() -> int:
+        async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
+            found = await doctor.checks(settings, core, _manifest(), now_ms)
+        for check in found:
+            _tell(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.message}")
+        return 0 if all(check.ok for check in found) else 1
+
+    return _completed(look())
+
+
+def _manifest_text() -> str:
+    """The Slack app's manifest: beside the packages in a checkout, inside the package once installed."""
+    here = Path(__file__).parent
+    for file in (here / "manifest.yml", here.parent / "manifest.yml"):
+        if file.is_file():
+            return file.read_text("utf-8")
+    raise ResponderBotError("not_found", "manifest.yml is missing from this installation; install it anew.")
+
+
+def _manifest() -> Mapping[str, Any]:
+    import yaml
+
+    tree: Mapping[str, Any] = yaml.safe_load(_manifest_text())
+    return tree
+
+
+# --- try ------------------------------------------------------------------------------------------------------------
+
+
+def _try(args: argparse.Namespace) -> int:
+    if args.json and not args.once:
+        raise ResponderBotError("bad_request", "--json tells the steps of --once; give both.")
+    if args.state is not None:
+        return _try_in(args, args.state.absolute())
+    with tempfile.TemporaryDirectory(prefix="responder-bot-") as folder:
+        return _try_in(args, Path(folder))
+
+
+def _try_in(args: argparse.Namespace, state: Path) -> int:
+    from bot import tryout
+    from core import logs
+    from core.app import stop_signal
+    from core.clock import now_ms
+
+    logs.configure("error")
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    manifest = _manifest()
+    if args.workspace_only:
+        return _completed(tryout.workspace_only(_tell, stop_signal, args.port))
+    if args.once:
+        return _completed(tryout.main_job(state, _open_core, manifest, now_ms, _tell, as_json=args.json))
+    return _completed(tryout.serve(state, _open_core, manifest, now_ms, _tell, stop_signal, port=args.port))
+
+
+class _CoreSide:
+    """What `try` needs of a core that runs in this process."""
+
+    def __init__(self, core: "Core", url: str) -> None:
+        self._core = core
+        self.url = url
+
+    async def add_user(self, login: str, profile: Any, clearance: int, slack_id: str) -> str:
+        try:
+            key = await self._core.access.add(login, profile, clearance=clearance)
+        except ResponderBotError as error:
+            if error.code != "exists":
+                raise
+            return await self._core.access.new_key(login)  # STATE was used before
+        if slack_id:
+            await self._core.access.link(login, slack_id)
+        return key
+
+
+@asynccontextmanager
+async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_CoreSide]:
+    """A core with these settings, its files below `folder`."""
+    from core.app import serving
+    from core.settings import Sections, core_settings
+
+    async with serving(core_settings(Sections(folder, "try", tables, {}))) as (core, url):
+        yield _CoreSide(core, url)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

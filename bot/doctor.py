@@ -1,0 +1,168 @@
+"""`responder-bot doctor`: each link between Slack and a responder, in turn, with what to do."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.app.channels import Channels
+from bot.app.transports import EVENTS_PATH, web_client
+from bot.delivery.trouble import trouble
+from bot.features.base import Check
+from bot.settings import BotSettings
+from core.client import CoreClient
+from core.errors import ResponderBotError
+
+CLOCK_MS = 60_000  # Slack refuses what is 5 minutes old; a minute off is worth a word
+MEMBERS = 100  # people of a channel that are looked up
+
+
+async def checks(
+    settings: BotSettings, core: CoreClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
+) -> Sequence[Check]:
+    """All of them; each stands for itself, so one that fails hides no other."""
+    found = [Check("settings", True, f"{len(settings.channel)} channel(s)"), *await _core(core)]
+    found.append(await _key(settings, core))
+    if not settings.slack.bot_token:
+        return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+        slack = web_client(settings.slack.bot_token, settings.slack, session)
+        token, team = await _token(slack, manifest, clock_ms)
+        found += token
+        found.append(await _way_in(settings, slack))
+        if not team:
+            return found
+        found += await Channels(settings.channel, slack).checks()
+        return [*found, await _people(settings, core, slack, team)]
+
+
+async def _core(core: CoreClient) -> list[Check]:
+    """Core, its database and its engines, as /health tells."""
+    try:
+        health = await core.health()
+    except ResponderBotError as error:
+        return [Check("core", False, f"{error.message} Start it: `responder-bot serve`, or `responder-bot core`.")]
+    parts = [part for part in health.get("parts") or [] if isinstance(part, Mapping)]
+    words = {"ok": "well", "degraded": "works, but something is missing"}.get(str(health.get("status")), "down")
+    return [
+        Check("core", health.get("status") != "down", words),
+        *(Check(str(p.get("name")), bool(p.get("ok")), str(p.get("message") or "well")) for p in parts),
+    ]
+
+
+async def _key(settings: BotSettings, core: CoreClient) -> Check:
+    if not settings.bot.core_api_key:
+        return Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
+    try:
+        person = await core.current_user()
+    except ResponderBotError as error:
+        cure = "make one: `responder-bot user add bot --profile service`, and set it as [bot] core_api_key"
+        return Check("key", False, f"core refuses it ({error.message}); {cure}")
+    if "actOnBehalf" not in person.permissions:
+        return Check("key", False, f"{person.login} may not act for people; use a user with the profile service")
+    return Check("key", True, f"{person.login}, who acts for people")
+
+
+async def _token(
+    slack: AsyncWebClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
+) -> tuple[list[Check], str]:
+    """The token, its scopes, and Slack's clock; the team, or "" when there is none."""
+    try:
+        answer = await slack.auth_test()
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        return [Check("token", False, trouble(error, "").message)], ""
+    headers = {str(name).lower(): str(value) for name, value in dict(answer.headers).items()}
+    found = [Check("token", True, f"{answer.get('user')} in {answer.get('team')}")]
+    found.append(_scopes(headers.get("x-oauth-scopes"), manifest))
+    found.append(_clock(headers.get("date"), clock_ms()))
+    return found, str(answer["team_id"])
+
+
+def _scopes(header: str | None, manifest: Mapping[str, Any]) -> Check:
+    wanted = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
+    if header is None:
+        return Check("scopes", True, "not told by this Slack")
+    missing = sorted(set(wanted) - {scope.strip() for scope in header.split(",")})
+    if missing:
+        return Check("scopes", False, f"missing: {', '.join(missing)}; reinstall the app from manifest.yml")
+    return Check("scopes", True, f"all {len(wanted)} are there")
+
+
+def _clock(date: str | None, now_ms: int) -> Check:
+    try:
+        theirs = int(parsedate_to_datetime(date or "").timestamp() * 1000)
+    except (ValueError, TypeError):
+        return Check("clock", True, "Slack's clock is not told")
+    off_ms = abs(now_ms - theirs)
+    if off_ms > CLOCK_MS:
+        return Check("clock", False, f"{off_ms // 1000} s off from Slack's; set this machine's clock (NTP)")
+    return Check("clock", True, "right to the minute")
+
+
+async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
+    section = settings.slack
+    if not section.app_token:
+        if not section.signing_secret:
+            return Check("socket", False, "neither [slack] app_token (Socket Mode) nor signing_secret (HTTP) is set")
+        words = f"HTTP: Slack is to reach this machine's {section.host}:{section.port}{EVENTS_PATH}"
+        return Check("requests", True, words)
+    try:
+        await slack.apps_connections_open(app_token=section.app_token)
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        met = trouble(error, "")
+        cure = "make an app-level token with connections:write, and switch Socket Mode on"
+        return Check("socket", False, f"Slack refuses the app token ({met.code}); {cure}")
+    return Check("socket", True, "Socket Mode can connect")
+
+
+async def _people(settings: BotSettings, core: CoreClient, slack: AsyncWebClient, team: str) -> Check:
+    """How many people in the channels are linked to users of core."""
+    if not settings.bot.core_api_key:
+        return Check("people", True, "can't be looked up without [bot] core_api_key")
+    members: dict[str, None] = {}
+    for channel in settings.channel:
+        try:
+            answer = await slack.conversations_members(channel=channel.id, limit=MEMBERS)
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+            continue  # its own line says what is wrong with it
+        members.update(dict.fromkeys(answer["members"]))
+    try:
+        linked = sum([await _is_linked(core, team, user) for user in list(members)[:MEMBERS]])
+    except ResponderBotError as error:
+        return Check("people", False, error.message)
+    if members and not linked:
+        return Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")
+    return Check("people", True, f"{linked} of {min(len(members), MEMBERS)} in the channels are linked")
+
+
+async def _is_linked(core: CoreClient, team: str, user: str) -> bool:
+    try:
+        await core.person_by_slack(team, user)
+    except ResponderBotError as error:
+        if error.code == "not_found":
+            return False
+        raise
+    return True
+
+
+def http_manifest(text: str, url: str) -> str:
+    """The manifest for HTTP: the same app, with its requests sent to `url`.
+
+    Raises ResponderBotError("bad_request") for an address that Slack would not take.
+    """
+    if not re.fullmatch(r"https://[^\s\"'#]+", url):
+        raise ResponderBotError("bad_request", f"{url!r} is no https address; Slack sends requests to https only.")
+    address = url.rstrip("/")
+    if not address.endswith(EVENTS_PATH):
+        address += EVENTS_PATH
+    request_url = f'"{address}"'
+    changed = re.sub(r"(?m)^(\s*)socket_mode_enabled: true$", r"\1socket_mode_enabled: false", text)
+    for key in ("interactivity:", "event_subscriptions:"):
+        changed = re.sub(rf"(?m)^(\s*){key}$", rf"\g<0>\n\g<1>  request_url: {request_url}", changed)
+    changed = re.sub(r"(?m)^(\s*)interactivity:$\n", rf"\g<0>\g<1>  message_menu_options_url: {request_url}\n", changed)
+    changed = re.sub(r"(?m)^(\s*)- command: (\S+)$", rf"\g<0>\n\g<1>  url: {request_url}", changed)
+    return re.sub(r"(?m)\A(#.*\n)+", "# The Slack app for HTTP, made by `responder-bot doctor --manifest`.\n", changed)
