@@ -1,0 +1,90 @@
+"""`/health` and `/metrics` (`semantics.md 11`)."""
+
+from pathlib import Path
+
+from core.api.health import Part, StoreProbe, judged
+from core.settings import EngineSection
+from core.store.database import Database
+from core.store.schema import migrate
+from tests.core.running import running_core
+
+ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
+NAME = "ResponderBot_CloseAsFalsePositive_1_0"
+
+
+async def test_a_core_in_order_is_ok_without_a_key(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send("GET", "/health", profile=None)
+    assert response.status_code == 200
+    found = response.json()
+    assert found["status"] == "ok"
+    assert [(part["name"], part["ok"]) for part in found["parts"]] == [("store", True), ("engine local", True)]
+
+
+async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_path: Path) -> None:
+    engines = (
+        EngineSection(name="local"),
+        EngineSection(name="soc", type="cortex", url="http://127.0.0.1:9", api_key="k"),
+    )
+    async with running_core(tmp_path, engine=engines) as core:
+        response = await core.send("GET", "/health", profile=None)
+        metrics = (await core.send("GET", "/metrics", profile=None)).text
+    assert (response.status_code, response.json()["status"]) == (200, "degraded")
+    soc = response.json()["parts"][-1]
+    assert (soc["name"], soc["ok"]) == ("engine soc", False)
+    assert soc["message"]
+    assert 'responder_bot_engine_up{engine="local"} 1.0' in metrics
+    assert 'responder_bot_engine_up{engine="soc"} 0.0' in metrics
+
+
+def test_only_a_vital_part_takes_core_down() -> None:
+    fine, ill = Part("a", True), Part("b", False, "why")
+    assert judged([fine]).status == "ok"
+    assert judged([fine, ill]).status == "degraded"
+    assert judged([ill, Part("store", False, vital=True)]).status == "down"
+
+
+async def test_a_store_that_takes_no_write_is_told_and_seen_again_when_it_does(tmp_path: Path) -> None:
+    times = iter([float(number) for number in range(100)])
+    database = Database(tmp_path / "core.db", migrate)
+    try:
+        probe = StoreProbe(database, lambda: next(times))
+        assert (await probe.look()).ok
+        await database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
+        ill = await probe.look()
+        assert (ill.ok, ill.vital) == (False, True)
+        assert "The store can't be written" in ill.message
+        await database.transaction(lambda tx: tx.run("ALTER TABLE hidden RENAME TO sequence"))
+        assert (await probe.look()).ok
+    finally:
+        await database.close()
+
+
+async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await core.core.database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
+        response = await core.send("GET", "/health", profile=None)
+    assert (response.status_code, response.json()["status"]) == (503, "down")
+
+
+async def test_the_figures_tell_of_requests_actions_and_the_store(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert = (await core.send("POST", "/api/alert", ALERT)).json()
+        body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"]}
+        action = (await core.send("POST", "/api/connector/engine/action", body)).json()
+        while action["status"] in ("Waiting", "InProgress"):
+            path = f"/api/connector/engine/action/{action['id']}?wait=20"
+            action = (await core.send("GET", path)).json()
+        await core.send("GET", "/api/event?after=0")
+        await core.send("GET", "/api/secret-looking/address")
+        response = await core.send("GET", "/metrics", profile=None)
+    assert response.headers["content-type"].startswith("text/plain")
+    text = response.text
+    assert 'responder_bot_requests_total{method="POST",route="/api/alert",status="201"} 1.0' in text
+    assert 'responder_bot_requests_total{method="GET",route="none",status="404"} 1.0' in text
+    assert f'responder_bot_actions{{responder="{NAME}",status="Success"}} 1.0' in text
+    assert "responder_bot_queue 0.0" in text
+    for name in ("event_lag_seconds", "store_bytes", "store_write_seconds", "request_seconds_bucket"):
+        assert f"responder_bot_{name}" in text
+    assert alert["id"] not in text
+    assert "secret-looking" not in text

@@ -1,0 +1,98 @@
+"""The description of the wire, its page, and the words of public clients (`semantics.md 9`)."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import httpx
+
+from core.api.alias import aliased
+from tests.core.running import running_core
+
+ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
+NAME = "ResponderBot_CloseAsFalsePositive_1_0"
+
+
+async def test_the_description_names_every_endpoint_and_needs_no_key(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send("GET", "/api/openapi.json", profile=None)
+        table = core.core.endpoints
+    found = response.json()
+    described = {(path, method.upper()) for path, methods in found["paths"].items() for method in methods}
+    assert described == {(endpoint.path, endpoint.method) for endpoint in table}
+    assert {
+        ("/api/connector/engine/action", "POST"),
+        ("/api/connector/engine/action/responder/{kind}/{id}", "GET"),
+        ("/api/connector/engine/responder/{kind}/{id}", "GET"),
+        ("/api/case/template", "POST"),
+    } <= described
+    ids = [operation["operationId"] for methods in found["paths"].values() for operation in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+async def test_every_word_that_is_referred_to_is_there(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        text = (await core.send("GET", "/api/openapi.json", profile=None)).text
+    schemas = json.loads(text)["components"]["schemas"]
+    assert set(re.findall(r'"#/components/schemas/([^"]+)"', text)) <= set(schemas)
+    assert "anyOf" in schemas["AlertInput"]["properties"]["severity"], "in requests null means absent"
+    assert set(schemas["CaseTemplate"]["required"]) >= {"_id", "id", "name", "tasks", "customFields"}
+
+
+async def test_the_page_takes_nothing_from_elsewhere_and_runs_only_its_own_script(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response = await core.send("GET", "/api/docs", profile=None)
+    assert response.headers["content-type"].startswith("text/html")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    for tag in ("script", "style"):
+        content = re.search(f"<{tag}>(.*?)</{tag}>", response.text, re.DOTALL)
+        assert content is not None
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "innerHTML" not in response.text
+    assert "http://" not in response.text
+    assert "https://" not in response.text
+
+
+async def test_no_page_of_another_origin_may_read(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        response: httpx.Response = await core.send("GET", "/api/event", headers={"Origin": "https://elsewhere.example"})
+    assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+async def test_public_clients_get_their_own_word_in_both_directions(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        alert = (await core.send("POST", "/api/alert", ALERT)).json()
+        base = "/api/connector/cortex"
+        offered = (await core.send("GET", f"{base}/responder/alert/{alert['id']}")).json()
+        assert offered[0]["cortexIds"] == ["local"]
+        body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"], "cortexId": "local"}
+        unknown = await core.send("POST", f"{base}/action", {**body, "cortexId": "none"})
+        assert (unknown.status_code, unknown.json()["message"]) == (404, "Engine none not found")
+        made = await core.send("POST", f"{base}/action", body)
+        action = made.json()
+        assert (made.status_code, action["cortexId"]) == (201, "local")
+        assert isinstance(action["cortexJobId"], str)
+        assert not [key for key in action if key.startswith("engine")]
+        listed = (await core.send("GET", f"{base}/action/responder/alert/{alert['id']}")).json()
+        assert [item["cortexId"] for item in listed] == ["local"]
+        plain = (await core.send("GET", f"/api/connector/engine/action/{action['id']}")).json()
+        assert plain["engineJobId"] == action["cortexJobId"]
+
+
+async def test_another_word_or_none_can_be_chosen(tmp_path: Path) -> None:
+    async with running_core(tmp_path, core={"vendor_alias": ""}) as core:
+        assert (
+            (await core.send("GET", "/api/connector/cortex/action/alert/~1")).json()["message"].startswith("There is")
+        )
+        table = core.core.endpoints
+    assert aliased(table, "engine") == []
+    assert {endpoint.path.split("/")[3] for endpoint in aliased(table, "acme")} == {"acme"}
+    rename = aliased(table, "acme")[0].outgoing
+    assert rename is not None
+    assert rename(b'{"engineId":"engineId","report":"{\\"engineId\\":1}"}') == (
+        b'{"acmeId":"engineId","report":"{\\"engineId\\":1}"}'
+    )

@@ -1,0 +1,192 @@
+"""Core's subcommands, as programs of their own (`surface.md`)."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import stat
+import sys
+import time
+import tomllib
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+COMMANDS = ["core", "backup", "user", "responders"]
+VERBS = [
+    *(["user", verb] for verb in ("add", "list", "disable", "key", "link", "unlink")),
+    *(["responders", verb] for verb in ("list", "install", "check")),
+]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+async def start(folder: Path, *args: str, **environ: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "core.cli",
+        *args,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environ},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def run(folder: Path, *args: str, **environ: str) -> Ended:
+    process = await start(folder, *args, **environ)
+    out, err = await process.communicate()
+    return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+def is_one_sentence(text: str) -> bool:
+    return len(text.strip().splitlines()) == 1 and "Traceback" not in text
+
+
+async def test_help_answers_at_once_and_every_subcommand_takes_config(tmp_path: Path) -> None:
+    times = []
+    for args in ([], *([command] for command in COMMANDS), *VERBS):
+        started = time.perf_counter()
+        ended = await run(tmp_path, *args, "--help")
+        times.append(time.perf_counter() - started)
+        assert ended.code == 0
+        assert not args or "--config FILE" in ended.out
+    assert sorted(times)[len(times) // 2] < 0.3, times
+
+
+async def test_a_user_s_key_is_all_that_is_printed_and_it_works(tmp_path: Path) -> None:
+    added = await run(tmp_path, "user", "add", "Alice", "--profile", "analyst", "--slack-id", "T1:U1")
+    assert (added.code, added.err) == (0, "")
+    key = added.out.rstrip("\n")
+    assert len(key) == 43
+    assert len(added.out.splitlines()) == 1
+    renewed = (await run(tmp_path, "user", "key", "alice")).out.strip()
+    listed = (await run(tmp_path, "user", "list")).out
+    assert "alice@responder-bot.local  analyst  amber      T1:U1" in listed
+    assert key not in listed
+
+    process = await start(tmp_path, "core", RESPONDER_BOT_CORE_PORT="0")
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().removeprefix("core: ").strip()
+    async with httpx.AsyncClient(base_url=url) as http:
+        old = await http.get("/api/user/current", headers={"Authorization": f"Bearer {key}"})
+        new = await http.get("/api/user/current", headers={"Authorization": f"Bearer {renewed}"})
+        assert (old.status_code, new.status_code) == (401, 200)
+        disabled = await run(tmp_path, "user", "disable", "alice")
+        assert disabled.code == 0
+        gone = await http.get("/api/user/current", headers={"Authorization": f"Bearer {renewed}"})
+        assert gone.status_code == 401
+    process.send_signal(signal.SIGTERM)
+    _, err = await process.communicate()
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in err.decode().splitlines()]
+    assert "listening" in [line["event"] for line in lines]
+    assert key not in err.decode()
+    assert renewed not in err.decode()
+
+
+async def test_a_second_link_is_refused_and_makes_no_user(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "add", "alice", "--profile", "analyst", "--slack-id", "U1")
+    again = await run(tmp_path, "user", "link", "alice", "--slack-id", "U2")
+    assert again.code == 2
+    assert is_one_sentence(again.err)
+    other = await run(tmp_path, "user", "add", "bob", "--profile", "analyst", "--slack-id", "U1")
+    assert (other.code, other.out) == (2, "")
+    assert "bob" not in (await run(tmp_path, "user", "list")).out
+    assert (await run(tmp_path, "user", "unlink", "alice")).code == 0
+    assert (await run(tmp_path, "user", "link", "alice", "--slack-id", "U2")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["user", "disable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["user", "add", "x", "--profile", "boss"], "invalid choice: 'boss'"),
+        (["user", "add", "x", "--profile", "analyst", "--slack-id", "someone"], "is no Slack id"),
+        (["user"], "required: COMMAND"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["core", "--config", "none.toml"], "none.toml can't be read"),
+        (["user", "--config", "none.toml", "list"], "none.toml can't be read"),
+        (["responders", "install", "none"], "none is no folder of responders"),
+        (["backup", "copy.db"], "There is no database"),
+    ],
+)
+async def test_what_a_user_gets_wrong_is_one_sentence_and_two(tmp_path: Path, args: list[str], words: str) -> None:
+    ended = await run(tmp_path, *args)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+    assert is_one_sentence(ended.err)
+
+
+async def test_a_typing_error_in_the_settings_is_two(tmp_path: Path) -> None:
+    (tmp_path / "responder-bot.toml").write_text("[core]\nprot = 1\n")
+    ended = await run(tmp_path, "core")
+    assert (ended.code, ended.err) == (2, 'responder-bot.toml: [core] has no key "prot"; did you mean "port"?\n')
+    ended = await run(tmp_path, "core", RESPONDER_BOT_CORE_HOST="x", RESPONDER_BOT_CORE_HOST_FILE="y")
+    assert ended.code == 2
+
+
+async def test_a_database_that_is_none_and_a_port_that_is_taken_are_two(tmp_path: Path) -> None:
+    (tmp_path / "responder-bot.db").write_text("this is a diary, not a database\n" * 100)
+    ended = await run(tmp_path, "user", "list")
+    assert (ended.code, is_one_sentence(ended.err)) == (2, True)
+    assert "can't be opened" in ended.err
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        ended = await run(tmp_path, "core", RESPONDER_BOT_CORE_PORT=str(port))
+    assert ended.code == 2
+    assert f"Can't listen on 127.0.0.1:{port}" in ended.err
+
+
+async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_path: Path) -> None:
+    broken = tmp_path / "mine" / "Broken"
+    broken.mkdir(parents=True)
+    (broken / "Broken.json").write_text("{")
+    (tmp_path / "responder-bot.toml").write_text('[[engine]]\nname = "local"\nresponders = ["mine"]\n')
+    listed = await run(tmp_path, "responders", "list")
+    assert listed.code == 0
+    assert "ResponderBot_CloseAsFalsePositive_1_0" in listed.out
+    assert "Broken can't be used: " in listed.out
+    checked = await run(tmp_path, "responders", "check")
+    assert (checked.code, checked.out) == (1, listed.out)
+    installed = await run(tmp_path, "responders", "install", "mine")
+    assert (installed.code, installed.out) == (0, "0 environments ready, 0 failed\n")
+
+
+async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "add", "alice", "--profile", "analyst")
+    with closing(sqlite3.connect(tmp_path / "responder-bot-slack.db")) as bots:
+        bots.execute("CREATE TABLE message (ts TEXT)")
+    made = await run(tmp_path, "backup", "copy.db")
+    assert (made.code, made.out, made.err) == (0, "", "")
+    for name in ("copy.db", "copy.db.slack"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        assert copy.execute("SELECT login FROM user").fetchall() == [("alice@responder-bot.local",)]
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    again = await run(tmp_path, "backup", "copy.db")
+    assert (again.code, again.err) == (2, "copy.db exists already; name another file.\n")
+    (tmp_path / "copy.db").unlink()
+    assert (await run(tmp_path, "backup", "copy.db")).code == 2
+    assert not (tmp_path / "copy.db").exists()
+
+
+async def test_the_database_is_private(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "list")
+    assert stat.S_IMODE((tmp_path / "responder-bot.db").stat().st_mode) == 0o600
+
+
+def test_the_console_script_is_the_bot_s() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"responder-bot": "bot.cli:main"}

@@ -1,0 +1,175 @@
+"""The caller's end of the wire, against a core that really runs."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.api.wire import ERRORS, error_body
+from core.client import CoreClient, error_of
+from core.errors import ResponderBotError
+from tests.core.running import running_core
+
+ALERT = {
+    "type": "siem",
+    "source": "wazuh",
+    "sourceRef": "5710-1",
+    "title": "sshd: attempt to log in with a user that does not exist",
+    "description": "From 203.0.113.7",
+    "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
+}
+
+
+async def test_every_operation_of_a_day(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("org-admin")) as client:
+        seen = (await client.events(None, 0)).last
+        alert = await client.create_alert(ALERT)
+        assert await client.alert(alert.id) == alert
+        assert await client.alert("siem;wazuh;5710-1") == alert
+        assert (await client.mark_alert_read(alert.id)).status == "Ignored"
+        found, total = await client.search("/api/alert/_search", {"_field": "source", "_value": "wazuh"}, "0-10")
+        assert ([item["id"] for item in found], total) == ([alert.id], 1)
+        template = await client.create_case_template({"name": "a/b {c} ü", "titlePrefix": "[SSH]"})
+        assert await client.case_template("a/b {c} ü") == template
+        case = await client.create_case(
+            {"title": "Look", "description": "", "template": template.name} | {"description": "at it"}
+        )
+        task = await client.add_task(case.id, {"title": "Ask"})
+        log = await client.add_log(task.id, {"message": "Asked."})
+        artifact = await client.add_artifact(case.id, {"dataType": "ip", "data": "203.0.113.8"})
+        assert (await client.case(case.id)).title == "[SSH] Look"
+        assert (await client.task(task.id)).status == "InProgress"
+        assert await client.log(log.id) == log
+        assert await client.artifact(artifact.id) == artifact
+        assert (await client.create_case_from_alert(alert.id)).title == ALERT["title"]
+        types = [event.type for event in (await client.events(seen, 0)).events]
+        assert types[0] == "alert.created"
+        assert (await client.health())["status"] == "ok"
+
+
+async def test_a_run_from_its_offer_to_its_end(tmp_path: Path) -> None:
+    name = "ResponderBot_CloseAsFalsePositive_1_0"
+    async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
+        alert = await client.create_alert(ALERT)
+        offered = await client.responders("alert", alert.id)
+        assert name in [item.name for item in offered]
+        assert {item.verdict for item in await client.responders("alert", alert.id, explain=True)} >= {"can_run"}
+        asked = {"responderId": name, "objectType": "alert", "objectId": alert.id}
+        action = await client.run(asked, "click-1")
+        assert (await client.run(asked, "click-1")).id == action.id
+        while action.status in ("Waiting", "InProgress"):
+            action = await client.action(action.id, wait_s=20)
+        assert action.status == "Success", action.report
+        assert [item.id for item in await client.actions("alert", alert.id)] == [action.id]
+        with pytest.raises(ResponderBotError) as caught:
+            await client.cancel(action.id)
+        assert caught.value.code == "conflict"
+
+
+async def test_acting_for_somebody_shares_the_connections(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("service")) as client:
+        await core.key("analyst")
+        alert = await client.as_user("analyst").create_alert(ALERT)
+        assert alert.created_by == "analyst@responder-bot.local"
+        with pytest.raises(ResponderBotError) as caught:
+            await client.create_alert({**ALERT, "sourceRef": "2"})
+        assert caught.value.code == "forbidden"
+        await core.core.access.link("analyst", "T1:U1")
+        assert (await client.person_by_slack("T1", "U1")).login == "analyst@responder-bot.local"
+        with pytest.raises(ResponderBotError) as caught:
+            await client.person_by_slack("T1", "U2")
+        assert caught.value.code == "not_found"
+
+
+async def test_errors_come_out_as_core_raised_them(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("org-admin")) as client:
+        await client.create_case_template({"name": "Phishing"})
+        with pytest.raises(ResponderBotError) as caught:
+            await client.create_case_template({"name": "Phishing"})
+        assert (caught.value.code, caught.value.message) == (
+            "exists",
+            'The case template "Phishing" already exists',
+        )
+        with pytest.raises(ResponderBotError) as caught:
+            await client.create_case_template({"severity": 7})
+        assert caught.value.code == "invalid_fields"
+        assert [entry["name"] for entry in caught.value.fields] == ["name", "severity"]
+        for odd in ("", ".", "..", "~1/../../health", "a?b#c"):
+            with pytest.raises(ResponderBotError) as caught:
+                await client.alert(odd)
+            assert caught.value.code == "not_found"
+
+
+async def test_a_wrong_key_and_a_stopped_core_are_told_apart(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        async with CoreClient(core.url, "wrong") as client:
+            with pytest.raises(ResponderBotError) as caught:
+                await client.current_user()
+            assert caught.value.code == "authentication"
+        client = CoreClient(core.url, await core.key("analyst"))
+        await client.current_user()
+    with pytest.raises(ResponderBotError) as caught:
+        await client.current_user()
+    await client.close()
+    assert caught.value.code == "unavailable"
+    assert caught.value.message.startswith(f"Core does not answer at {core.url}; is it running")
+
+
+async def test_the_same_client_works_again_once_core_is_back(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        key = await core.key("analyst")
+        client = CoreClient(core.url, key)
+        await client.current_user()
+        port = int(core.url.rpartition(":")[2])
+    with pytest.raises(ResponderBotError):
+        await client.current_user()
+    async with running_core(tmp_path, core={"port": port}):
+        assert (await client.current_user()).login == "analyst@responder-bot.local"
+        await client.close()
+
+
+async def test_a_core_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        async with CoreClient(f"http://127.0.0.1:{silent.getsockname()[1]}", "k", timeout_s=0.05) as client:
+            with pytest.raises(ResponderBotError, match=r"no answer within 0\.05 s"):
+                await client.current_user()
+
+
+async def test_what_is_not_core_is_said(tmp_path: Path) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHello")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server, CoreClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "k") as client:
+        with pytest.raises(ResponderBotError, match="does not speak core's interface"):
+            await client.current_user()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:0", "http://"])
+async def test_an_address_that_cannot_be_is_said(url: str) -> None:
+    async with CoreClient(url, "k", timeout_s=1) as client:
+        with pytest.raises(ResponderBotError) as caught:
+            await client.current_user()
+    assert caught.value.code == "unavailable"
+
+
+@pytest.mark.parametrize("code", list(ERRORS))
+def test_the_client_reads_the_table_of_errors_backwards(code: Any) -> None:
+    raised = ResponderBotError(code, "What happened.", fields=[{"name": "a"}], details={"first": 7})
+    status, text = error_body(raised, "r1")
+    read = error_of(status, text.encode())
+    assert (read.code, read.message, read.fields) == (code, "What happened.", ({"name": "a"},))
+    assert read.details == {"first": 7, "requestId": "r1"}
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"[]", b'"x"', b'{"type":1}'])
+def test_an_answer_that_is_no_error_body_still_becomes_an_error(content: bytes) -> None:
+    assert error_of(502, content).code == "unavailable"
+    assert error_of(418, content).code == "bad_request"
