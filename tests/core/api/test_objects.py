@@ -1,0 +1,43 @@
+"""Alerts, cases and templates of a core that really listens."""
+
+import asyncio
+from pathlib import Path
+
+from tests.core.object_wire import ALERT
+from tests.core.running import running_core
+
+
+async def test_64_clients_make_one_template(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await core.key("org-admin")
+        body = {"name": "T", "tasks": [{"title": "t"}], "customFields": {"f": {"integer": None, "order": 1}}}
+        answers = await asyncio.gather(*(core.send("POST", "/api/case/template", body) for _ in range(64)))
+        assert sorted(answer.status_code for answer in answers) == [201] + [400] * 63
+        refused = {answer.json()["message"] for answer in answers if answer.status_code == 400}
+        assert refused == {'The case template "T" already exists'}
+
+
+async def test_an_alert_becomes_a_case_with_a_log(tmp_path: Path) -> None:
+    async with running_core(tmp_path, core={"organisation": "soc"}) as core:
+        alert = (await core.send("POST", "/api/alert", ALERT, profile="analyst")).json()
+        twice = await core.send("POST", "/api/alert", ALERT, profile="analyst")
+        assert twice.json()["message"] == "Alert siem:elastalert:8257b4 already exist in organisation soc"
+        path = alert["id"].replace("~", "%7E")
+        case = (await core.send("POST", f"/api/alert/{path}/createCase", {}, profile="analyst")).json()
+        task = await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"}, profile="analyst")
+        log = await core.send("POST", f"/api/case/task/{task.json()['id']}/log", {"message": "m"}, profile="analyst")
+        assert log.status_code == 201
+        found = await core.send("POST", "/api/case/task/log/_search", {}, profile="read-only")
+        assert (found.json(), found.headers["X-Total"]) == ([log.json()], "1")
+
+
+async def test_two_cores_on_one_file_give_a_name_once(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as first, running_core(tmp_path) as second:
+        key = await first.key("org-admin")
+        headers = {"Authorization": f"Bearer {key}"}
+        asked = [
+            core.send("POST", "/api/case/template", {"name": "T"}, profile=None, headers=headers)
+            for core in (first, second)
+        ]
+        answers = await asyncio.gather(*asked)
+        assert sorted(answer.status_code for answer in answers) == [201, 400]
