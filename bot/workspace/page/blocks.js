@@ -65,7 +65,7 @@ function input(block, place) {
   const control = renderElement(block.element ?? { type: "nothing" }, block, place);
   const grouped = control.classList.contains("ticks");
   const label = h("div", { class: "label", id }, ...textObject(block.label, place.names), block.optional ? h("span", { class: "optional" }, " (optional)") : null);
-  const target = control.matches("input, textarea") || grouped ? control : control.querySelector(".select-box");
+  const target = control.matches("input, textarea") || grouped ? control : control.querySelector(".select-box, button");
   target?.setAttribute("aria-labelledby", id);
   if (control.matches("input, textarea")) label.addEventListener("click", () => control.focus());
   return h("div", null, label, control,

@@ -10,6 +10,7 @@ import { confirmDialog, openMenu, openPicker, toast } from "./popups.js";
  *   entered  what the person entered there (Entered)
  *   act(block, element, value)             -> promise: tells the app
  *   options(block, element, query)         -> promise of option groups from the app
+ *   upload(file)                           -> promise of the stored file
  *   touched(blockId)                       a field was changed (its error goes away)
  */
 
@@ -36,7 +37,7 @@ export function current(element, block, place) {
 }
 
 function initial(element, place) {
-  const many = element.type.startsWith("multi_") || element.type === "checkboxes";
+  const many = element.type.startsWith("multi_") || element.type === "checkboxes" || element.type === "file_input";
   const plain = element.initial_value ?? element.initial_date ?? element.initial_time ?? element.initial_date_time;
   const one = element.initial_option ?? element.initial_user ?? element.initial_channel ?? element.initial_conversation;
   const list = element.initial_options ?? element.initial_users ?? element.initial_channels ?? element.initial_conversations;
@@ -284,6 +285,56 @@ function multiSelect(element, block, place) {
   return holder;
 }
 
+// files
+
+const MOST_FILES = 10; // Slack's default for max_files
+
+function fileInput(element, block, place) {
+  const most = element.max_files ?? MOST_FILES;
+  const types = element.filetypes ?? [];
+  const holder = h("div", { class: "select multi" });
+  let sending = 0;
+  const files = () => current(element, block, place) ?? [];
+  const keep = (now) => {
+    change(element, block, place, now, holder, draw);
+    draw();
+  };
+  const take = async (file) => {
+    if (files().length >= most) return toast(`At most ${most} ${most === 1 ? "file" : "files"}.`);
+    const ending = file.name.split(".").at(-1).toLowerCase();
+    if (types.length && !types.includes(ending)) return toast(`Only these kinds of files: ${types.join(", ")}.`);
+    sending += 1;
+    draw();
+    try {
+      const stored = await place.upload(file);
+      sending -= 1;
+      return keep([...files(), { value: stored.id, text: stored.name ?? file.name }]);
+    } catch (error) {
+      sending -= 1;
+      draw();
+      return toast(error.message);
+    }
+  };
+  const picker = h("input", {
+    type: "file", hidden: true, multiple: most > 1, accept: types.length ? types.map((type) => `.${type}`).join(",") : null,
+    onchange: async () => {
+      const picked = [...picker.files];
+      picker.value = "";
+      for (const file of picked) await take(file);
+    },
+  });
+  const draw = () => holder.replaceChildren(
+    picker,
+    ...files().map((file) => h("span", { class: "chip" }, file.text, h("button", {
+      type: "button", "aria-label": `Remove ${file.text}`, onclick: () => keep(files().filter((other) => other !== file)),
+    }, icon("close")))),
+    h("button", { type: "button", class: "button", "aria-busy": sending ? "true" : null, onclick: () => picker.click() },
+      icon("clip"), sending ? "Sending…" : files().length ? "Add a file" : "Choose a file"),
+  );
+  draw();
+  return holder;
+}
+
 // boxes to type into
 
 const TYPING_PAUSE_MS = 300;
@@ -411,7 +462,7 @@ const DRAW = {
   email_text_input: textBox("email", { inputmode: "email" }),
   url_text_input: textBox("url", { inputmode: "url" }),
   number_input: textBox("number"),
-  rich_text_input: textBox("text"),
+  file_input: fileInput,
 };
 
 // what Slack itself checks before it sends a form

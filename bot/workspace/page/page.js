@@ -61,6 +61,7 @@ class Page {
         if (answer.ok === false && answer.text) throw new Error(answer.text);
         return answer;
       },
+      upload: async (file) => (await send("/page/upload", this.fileForm(file))).file,
       closeView: (viewId) => send("/page/view/close", who({ view_id: viewId })),
     };
   }
@@ -358,12 +359,17 @@ class Page {
     list.put({ ts: (Date.now() / 1000).toFixed(6), text: `${text.split(/\s/)[0]} is not supported in threads. Sorry!`, ephemeral: true, local: true });
   }
 
-  async upload(channel, file) {
+  upload(channel, file) {
+    const form = this.fileForm(file);
+    form.set("channel", channel);
+    return send("/page/upload", form);
+  }
+
+  fileForm(file) {
     const form = new FormData();
     form.set("user", this.store.me);
-    form.set("channel", channel);
     form.set("file", file, file.name);
-    await send("/page/upload", form);
+    return form;
   }
 
   async openPerson(user) {

@@ -19,6 +19,7 @@ class Sheet {
       channel: null,
       act: (block, element, value) => wire.act({ view_id: this.view.id }, block, element, value, this.view.blocks, this.place),
       options: (block, element, query) => wire.options({ view_id: this.view.id }, block, element, query),
+      upload: (file) => wire.upload(file),
       touched: (blockId) => this.setError(blockId, null),
     };
   }

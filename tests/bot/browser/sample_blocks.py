@@ -176,6 +176,7 @@ def form() -> Json:
         field("day", "Day", element("datepicker"), optional=True),
         field("hour", "Hour", element("timepicker"), optional=True),
         field("ticks", "Options", element("checkboxes", options=OPTIONS), optional=True),
+        field("files", "Files", element("file_input", filetypes=["json"], max_files=2), optional=True),
         field("radio", "One of", element("radio_buttons", options=OPTIONS), optional=True),
         {
             "type": "actions",

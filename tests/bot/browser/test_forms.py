@@ -1,7 +1,7 @@
 """Modals: every input, errors at their fields, updates, the stack; and the Home tab."""
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import FilePayload, Page
 
 from tests.bot.browser.conftest import Desk, keep
 
@@ -43,6 +43,11 @@ async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
     await page.fill(block("hour", "input"), "08:15")
     await page.check(block("ticks", "input >> nth=0"))
     await page.check(block("radio", "input >> nth=2"))
+    async with page.expect_file_chooser() as chooser:
+        await page.click(block("files", ".button"))
+    template: FilePayload = {"name": "template.json", "mimeType": "application/json", "buffer": b"{}"}
+    await (await chooser.value).set_files([template])
+    await page.wait_for_selector(block("files", ".chip:has-text('template.json')"))
     await keep(page, "form-filled")
 
     await page.click("#modal .button.primary")
@@ -66,6 +71,7 @@ async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
     assert (flat["people"]["selected_users"], flat["rooms"]["selected_conversations"]) == (["U0BEN"], ["C0TALK"])
     assert (flat["day"]["selected_date"], flat["hour"]["selected_time"]) == ("2026-05-06", "08:15")
     assert [one["value"] for one in flat["ticks"]["selected_options"]] == ["low"]
+    assert [file["name"] for file in flat["files"]["files"]] == ["template.json"]
     assert flat["radio"]["selected_option"]["value"] == "high"
 
 
