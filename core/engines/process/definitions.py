@@ -32,6 +32,8 @@ class Item:
     multi: bool
     required: bool
     default: Any
+    secret: bool = False
+    """Its name or its description speaks of a secret (`semantics.md 5`)."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,14 @@ def _item(raw: Mapping[str, Any]) -> Item:
     kind = raw.get("type", "string")
     if kind not in _TYPES:
         raise _Unusable(f"the configuration item {name!r} has the type {kind!r}; known are {', '.join(_TYPES)}.")
-    return Item(name, kind, raw.get("multi") is True, raw.get("required") is True, raw.get("defaultValue"))
+    return Item(
+        name,
+        kind,
+        raw.get("multi") is True,
+        raw.get("required") is True,
+        raw.get("defaultValue"),
+        kind != "boolean" and is_secret(name, str(raw.get("description") or "")),
+    )
 
 
 def configure(definition: Definition, given: Mapping[str, Any]) -> Configured | Skipped:
@@ -276,7 +285,7 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
     return Configured(
         definition=definition,
         config={key: value for key, value in config.items() if key not in RUN_SETTINGS},
-        secret_names=secret_names(config),
+        secret_names=secret_names(config) | {item.name for item in definition.items if item.secret},
         check_tlp=check_tlp,
         max_tlp=run.maximum("max_tlp", check_tlp),
         check_pap=check_pap,
@@ -297,6 +306,12 @@ def _missing(name: str, missing: Sequence[str]) -> str:
 def secret_names(config: Mapping[str, Any]) -> frozenset[str]:
     """The items whose values must never be shown: by words in the name (`semantics.md 5`)."""
     return frozenset(name for name in config if any(word in name.lower() for word in SECRET_WORDS))
+
+
+def is_secret(name: str, description: str) -> bool:
+    """Whether an item is a secret: public definitions have an `api` whose description alone says that it is a key."""
+    words = re.findall(r"[a-z]+", description.lower())
+    return any(word in name.lower() for word in SECRET_WORDS) or any(word in SECRET_WORDS for word in words)
 
 
 def _plain(name: str) -> str:

@@ -206,12 +206,14 @@ def _facts_of(configured: Configured) -> dict[str, Any]:
 
 
 def secrets_of(configured: Configured) -> list[str]:
-    """The secret values that are long enough to be looked for in texts."""
+    """The secret values that are long enough to be looked for in texts; a definition's own defaults are public."""
+    public = [item.default for item in configured.definition.items]
     found = []
     for name in configured.secret_names:
         value = configured.config.get(name)
         values = value if isinstance(value, list) else [value]
-        found += [text for text in values if isinstance(text, str) and len(text) >= _SHORTEST_SECRET]
+        texts = [text for text in values if isinstance(text, str) and text not in public]
+        found += [text for text in texts if len(text) >= _SHORTEST_SECRET]
     return sorted(found, key=len, reverse=True)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from core.engines.base import Catalogue, Skipped
 from core.engines.process.definitions import Configured, Definition, configure, read_definition, responder_id
+from core.engines.process.job_folder import secrets_of
 from tests.core.engines.process.conftest import MakeEngine
 
 PLAIN: dict[str, Any] = {
@@ -203,6 +204,21 @@ def test_the_highest_tlp_comes_from_the_check_and_its_maximum(
     configured = configure(definition(tmp_path, config=fixed), given)
     assert isinstance(configured, Configured)
     assert configured.max_tlp == maximum
+
+
+def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> None:
+    items = [
+        item("password", defaultValue="password"),
+        item("api", description="Key API for the service"),
+        item("url", description="Where the service is"),
+        item("use", "boolean", description="Use a token", defaultValue=False),
+        item("monkey_business", description="Its name speaks of a key"),
+    ]
+    found = definition(tmp_path, configurationItems=items)
+    configured = configure(found, {"api": "open sesame", "url": "http://here", "monkey_business": "none"})
+    assert isinstance(configured, Configured)
+    assert configured.secret_names == {"password", "api", "monkey_business"}
+    assert secrets_of(configured) == ["open sesame"]  # a default value is public, and would blot out half of a text
 
 
 def test_a_python_file_needs_no_run_bit_and_another_program_does(tmp_path: Path) -> None:
