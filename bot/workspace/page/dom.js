@@ -73,7 +73,7 @@ export function link(address, ...children) {
 const ICONS = {
   hash: "M5 9h14M4 15h14M10 4 8 20M16 4l-2 16",
   lock: "M6 11h12v9H6zM8.5 11V8a3.5 3.5 0 0 1 7 0v3",
-  share: "M7 8a2.5 2.5 0 1 0 0 .01M17 8a2.5 2.5 0 1 0 0 .01M7 11v9M17 11v9M9.5 8h5",
+  share: "M9 7.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM15 7.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9z",
   menu: "M4 7h16M4 12h16M4 17h16",
   close: "M6 6l12 12M18 6 6 18",
   send: "M4 12 20 4l-5 16-4-6-7-2zM11 14l9-10",

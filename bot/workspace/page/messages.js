@@ -25,7 +25,7 @@ function dayName(ts) {
 
 export function avatar(id, name, isBot, small = false) {
   const tone = [...String(id)].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 997, 7) % 8;
-  const letters = String(name).split(/\s+/).filter(Boolean).slice(0, 2).map((word) => [...word][0]).join("").toUpperCase();
+  const letters = String(name).split(/[\s(]+/).filter(Boolean).slice(0, 2).map((word) => [...word][0]).join("").toUpperCase();
   return h("span", { class: `avatar tone-${tone}${small ? " small" : ""}`, "aria-hidden": "true" }, isBot ? icon("app") : letters);
 }
 

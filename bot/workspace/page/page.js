@@ -6,6 +6,7 @@ import { Developer } from "./developer.js";
 import { announce, h, icon, iconButton } from "./dom.js";
 import { current, elementsOf, wire as wireValue } from "./elements.js";
 import { MessageList } from "./messages.js";
+import { mrkdwn } from "./mrkdwn.js";
 import { closePopup, openMenu, toast } from "./popups.js";
 import { Sidebar } from "./sidebar.js";
 import { Store } from "./store.js";
@@ -517,7 +518,7 @@ class Page {
   showPointers() {
     this.tryPane = true;
     const cards = this.store.pointers.map((pointer) => h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.takePointer(pointer) },
-      h("b", null, pointer.title), h("span", null, pointer.text), pointer.insert && pointer.insert !== pointer.text ? h("code", null, pointer.insert) : null)));
+      h("b", null, pointer.title), h("span", null, ...mrkdwn(pointer.text ?? "", this.store)), pointer.insert && pointer.insert !== pointer.text ? h("code", null, pointer.insert) : null)));
     this.showPane("Things to try", "", h("ol", { class: "pointers" }, ...cards));
     this.drawTop();
   }
