@@ -187,6 +187,7 @@ class _Writer:
 
     def _related(self, part: Condition, kind: str, level: int, *, up: bool) -> str:
         far = f"o{level + 1}"
-        link = f"{far}.id = o{level}.parent_id" if up else f"{far}.parent_id = o{level}.id"
-        where = f"{link} AND {far}.kind = {self.bind(kind)} AND {self.condition(part, level + 1)}"
-        return f"EXISTS (SELECT 1 FROM object {far} WHERE {where})"
+        near, other = (f"o{level}.parent_id", "id") if up else (f"o{level}.id", "parent_id")
+        where = f"{far}.kind = {self.bind(kind)} AND {self.condition(part, level + 1)}"
+        # Not EXISTS: this way the parent's id, which is what is mostly asked for, leads to its children by their index.
+        return f"{near} IN (SELECT {far}.{other} FROM object {far} WHERE {where})"
