@@ -1,0 +1,1 @@
+"""Schema-driven fuzzing of core (marker fuzz)."""
