@@ -8,6 +8,7 @@ from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, 
 
 CLEAR = 0
 RED = 3
+MASK = "[withheld]"
 SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
 
 
@@ -126,5 +127,5 @@ class Screen:
 
 def _masked(words: str, secrets: Sequence[str]) -> str:
     for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
-        words = re.sub(re.escape(secret), "[withheld]", words, flags=re.IGNORECASE)
+        words = re.sub(re.escape(secret), MASK, words, flags=re.IGNORECASE)
     return words

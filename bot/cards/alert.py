@@ -21,7 +21,7 @@ from bot.cards.text import (
     when,
     who,
 )
-from bot.redaction import Screen, Subject, withheld
+from bot.redaction import MASK, Screen, Subject, withheld
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert
 
 TITLE = 300
@@ -59,11 +59,10 @@ def headline(screen: Screen) -> Block:
     word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
     if not screen.is_open:
         return section(f"{word}{subject.id} · {withheld(subject.tlp)}")
-    title = foreign(screen.title(), TITLE) or "(no title)"
-    address = safe_link(screen.text(subject.link)) if subject.link == screen.text(subject.link) else ""
-    # A `|` or `*` in a link's label would end it, or its bold.
-    shown = f"<{address}|{title.replace('|', '¦')}>" if address else title
-    return section(f"{word}{shown}")
+    # A `|` in a link's label would end it, a `*` its bold.
+    title = (foreign(screen.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
+    address = safe_link(screen.text(subject.link))
+    return section(f"{word}*<{address}|{title}>*" if address else f"{word}*{title}*")
 
 
 def safe_link(link: str) -> str:
@@ -72,7 +71,7 @@ def safe_link(link: str) -> str:
         parts = urlsplit(link)
     except ValueError:
         return ""
-    forbidden = any(c in link for c in '<>|"`') or any(c.isspace() or ord(c) < 32 for c in link)
+    forbidden = MASK in link or any(c in link for c in '<>|"`') or any(c.isspace() or ord(c) < 32 for c in link)
     fine = parts.scheme in ("http", "https") and parts.netloc and not forbidden and len(link) <= 1000
     return link.replace("&", "&amp;") if fine else ""
 
@@ -105,7 +104,8 @@ def _tags(tags: Sequence[str], screen: Screen) -> str:
 def _artifacts(screen: Screen) -> str:
     seen = screen.artifacts()
     lines = [
-        f"{foreign(a.data_type, 30)} {code(defang(a.data[:400], a.data_type), 160)}" for a in seen[:SHOWN_ARTIFACTS]
+        f"{foreign(a.data_type, 30)} {code(defang(screen.text(a.data)[:400], a.data_type), 160)}"
+        for a in seen[:SHOWN_ARTIFACTS]
     ]
     if more := _more(len(seen) - len(lines)):
         lines.append(more.strip())

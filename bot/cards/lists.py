@@ -197,7 +197,7 @@ def _custom(value: Any, screen: Screen) -> str:
 
 def _artifact_lines(screen: Screen) -> list[Block]:
     lines = [
-        f"• {foreign(a.data_type, 40)} {code(defang(a.data[:600], a.data_type), 250)}"
+        f"• {foreign(a.data_type, 40)} {code(defang(screen.text(a.data)[:600], a.data_type), 250)}"
         + (" *IOC*" if a.ioc else "")
         + (f" – {foreign(screen.text(a.message), 120)}" if a.message else "")
         for a in screen.artifacts()

@@ -193,9 +193,11 @@ def started(action: Action, subject: Subject) -> Message:
         left = approval.needed - len(approval.approved_by)
         return notices.notice(
             f"{name} on {subject.id} waits for {left} other {'person' if left == 1 else 'people'} to agree, until "
-            f"{when(approval.expires_at, '{date_short_pretty} {time}')}. ({action.id})"
+            f"{when(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
         )
-    return notices.notice(f"{name} {runs.state(action)} on {subject.id}. ({action.id})")
+    if not runs.is_open(action):
+        return notices.notice(f"{name} {runs.state(action)} on {subject.id} ({action.id}).")
+    return notices.notice(f"Started {name} on {subject.id} ({action.id}). Its card and thread tell how it goes.")
 
 
 FEATURE = Feature(

@@ -64,7 +64,7 @@ def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: li
     if not sees(clearance, alert.tlp):
         forbidden += MARKS.values()
     for text in everything(alert, actions, clearance):
-        assert [mark for mark in forbidden if mark in text] == []
+        assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:

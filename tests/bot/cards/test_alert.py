@@ -23,7 +23,7 @@ def told(message: Message) -> list[str]:
 
 def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields() -> None:
     shown = told(card(external_link="https://siem.example/?a=1&b=2"))
-    assert shown[0] == "*HIGH* · <https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>"
+    assert shown[0] == "*HIGH* · *<https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>*"
     assert shown[1:7] == [
         "*Source*\nsuricata · 8257b4",
         "*TLP / PAP*\namber / amber",

@@ -120,7 +120,10 @@ def artifacts(draw: st.DrawFn, mark: Mapping[int, str]) -> Artifact:
 def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
     """An alert whose own words carry `mark[tlp]`, and whose artifacts carry the mark of their own TLP."""
     tlp = draw(levels)
-    own = _marked(mark[tlp])
+    found = draw(st.lists(artifacts(mark), max_size=6))
+    # Titles, tags and links often repeat an observable, in the letters of their own taste.
+    repeated = [str.upper(a.data) if draw(st.booleans()) else a.data for a in found]
+    own = st.one_of(_marked(mark[tlp]), *([st.sampled_from(repeated)] if repeated else []))
     return alert(
         title=draw(own),
         description=draw(own),
@@ -135,7 +138,7 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
         case=draw(st.sampled_from([None, "~77"])),
         external_link=draw(st.one_of(st.none(), own, own.map(lambda s: f"https://siem.example/{s}"))),
         custom_fields=draw(st.dictionaries(own, st.fixed_dictionaries({"string": own}), max_size=3)),
-        artifacts=draw(st.lists(artifacts(mark), max_size=6)),
+        artifacts=found,
         updated_by=draw(st.sampled_from([None, "ben@soc.example"])),
         updated_at=draw(st.sampled_from([None, NOW - 5_000])),
     )
