@@ -44,9 +44,7 @@ async def main_job(
         return await once(place, tell, as_json=as_json)
 
 
-async def workspace_only(
-    manifest: Mapping[str, Any] | None, tell: Tell, stop: Callable[[], Awaitable[None]], port: int
-) -> int:
+async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
     """A local Slack for somebody's own app: addresses and tokens, then nothing but waiting."""
     from bot.workspace import Workspace
 

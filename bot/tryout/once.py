@@ -71,8 +71,8 @@ class Once:
         log_id = await self._log(alert_id)
         shown = await self._ben.until(lambda sight: _in_thread(sight, ts, log_id), STEP_S)
         await self._choose(shown, WEBHOOK)
-        asked_in, action_id = await self._ben.until(lambda sight: _button(sight, ids.RUN), STEP_S)
-        self._told.say("ben", "says Run", ALERTS, ts=asked_in, action_id=action_id)
+        asked_in, action_id = (await self._ben.until(lambda sight: _buttons(sight, ids.RUN), STEP_S))[0]
+        self._told.say("ben", "says Run", ALERTS, ts=asked_in)
         await self._ben.click(ALERTS, asked_in, action_id=action_id)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._place.received:
@@ -113,7 +113,7 @@ class Once:
         found = next((one for one in options if _means(one, responder)), None)
         if found is None:
             raise NotAsItShould(f"the menu does not offer {responder}")
-        self._told.say("ben", f"chooses {responder}", ALERTS, ts=ts, action_id=action_id, responder=responder)
+        self._told.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
         await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
@@ -127,14 +127,14 @@ class Once:
 
         await self._anna.until(said, STEP_S)
         action = next(a for a in await self._place.siem.actions(kind, object_id) if a.responder_name == responder)
-        self._note(action, f"{responder} ended: {action.status}", status=action.status)
+        self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
         if action.status != "Success":
             raise NotAsItShould(f"{responder} on {object_id} ended in {action.status}")
         return action
 
-    def _note(self, action: Action | None, text: str, *, status: str) -> None:
+    def _note(self, action: Action | None, text: str, **more: Any) -> None:
         names = {"responder": action.responder_name, "action_id": action.id} if action else {}
-        self._told.say("core", text, status=status, **names)
+        self._told.say("core", text, ALERTS, **names, **more)
 
 
 _TEMPLATE_FIELDS = {
@@ -179,14 +179,15 @@ def _in_thread(sight: Sight, ts: str, words: str) -> str:
     return next((str(m["ts"]) for m in sight.thread(ALERTS, ts)[1:] if words in m["text"]), "")
 
 
-def _button(sight: Sight, family: str) -> tuple[str, str] | tuple[()]:
-    """Message and action id of a button that only this person sees; nothing while there is none."""
-    for message in reversed(sight.ephemerals(ALERTS)):
-        for block in message.get("blocks") or []:
-            for element in block.get("elements") or []:
-                if ids.family(str(element.get("action_id"))) == family:
-                    return str(message["ts"]), str(element["action_id"])
-    return ()
+def _buttons(sight: Sight, family: str) -> list[tuple[str, str]]:
+    """Message and action id of the buttons that only this person sees, newest first."""
+    return [
+        (str(message["ts"]), str(element["action_id"]))
+        for message in reversed(sight.ephemerals(ALERTS))
+        for block in message.get("blocks") or []
+        for element in block.get("elements") or []
+        if ids.family(str(element.get("action_id"))) == family
+    ]
 
 
 def _means(option: Message, responder: str) -> bool:

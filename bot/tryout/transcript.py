@@ -11,6 +11,8 @@ Message = Mapping[str, Any]
 EVER_S = 86_400.0
 
 _LINK = re.compile(r"<(?:[^<>|]+)\|([^<>]+)>")
+_RUN = re.compile(r"([○◐✓✗–]) ([A-Za-z]\w*_\d\w*) (?:waiting|running|done|failed|cancelled)")
+STATUSES = {"○": "Waiting", "◐": "InProgress", "✓": "Success", "✗": "Failure", "–": "Deleted"}
 _DATE = re.compile(r"<!date\^(\d+)\^[^|]*\|([^>]*)>")
 
 
@@ -60,11 +62,19 @@ class Transcript:
             return
         if self._as_json:
             place = {"ts": message["ts"], "thread_ts": message.get("thread_ts"), "user": message.get("user")}
-            self.line(channel=channel, text="\n".join(shown), **place)
+            self.line(channel=channel, text="\n".join(shown), **place, **_run_in(shown))
             return
         mark = "changed" if before is not None else "only you" if message.get("ephemeral") else "new"
         indent = "    | " if message.get("thread_ts") not in (None, message["ts"]) else "  "
         self._tell(f"{indent}[#{name} {mark}] " + f"\n{indent}    ".join(shown))
+
+
+def _run_in(lines: list[str]) -> dict[str, str]:
+    """Responder and status of the first run that the lines tell of."""
+    for line in lines:
+        if found := _RUN.match(line):
+            return {"responder": found[2], "status": STATUSES[found[1]]}
+    return {}
 
 
 def everything(sight: Sight, channel: str) -> list[Message]:

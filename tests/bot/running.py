@@ -73,7 +73,7 @@ class Scene:
 
     async def card(self, who: Person, alert_id: str, channel: str = SOC) -> dict[str, Any]:
         """The card of an alert, once it is there."""
-        return await who.until(lambda sight: find_card(sight.messages(channel), alert_id))
+        return await who.until(lambda sight: find_card(sight.messages(channel), alert_id) or {})
 
 
 def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, Any] | None:

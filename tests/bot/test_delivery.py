@@ -1,0 +1,364 @@
+"""Delivery against the local workspace: what is desired stands in Slack once, whatever goes wrong on the way."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.cards.message import Intent, Message
+from bot.delivery import Delivery, Desired, Pace
+from bot.workspace import Person, Sight, Workspace
+from core.clock import now_ms
+from core.errors import ResponderBotError
+from tests.bot.running import QUICK
+
+SOC = "C0SOC"
+
+
+@dataclass
+class Desk:
+    """A delivery that sends, and somebody who looks at the channel."""
+
+    delivery: Delivery
+    workspace: Workspace
+    anna: Person
+    clock: "Clock"
+
+    async def shows(self, *texts: str, timeout_s: float = 15.0) -> None:
+        """Wait until the channel holds just these, in any order."""
+        await self.anna.until(lambda sight: sorted(texts) == sorted(texts_in(sight)) or None, timeout_s)
+
+
+class Clock:
+    """Real time, moved by hand."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+def texts_in(sight: Sight) -> list[str]:
+    return [m["text"] for root in sight.messages(SOC) for m in (sight.thread(SOC, root["ts"]) or [root])]
+
+
+def desired(key: str, text: str, **more: Any) -> Desired:
+    return Desired(key, SOC, Message(text), subject="~1", **more)
+
+
+@asynccontextmanager
+async def desk(folder: Path, *, send: bool = True, pace: Pace | None = None) -> AsyncIterator[Desk]:
+    async with AsyncExitStack() as stack:
+        workspace = await stack.enter_async_context(workspace_with_channel())
+        anna = await stack.enter_async_context(Person(workspace.url, workspace.page_token, "U0ANNA"))
+        clock = Clock()
+        slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
+        delivery = Delivery(folder / "slack.db", slack, clock, pace=pace or Pace(**QUICK))
+        stack.push_async_callback(delivery.close)
+        if send:
+            sending = asyncio.create_task(delivery.sender.run())
+            stack.push_async_callback(ended, sending)
+        yield Desk(delivery, workspace, anna, clock)
+
+
+def workspace_with_channel() -> Workspace:
+    workspace = Workspace(rates=False)
+    workspace.add_user("U0ANNA", name="anna")
+    workspace.add_channel(SOC, name="soc")
+    return workspace
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_ten_states_that_pile_up_become_one(tmp_path: Path) -> None:
+    async with desk(tmp_path, send=False) as it:
+        for number in range(10):
+            await it.delivery.want(desired("alert:~1:C0SOC", f"state {number}"))
+        sending = asyncio.create_task(it.delivery.sender.run())
+        await it.shows("state 9")
+        await ended(sending)
+        assert [what for _, what, _, _ in it.workspace.traffic if what.startswith("chat.")] == ["chat.postMessage"]
+
+
+async def test_a_reply_waits_for_the_message_that_it_answers(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card", "done")
+
+
+@pytest.mark.parametrize("trouble", ["lose_answer", "lose_request", "fail", "ratelimit"])
+async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: str) -> None:
+    async with desk(tmp_path) as it:
+        getattr(it.workspace.faults, trouble)("chat.postMessage")
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(Desired("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
+        await it.shows("card", "another")
+
+
+async def test_a_reply_whose_answer_was_lost_stands_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        it.workspace.faults.lose_answer("chat.postMessage", 2)
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.want(desired("alert:~1:C0SOC", "card, ended", by_person=True))
+        await it.shows("card, ended", "done")
+
+
+async def test_what_slack_does_not_take_is_said_plainly(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
+        await it.delivery.want(Desired("alert:~1:C0SOC", SOC, wrong, subject="~1"))
+        await it.shows("High alert ~1")
+
+
+async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        it.workspace.add_channel("C0LATER", name="later", is_private=True, bot=False)
+        await it.delivery.want(Desired("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await until(it.delivery.problems)
+        (problem,) = it.delivery.problems()
+        assert (problem.channel, problem.waiting) == ("C0LATER", 1)
+        assert "invite" in problem.message
+        it.workspace.add_channel("C0LATER", name="later", is_private=True)
+        await it.delivery.hurry("C0LATER")
+        await it.anna.until(lambda sight: sight.messages("C0LATER"))
+
+
+async def test_a_deleted_card_comes_back_only_when_a_person_asks(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        it.workspace.faults.error("chat.update", "message_not_found")
+        await it.delivery.want(desired("alert:~1:C0SOC", "news of a machine"))
+        await until(lambda: it.delivery.cards("~1") == [])
+        await it.delivery.want(desired("alert:~1:C0SOC", "a person asked", by_person=True))
+        await it.shows("card", "a person asked")
+
+
+async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        it.workspace.faults.lose_answer("files.completeUploadExternal")
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(
+            desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=("report.txt", "a\nlong\nreport"))
+        )
+        await until(lambda: it.delivery.waiting() == 0)
+        files = [
+            file
+            for root in await it.anna.messages(SOC)
+            for message in await it.anna.thread(SOC, root["ts"])
+            for file in message.get("files") or []
+        ]
+        assert [file["name"] for file in files] == ["report.txt"]
+
+
+async def test_news_of_machines_repaint_at_most_every_three_seconds(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await it.delivery.want(desired("alert:~1:C0SOC", "running"))
+        await it.shows("running")
+        await it.delivery.want(desired("alert:~1:C0SOC", "still running"))
+        message = it.delivery.message("alert:~1:C0SOC")
+        assert message is not None
+        assert message.sent < message.wanted
+        await it.delivery.want(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
+        await it.shows("a person clicked", timeout_s=2)
+
+
+# --- buttons --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_button_counts_in_its_message_only(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        intent = Intent("cancel", "~7")
+        token = (await it.delivery.buttons(SOC, "alert:~1:C0SOC", [intent]))(intent)
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await until(lambda: it.delivery.waiting() == 0)
+        ts = (await it.anna.messages(SOC))[0]["ts"]
+        press = it.delivery.press
+        assert await press(token, channel=SOC, message_ts=ts, user="U0ANNA") == intent
+        assert await press(token, channel=SOC, message_ts=ts, user="U0BEN") == intent
+        for channel, at in ((SOC, "1.000001"), ("C0OTHER", ts)):
+            with pytest.raises(ResponderBotError, match="does not belong here"):
+                await press(token, channel=channel, message_ts=at, user="U0ANNA")
+        with pytest.raises(ResponderBotError, match="does not belong here"):
+            await press("forged", channel=SOC, message_ts=ts, user="U0ANNA")
+        it.clock.ahead_ms = 8 * 86_400_000
+        with pytest.raises(ResponderBotError, match="too old") as old:
+            await press(token, channel=SOC, message_ts=ts, user="U0ANNA")
+        assert old.value.details == {"subject": "~1"}
+
+
+async def test_a_button_for_one_person_is_no_use_to_another(tmp_path: Path) -> None:
+    async with desk(tmp_path, send=False) as it:
+        intent = Intent("run", "~1")
+        token = (await it.delivery.buttons(SOC, "only:T0LOCAL:U0ANNA:confirm", [intent]))(intent)
+        assert await it.delivery.press(token, channel=SOC, message_ts="", user="U0ANNA") == intent
+        with pytest.raises(ResponderBotError):
+            await it.delivery.press(token, channel=SOC, message_ts="", user="U0BEN")
+
+
+async def test_an_unchanged_card_keeps_its_buttons(tmp_path: Path) -> None:
+    async with desk(tmp_path, send=False) as it:
+        intents = [Intent("menu", "~1", "alert"), Intent("refresh", "~1")]
+        first = await it.delivery.buttons(SOC, "alert:~1:C0SOC", intents)
+        second = await it.delivery.buttons(SOC, "alert:~1:C0SOC", intents)
+        assert [first(i) for i in intents] == [second(i) for i in intents]
+        assert len(first(intents[0])) >= 22  # 128 bits
+
+
+# --- inbox, lease, watches ------------------------------------------------------------------------------------------
+
+
+async def test_a_click_is_taken_once_and_left_behind_only_while_undone(tmp_path: Path) -> None:
+    async with desk(tmp_path, send=False) as it:
+        assert await it.delivery.accept("k1", {"n": 1}) is True
+        assert await it.delivery.accept("k1", {"n": 1}) is False
+        assert await it.delivery.left_behind() == []
+        it.clock.ahead_ms = 61_000
+        assert [left.payload for left in await it.delivery.left_behind()] == [{"n": 1}]
+        await it.delivery.settle("k1")
+        it.clock.ahead_ms = 200_000
+        assert await it.delivery.left_behind() == []
+        assert await it.delivery.accept("k1", {"n": 1}) is False
+
+
+async def test_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
+    async with desk(tmp_path, send=False) as it:
+        other = Delivery(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
+        assert await it.delivery.hold_lease()
+        assert not await other.hold_lease()
+        it.clock.ahead_ms = 11_000
+        assert await other.hold_lease()
+        assert not await it.delivery.hold_lease()
+        await other.release_lease()
+        assert await it.delivery.hold_lease()
+        await other.close()
+
+
+async def test_a_replica_is_told_of_what_another_wants(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        other = Delivery(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
+        await other.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await other.close()
+
+
+# --- killed at any point --------------------------------------------------------------------------------------------
+
+SENDER = """
+import asyncio, sys
+from pathlib import Path
+from slack_sdk.web.async_client import AsyncWebClient
+from bot.cards.message import Message
+from bot.delivery import Delivery, Desired, Pace
+from core.clock import now_ms
+
+async def main(database, url, token):
+    slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
+    pace = Pace(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
+    delivery = Delivery(Path(database), slack, now_ms, pace=pace)
+    for n in range(1, 4):
+        root = f"alert:~{n}:C0SOC"
+        await delivery.want(Desired(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True))
+        await delivery.want(Desired(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
+    print("wanted", flush=True)
+    await delivery.sender.run()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("point", ["before the post", "after the post", "in a reply", "in an update"])
+async def test_killed_at_any_point_each_message_stands_once(tmp_path: Path, point: str) -> None:
+    async with workspace_with_channel() as workspace, Person(workspace.url, workspace.page_token, "U0ANNA") as anna:
+        never = asyncio.Event()
+        method = "chat.postMessage"
+        if point == "before the post":
+            workspace.faults.hold(method, never)
+        elif point == "after the post":
+            workspace.faults.lose_answer(method)
+        elif point == "in a reply":
+            workspace.faults.slow(method, 0, 3)
+            workspace.faults.hold(method, never)
+        first = await started(tmp_path, workspace)
+        if point == "before the post":
+            await begun(tmp_path, "alert:%")
+        elif point == "in an update":
+            await anna.until(lambda sight: len(texts_in(sight)) == 6)
+        elif point == "in a reply":
+            await begun(tmp_path, "end:%")
+        else:
+            await anna.until(lambda sight: texts_in(sight))
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+        second = await started(tmp_path, workspace)
+        try:
+            wanted = sorted([f"card {n} at its end" for n in (1, 2, 3)] + [f"reply {n}" for n in (1, 2, 3)])
+            await anna.until(lambda sight: sorted(texts_in(sight)) == wanted or None, 20)
+            never.set()
+            await anna.until(lambda sight: len(texts_in(sight)) >= 6)
+            assert sorted(await all_texts(anna)) == wanted
+        finally:
+            second.kill()
+            await second.wait()
+
+
+async def started(folder: Path, workspace: Workspace) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        SENDER,
+        str(folder / "slack.db"),
+        workspace.api_url,
+        workspace.bot_token,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"wanted\n"
+    return process
+
+
+async def all_texts(anna: Person) -> list[str]:
+    roots = await anna.messages(SOC)
+    return [m["text"] for root in roots for m in await anna.thread(SOC, root["ts"])]
+
+
+async def begun(folder: Path, keys: str) -> None:
+    """Wait until an attempt to post one of these is on its way."""
+    reads = sqlite3.connect(folder / "slack.db")
+    sql = "SELECT 1 FROM message WHERE key LIKE ? AND tried_at > 0"
+    await until(lambda: reads.execute(sql, [keys]).fetchone())
+    reads.close()
+
+
+async def until(claim: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait for something that has no event of its own: the database of the code under test."""
+    async with asyncio.timeout(timeout_s):
+        while not claim():  # noqa: ASYNC110  # see above
+            await asyncio.sleep(0.02)
+
+
+def test_the_payload_of_a_message_is_json() -> None:
+    assert json.loads(desired("k", "text").payload()) == {"text": "text", "blocks": [], "attachments": []}
