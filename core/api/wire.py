@@ -428,6 +428,8 @@ class Wire:
         visit.check_sizes()
         endpoint, values = self._routes.find(visit.lookup_method, visit.raw_path)
         visit.endpoint = endpoint
+        if caller is _NOBODY and not endpoint.open:  # whatever spelling of an address led here
+            caller = self._caller(visit.headers)
         raw, body = await self._body(visit, endpoint, receive)
         _permit(endpoint, caller)
         request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id)
@@ -557,7 +559,7 @@ class _Visit:
 
     def needs_key(self) -> bool:
         """Under /api a missing key is 401 before any 404 or 405; elsewhere and for the docs nothing is secret."""
-        path = self.raw_path.rstrip("/")
+        path = unquote(self.raw_path).rstrip("/")
         return (path == "/api" or path.startswith("/api/")) and path not in ("/api/docs", "/api/openapi.json")
 
     def check_sizes(self) -> None:

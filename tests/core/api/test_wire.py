@@ -56,6 +56,31 @@ async def test_without_a_key_everything_below_api_is_401(tmp_path: Path, method:
     assert response.json()["message"] == "Authentication failure"
 
 
+@pytest.mark.parametrize(
+    "path", ["/%61pi/user/current", "/api%2Fuser/current", "//api/user/current", "/x/../api/user/current", "/API/event"]
+)
+async def test_no_spelling_of_an_address_gets_around_the_key(tmp_path: Path, path: str) -> None:
+    async with running_core(tmp_path) as core:
+        url = httpx.URL(core.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answered = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answered.split()[1] in (b"401", b"404")
+    assert b"login" not in answered
+
+
+async def test_an_endpoint_outside_api_needs_a_key_too_unless_it_is_open(tmp_path: Path) -> None:
+    async def fine(request: Request) -> Response:
+        return answer("{}")
+
+    table = [Endpoint("GET", "/elsewhere", fine, "Be elsewhere")]
+    async with serving(tmp_path, table) as (url, key), httpx.AsyncClient(base_url=url) as http:
+        assert (await http.get("/elsewhere")).status_code == 401
+        assert (await http.get("/elsewhere", headers={"Authorization": f"Bearer {key}"})).status_code == 200
+
+
 async def test_every_cause_of_a_401_looks_the_same(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         key = await core.key("analyst")

@@ -1,0 +1,1 @@
+"""Public clients of the same interface, unmodified (marker clients)."""
