@@ -1,0 +1,284 @@
+"""A core as a process of its own, over real HTTP, for tests that kill it, stop it, or start two on one file."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from core.access import Access
+from core.client import CoreClient
+from core.clock import now_ms
+from core.models import Action, Profile
+from core.store.opening import open_database
+
+ROOT = Path(__file__).parents[2]
+LOOK_EVERY_S = 0.01  # another process's files and rows ring no bell
+LOOK_AT_MOST_S = 30.0
+
+T = TypeVar("T")
+
+STEPWISE = '''
+"""Does the steps that it is told, one after the other; counts its runs in a file."""
+import json, os, signal, sys
+from pathlib import Path
+
+job = Path(sys.argv[1])
+asked = json.loads((job / "input" / "input.json").read_text())["parameters"]
+
+
+def count():
+    with open(asked["runs"], "a") as runs:
+        runs.write("one run\\n")
+
+
+def write(message="done"):
+    report = {"success": True, "full": {"message": message}, "operations": asked.get("operations", [])}
+    (job / "output" / "output.json").write_text(json.dumps(report))
+
+
+def ring(bell):
+    Path(bell).write_text("here\\n")
+
+
+def wait(bell):
+    with open(bell) as rope:
+        rope.readline()
+
+
+def second_term_only(bell):
+    """Rings at the first request to end, and ends at the second."""
+    def again(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        ring(bell)
+    signal.signal(signal.SIGTERM, again)
+
+
+def child(bell):
+    """Leaves the number of a child that would live for ever."""
+    pid = os.fork()
+    if not pid:
+        while True:
+            signal.pause()
+    Path(bell).write_text(f"{pid}\\n")
+
+
+for step in asked.get("steps", ["count", "write"]):
+    name, _, value = step.partition(" ")
+    globals()[name](*([value] if value else []))
+'''
+"""A responder's program whose life a test decides."""
+
+
+@dataclass
+class Place:
+    """A folder with settings, responders and users for cores on one database file."""
+
+    folder: Path
+    keys: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "core.db"
+
+    def job(self, action: Action, engine: str = "local") -> Path:
+        """The job folder of an action."""
+        return self.folder / "jobs" / engine / action.engine_job_id
+
+    def runs(self, name: str) -> Path:
+        return self.folder / f"{name}.runs"
+
+    def counted(self, name: str) -> int:
+        """How often the program of this name has run."""
+        return self.runs(name).read_text().count("\n") if self.runs(name).exists() else 0
+
+    async def users(self, *users: tuple[str, Profile]) -> None:
+        database = open_database(self.database)
+        access = Access(database, "example.org", now_ms)
+        try:
+            for name, profile in users:
+                self.keys[name] = await access.add(name, profile)
+        finally:
+            await database.close()
+
+
+ANALYSTS: tuple[tuple[str, Profile], ...] = (("anna", "analyst"), ("ben", "analyst"), ("lead", "org-admin"))
+
+
+async def place_in(
+    folder: Path,
+    *,
+    responders: Mapping[str, Mapping[str, Any]] | None = None,
+    engines: Sequence[Mapping[str, Any]] = (),
+    **core: Any,
+) -> Place:
+    """Settings with a `local` engine, further `engines`, and Stepwise responders `<name>_1_0`.
+
+    `responders` gives each one's section; `core` is what differs in `[core]`.
+    """
+    root = folder / "responders"
+    names = responders if responders is not None else {"Stepwise": {}}
+    for name in names:
+        stepwise(root, name)
+    local = {"name": "local", "responders": [str(root)], "python": sys.executable}
+    lines = ["[core]", "port = 0", *_pairs(core)]
+    for engine in (local, *engines):
+        lines += ["[[engine]]", *_pairs(engine)]
+    for name, section in names.items():
+        lines += [f'[responder."{name}_1_0"]', *_pairs({key: v for key, v in section.items() if key != "config"})]
+        lines += [f'[responder."{name}_1_0".config]', *_pairs(section.get("config", {}))]
+    (folder / "settings.toml").write_text("\n".join(["[core]", "database = 'core.db'", *lines[1:]]) + "\n")
+    place = Place(folder)
+    await place.users(*ANALYSTS)
+    return place
+
+
+def stepwise(root: Path, name: str) -> None:
+    """Write the responder `<name>_1_0`, whose program is STEPWISE."""
+    (root / name).mkdir(parents=True)
+    (root / name / "stepwise.py").write_text(STEPWISE)
+    definition = {
+        "name": name,
+        "version": "1.0",
+        "author": "tests",
+        "url": "",
+        "license": "Apache-2.0",
+        "description": "Does what it is told",
+        "dataTypeList": ["thehive:alert", "thehive:case"],
+        "command": f"{name}/stepwise.py",
+        "baseConfig": name,
+        "configurationItems": [],
+    }
+    (root / name / f"{name}.json").write_text(json.dumps(definition))
+
+
+def _pairs(values: Mapping[str, Any]) -> list[str]:
+    """TOML of plain values: JSON's strings, numbers, booleans and lists are TOML's too."""
+    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+
+
+@dataclass
+class CoreProcess:
+    """A core that runs as `responder-bot core` does."""
+
+    place: Place
+    process: asyncio.subprocess.Process
+    url: str
+    log: Path
+    clients: dict[str, CoreClient] = field(default_factory=dict)
+
+    def client(self, name: str = "anna") -> CoreClient:
+        """Core's own client, with the key of one of the users."""
+        if name not in self.clients:
+            self.clients[name] = CoreClient(self.url, self.place.keys[name], timeout_s=30)
+        return self.clients[name]
+
+    async def kill(self) -> None:
+        """SIGKILL: nothing is closed, nothing is said."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    async def ended(self, action_id: str, name: str = "anna") -> Action:
+        """The action, once it has ended."""
+        while True:
+            action = await self.client(name).action(action_id, wait_s=20)
+            if action.end_date is not None:
+                return action
+
+    async def running(self, action_id: str) -> Action:
+        """The action, once it is known to run."""
+        while True:
+            action = await self.client().action(action_id)
+            if action.status != "Waiting":
+                return action
+            await self.client().action(action_id, wait_s=20)
+
+
+@asynccontextmanager
+async def core_process(place: Place, name: str = "core") -> AsyncIterator[CoreProcess]:
+    """Start a core on the settings of `place`; at the end it is killed, if it still lives."""
+    log = place.folder / f"{name}-{os.urandom(2).hex()}.log"
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "core.cli", "core", "--config", str(place.folder / "settings.toml")),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+        )
+    core = CoreProcess(place, process, "", log)
+    try:
+        assert process.stdout is not None
+        said = (await process.stdout.readline()).decode()
+        assert said.startswith("core: "), log.read_text()
+        core.url = said.removeprefix("core: ").strip()
+        yield core
+    finally:
+        for client in core.clients.values():
+            await client.close()
+        await core.kill()
+
+
+async def until(look: Callable[[], T | None], what: str) -> T:
+    """What `look` gives, once it gives something; for what another process does without telling anybody."""
+    try:
+        async with asyncio.timeout(LOOK_AT_MOST_S):
+            while not (seen := look()):  # noqa: ASYNC110 - see LOOK_EVERY_S
+                await asyncio.sleep(LOOK_EVERY_S)
+            return seen
+    except TimeoutError:
+        raise AssertionError(f"{what} was never seen") from None
+
+
+async def feed(fifo: Path, text: str = "go\n") -> None:
+    """Give a text, then the end, to whoever opens this pipe to read."""
+    descriptor = await reader_of(fifo)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+
+
+async def reader_of(fifo: Path) -> int:
+    """Wait until somebody reads from a pipe; the reader waits until the descriptor is closed."""
+
+    def opened() -> int | None:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return None
+
+    return await until(opened, f"a reader of {fifo}")
+
+
+ALERT: Mapping[str, Any] = {"type": "siem", "source": "tests", "sourceRef": "1", "title": "t", "description": "d"}
+
+
+async def alert_in(core: CoreProcess, ref: str = "1") -> str:
+    """The id of a new alert."""
+    return (await core.client("lead").create_alert({**ALERT, "sourceRef": ref})).id
+
+
+def asked(alert_id: str, responder: str = "Stepwise_1_0", **more: Any) -> dict[str, Any]:
+    """The body of a run on an alert."""
+    return {"responderId": responder, "objectType": "alert", "objectId": alert_id, **more}
+
+
+async def events_of(core: CoreProcess, action_id: str) -> list[str]:
+    """The types of an action's events, in order, from the beginning of the feed."""
+    after, types = 0, list[str]()
+    while True:
+        page = await core.client().events(after, 0)
+        if not page.events:
+            return types
+        types += [event.type for event in page.events if event.object_id == action_id]
+        after = page.last

@@ -1,0 +1,360 @@
+"""The kill table: core dies by SIGKILL at each point of an action's life; the next ends each, running nothing twice.
+
+One core is brought to all points at once, each with an action of its own, and killed; then another starts on the same
+files. Each row of the table is a test.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.process.processes import Started, open_if_alive, readable
+from core.models import Action
+from tests.core.core_process import (
+    CoreProcess,
+    Place,
+    alert_in,
+    asked,
+    core_process,
+    events_of,
+    feed,
+    place_in,
+    reader_of,
+    until,
+)
+from tests.fake_cortex import FakeCortex, Hang
+
+PLACES = 9
+"""As many as there are rows that need one, so that one more action waits for its turn."""
+
+ONCE = [{"type": "AddTagToAlert", "tag": "seen"}, {"type": "CreateTask", "title": "not here"}]
+"""Operations of which one is applied and one fails."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one action."""
+
+    found: str
+    """The status that the core which died had stored."""
+    action: Action
+    runs: int
+    """How often its program ran."""
+    events: list[str]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.action.report)
+        return report
+
+    @property
+    def said(self) -> str:
+        return str(self.report["message"])
+
+
+@dataclass
+class Scene:
+    """What the steps of the scenario share."""
+
+    place: Place
+    cortex: FakeCortex
+    alert: str = ""
+    actions: dict[str, Action] = field(default_factory=dict)
+    gate: int = -1
+    """The descriptor whose lock holds launchers at their gate."""
+
+    def bell(self, name: str) -> Path:
+        """A named pipe, made at the first call."""
+        path = self.place.folder / name.replace(" ", "_")
+        if not path.exists():
+            os.mkfifo(path)
+        return path
+
+    async def run(
+        self, core: CoreProcess, point: str, *steps: str, responder: str = "Stepwise_1_0", **more: Any
+    ) -> None:
+        """Start the action of one row; `steps` may name the row's own pipes as `ring` and `wait`."""
+        bells = {"ring": self.bell(f"{point} ring"), "wait": self.bell(f"{point} wait")}
+        for name in ("second_term_only", "child"):
+            bells[name] = bells["ring"]
+        told = [f"{step} {bells[step]}" if step in bells else step for step in steps or ("count", "write")]
+        body = asked(self.alert, responder)
+        body["parameters"] = {"runs": str(self.place.runs(point)), "steps": told, "operations": ONCE}
+        self.actions[point] = await core.client().run(body)
+
+    async def rung(self, point: str) -> None:
+        """Wait until the program of a row rings."""
+        await asyncio.to_thread(self.bell(f"{point} ring").read_text)
+
+    async def go(self, point: str) -> None:
+        """Let the program of a row go on."""
+        await feed(self.bell(f"{point} wait"))
+
+    def job(self, point: str) -> Path:
+        return self.place.job(self.actions[point])
+
+    def started(self, point: str) -> Started | None:
+        return Started.read(self.job(point) / "started")
+
+    def status(self, point: str) -> str:
+        """What is stored, whether a core lives or not."""
+        with sqlite3.connect(self.place.database) as database:
+            found = database.execute("SELECT status FROM action WHERE id = ?", (int(self.actions[point].id[1:]),))
+            status: str = found.fetchone()[0]
+        database.close()
+        return status
+
+
+async def program_ended(started: Started | None) -> None:
+    """Wait for the end of a program, whoever its parent is by now."""
+    assert started is not None
+    watch = open_if_alive(started)
+    if watch is not None:
+        await readable(watch)
+        os.close(watch)
+
+
+# --- to the points ----------------------------------------------------------------------------------------------------
+
+ENDED = "the end was stored"
+HALF = "handed over, its job folder half written"
+GATE = "job folder written, launcher at its gate"
+SILENT = "its program runs, its start is not stored"
+STARTED = "its program has started and done nothing yet"
+RUNNING = "its program runs"
+EARLY = "its output is written, its program runs on"
+ALONE = "its program ends while no core looks"
+READ = "its program has ended, its end is not stored"
+STOPPING = "cancelled, its program is about to end"
+QUEUED = "recorded, waiting for its turn"
+ASKING = "recorded, waiting for approval"
+UNANSWERED = "the remote engine has it and has not answered"
+REMOTE = "the remote engine runs it"
+REMOTE_ALONE = "the remote engine ends it while no core looks"
+
+LOCAL_PIPES = {HALF: "half.pem", GATE: "gate.pem", SILENT: "silent.pem"}
+"""A certificate file that is a pipe holds core where it copies it into the job folder."""
+
+
+async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
+    """Bring one action to each point; gives what lets go of the store."""
+    await scene.run(core, ENDED)
+    await core.ended(scene.actions[ENDED].id)
+    await to_the_remote_points(scene, core)
+    await scene.run(core, ASKING, responder="Asking_1_0")
+    await scene.run(core, HALF, responder="Half_1_0")
+    await scene.run(core, GATE, responder="Gate_1_0")
+    await scene.run(core, SILENT, "count", "ring", "wait", "write", responder="Silent_1_0")
+    await scene.run(core, STARTED, "wait", "count", "write")
+    await scene.run(core, RUNNING, "count", "ring", "wait", "write")
+    await scene.run(core, EARLY, "count", "write early", "ring", "wait", "write")
+    await scene.run(core, ALONE, "count", "ring", "wait", "write")
+    await scene.run(core, READ, "count", "ring", "wait", "write")
+    await scene.run(core, STOPPING, "second_term_only", "count", "ring", "wait", "write")
+    for point in (RUNNING, EARLY, ALONE, READ, STOPPING):
+        await scene.rung(point)
+        await core.running(scene.actions[point].id)
+    await core.running(scene.actions[STARTED].id)
+    await scene.run(core, QUEUED)
+    cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
+    await scene.rung(STOPPING)
+    half = await reader_of(scene.bell(LOCAL_PIPES[HALF]))
+    await hold_the_gate(scene)
+    lock = hold_the_store(scene.place)
+    await feed(scene.bell(LOCAL_PIPES[SILENT]))
+    await scene.rung(SILENT)
+    await scene.go(READ)
+    started = scene.started(READ)
+    assert started is not None
+    await until(lambda: not Path(f"/proc/{started.pid}").exists(), "core collecting the program")
+
+    def let_go() -> None:
+        cancelling.cancel()
+        lock.close()
+        os.close(half)
+
+    return let_go
+
+
+async def hold_the_gate(scene: Scene) -> None:
+    """Let the job folder be written, and hold its launcher where it decides."""
+    reader = await reader_of(scene.bell(LOCAL_PIPES[GATE]))
+    place = scene.job(GATE)
+    (half,) = place.parent.glob(f".{place.name}.*")
+    scene.gate = os.open(half / "gate", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(scene.gate, fcntl.LOCK_EX)
+    os.close(reader)
+    await launchers_at_the_gate(scene, 1)
+
+
+async def launchers_at_the_gate(scene: Scene, number: int) -> None:
+    inode = f":{os.fstat(scene.gate).st_ino} "
+
+    def waiting() -> bool:
+        locks = Path("/proc/locks").read_text().splitlines()
+        return sum("-> FLOCK" in line and inode in line for line in locks) == number
+
+    await until(waiting, f"{number} launchers at the gate")
+
+
+def hold_the_store(place: Place) -> sqlite3.Connection:
+    """From here on nothing can be stored, until the connection is closed."""
+    lock = sqlite3.connect(place.database, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    return lock
+
+
+async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
+    for point in (REMOTE, REMOTE_ALONE):
+        await scene.run(core, point, responder="Blocker_1_0")
+        await scene.cortex.begin(scene.actions[point].engine_job_id)
+        await core.running(scene.actions[point].id)
+    scene.cortex.behave("run", Hang(asyncio.Event(), done=True))
+    await scene.run(core, UNANSWERED, responder="Blocker_1_0")
+    await scene.cortex.until("run", 3)
+
+
+# --- and on from there ------------------------------------------------------------------------------------------------
+
+
+async def while_no_core_looks(scene: Scene) -> None:
+    await scene.go(ALONE)
+    await program_ended(scene.started(ALONE))
+    await scene.cortex.succeed(scene.actions[REMOTE_ALONE].engine_job_id, operations=ONCE)
+
+
+async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
+    """Let all that the next core found go on to its end."""
+    for pipe in (HALF, GATE):
+        await feed(scene.bell(LOCAL_PIPES[pipe]))
+    await launchers_at_the_gate(scene, 2)  # that of the core which died, and that of the next
+    os.close(scene.gate)
+    for point in (SILENT, STARTED, RUNNING, EARLY):
+        await scene.go(point)
+    await core.client("ben").approve(scene.actions[ASKING].id)
+    (lost,) = (job for job in scene.cortex.jobs.values() if job.asked["label"] == scene.actions[UNANSWERED].id)
+    for job_id in (scene.actions[REMOTE].engine_job_id, lost.id):
+        await scene.cortex.succeed(job_id, operations=ONCE)
+
+
+async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> Row:
+    action = await core.ended(scene.actions[point].id)
+    return Row(found, action, scene.place.counted(point), await events_of(core, action.id))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The kill table; what there is of it says that no job folder was left."""
+
+    rows: Mapping[str, Row]
+    tags: list[str]
+    remote_runs: int
+
+
+async def played(folder: Path) -> Table:
+    async with scene_in(folder) as scene:
+        async with core_process(scene.place) as core:
+            scene.alert = await alert_in(core)
+            let_go = await to_all_points(scene, core)
+            await core.kill()
+        found = {point: scene.status(point) for point in scene.actions}
+        let_go()
+        await while_no_core_looks(scene)
+        async with core_process(scene.place) as core:
+            await to_the_ends(scene, core)
+            rows = {point: await row(scene, core, point, found[point]) for point in scene.actions}
+            tags = (await core.client().alert(scene.alert)).tags
+            await until(lambda: not list((folder / "jobs" / "local").iterdir()), "a folder without jobs")
+        return Table(rows, tags, scene.cortex.count("run"))
+
+
+@asynccontextmanager
+async def scene_in(folder: Path) -> AsyncIterator[Scene]:
+    cortex = FakeCortex()
+    await cortex.start()
+    held = {name: {"config": {"cacerts": str(folder / LOCAL_PIPES[point])}} for name, point in _HELD.items()}
+    place = await place_in(
+        folder,
+        responders={"Stepwise": {}, "Asking": {"approval": 1}, **held},
+        engines=[{"name": "remote", "type": "cortex", "url": cortex.url, "api_key": cortex.api_key}],
+        max_concurrent_actions=PLACES,
+    )
+    scene = Scene(place, cortex)
+    for pipe in LOCAL_PIPES.values():
+        scene.bell(pipe)
+    try:
+        yield scene
+    finally:
+        await cortex.stop()
+
+
+_HELD = {"Half": HALF, "Gate": GATE, "Silent": SILENT}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return asyncio.run(played(tmp_path_factory.mktemp("crash")))
+
+
+@pytest.mark.parametrize(
+    ("point", "found"),
+    [
+        (QUEUED, "Waiting"),
+        (ASKING, "Waiting"),
+        (HALF, "Waiting"),
+        (GATE, "Waiting"),
+        (SILENT, "Waiting"),
+        (STARTED, "InProgress"),
+        (RUNNING, "InProgress"),
+        (EARLY, "InProgress"),
+        (ALONE, "InProgress"),
+        (READ, "InProgress"),
+        (ENDED, "Success"),
+    ],
+)
+def test_a_local_program_runs_once_wherever_core_dies(table: Table, point: str, found: str) -> None:
+    row = table.rows[point]
+    assert (row.found, row.action.status, row.said, row.runs) == (found, "Success", "done", 1)
+    assert [(item["type"], item["status"]) for item in json.loads(row.action.operations)] == [
+        ("AddTagToAlert", "Success"),
+        ("CreateTask", "Failure"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("point", "found"), [(UNANSWERED, "Waiting"), (REMOTE, "InProgress"), (REMOTE_ALONE, "InProgress")]
+)
+def test_a_remote_job_is_followed_on_wherever_core_dies(table: Table, point: str, found: str) -> None:
+    row = table.rows[point]
+    assert (row.found, row.action.status, row.said) == (found, "Success", "done")
+    assert table.remote_runs == 3
+
+
+def test_a_cancel_that_core_did_not_survive_is_finished(table: Table) -> None:
+    row = table.rows[STOPPING]
+    assert (row.found, row.action.status, row.said) == ("InProgress", "Failure", "Cancelled by anna@example.org")
+    assert row.runs == 1
+
+
+def test_each_event_comes_once_and_in_order(table: Table) -> None:
+    for point, row in table.rows.items():
+        assert row.events[0] == "action.created", point
+        assert row.events[-1] == "action.ended", point
+        assert (row.events.count("action.created"), row.events.count("action.ended")) == (1, 1), point
+        assert set(row.events[1:-1]) <= {"action.updated"}, point
+
+
+def test_operations_of_all_are_applied_in_their_places(table: Table) -> None:
+    assert table.tags == ["seen"]
