@@ -430,6 +430,7 @@ class Wire:
         visit.endpoint = endpoint
         if caller is _NOBODY and not endpoint.open:  # whatever spelling of an address led here
             caller = self._caller(visit.headers)
+            visit.login = caller.login
         raw, body = await self._body(visit, endpoint, receive)
         _permit(endpoint, caller)
         request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id)
