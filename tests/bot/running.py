@@ -14,6 +14,7 @@ from bot.workspace import Person, Workspace
 from core.client import CoreClient
 from core.clock import now_ms
 from core.models import Profile
+from core.settings import CoreSettings
 from tests.core.running import RunningCore, running_core
 
 SOC = "C0SOC"  # clearance amber, all alerts
@@ -59,7 +60,14 @@ class Scene:
     """Core, as an org-admin."""
     settings: BotSettings
     service_key: str
+    _core_stack: AsyncExitStack
     _stack: AsyncExitStack
+
+    async def stop_core(self) -> CoreSettings:
+        """Core ends; the settings with which it would come back at the same address."""
+        settings, port = self.core.core.settings, int(self.core.url.rpartition(":")[2])
+        await self._core_stack.aclose()
+        return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
     async def person(self, user_id: str = ANNA) -> Person:
         """Somebody at the workspace's page, who leaves when the scene ends."""
@@ -98,7 +106,8 @@ async def running_bot(
         workspace = Workspace(manifest, rates=rates)
         furnish(workspace)
         await stack.enter_async_context(workspace)
-        core = await stack.enter_async_context(running_core(folder, **core_parts))
+        core_stack = await stack.enter_async_context(AsyncExitStack())
+        core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await people(core)
         settings = bot_settings(folder, workspace, core, service, transport, channels, link_by_email)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
@@ -109,7 +118,7 @@ async def running_bot(
             workspace.requests_url = bot.transport.url + EVENTS_PATH
         else:
             await workspace.wait_connected()
-        yield Scene(workspace, core, bot, client, settings, service, stack)
+        yield Scene(workspace, core, bot, client, settings, service, core_stack, stack)
 
 
 def furnish(workspace: Workspace) -> None:

@@ -1,11 +1,24 @@
 """The bot as a whole, over both transports."""
 
+import hashlib
+import hmac
+import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.bot.running import ANNA, NINA, SOC, STRANGE, running_bot
+from bot.app.arrivals import SURFACES, entry_of, read
+from bot.app.transports import EVENTS_PATH, Http
+from bot.workspace import Sight
+from core.app import serving
+from tests.bot.running import ANNA, NINA, OPEN, RED, SOC, STRANGE, Scene, find_card, running_bot
+
+KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",
+        "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
 
 
 @pytest.mark.parametrize("transport", ["socket", "http"])
@@ -33,3 +46,119 @@ async def test_a_channel_that_is_not_in_the_settings_is_told_so(tmp_path: Path) 
         anna = await scene.person(ANNA)
         await anna.command(STRANGE, "/responder list ~1")
         await anna.until(lambda sight: [m for m in sight.ephemerals(STRANGE) if "not set up" in m["text"]])
+
+
+async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        scene.workspace.faults.deliver_twice("slash_commands")
+        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)], 20)
+        assert len(await scene.client.actions("alert", alert_id)) == 1
+
+
+async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        card = await scene.card(anna, alert_id)
+        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)], 20)
+        await anna.until(lambda sight: "done in" in str(sight.message(SOC, card["ts"])), 20)
+        assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
+
+
+async def test_what_is_above_a_channels_clearance_is_withheld_there(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert(tlp=3, title="Secret words")
+        assert "Secret words" not in str(await scene.card(anna, alert_id, OPEN))
+        assert "Secret words" not in str(await scene.card(anna, alert_id, SOC))
+        assert "Secret words" in str(await scene.card(anna, alert_id, RED))
+
+
+async def test_core_that_is_down_is_said_so_and_the_bot_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        settings = await scene.stop_core()
+        await anna.command(SOC, f"/responder list {alert_id}")
+        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "does not answer" in m["text"]], 20)
+        async with serving(settings, grace_s=0):
+            later = await scene.post_alert(sourceRef="eve-2", title="After the pause")
+            await scene.card(anna, later)
+
+
+# --- signed requests ------------------------------------------------------------------------------------------------
+
+BODY = "command=%2Fresponder&text=help&team_id=T0LOCAL&user_id=U0ANNA&channel_id=C0SOC&trigger_id=1.2"
+
+
+def signed(secret: str, body: str, at: int) -> dict[str, str]:
+    digest = hmac.new(secret.encode(), f"v0:{at}:{body}".encode(), hashlib.sha256).hexdigest()
+    return {
+        "X-Slack-Request-Timestamp": str(at),
+        "X-Slack-Signature": f"v0={digest}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+
+
+async def status_of(scene: Scene, headers: dict[str, str], body: str = BODY) -> int:
+    assert isinstance(scene.bot.transport, Http)
+    url = scene.bot.transport.url + EVENTS_PATH
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
+        return answer.status
+
+
+async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        secret, now = scene.workspace.signing_secret, int(time.time())
+        assert await status_of(scene, signed(secret, BODY, now)) == 200
+        assert await status_of(scene, signed("another secret", BODY, now)) == 401
+        assert await status_of(scene, signed(secret, BODY, now - 301)) == 401
+        assert await status_of(scene, signed(secret, BODY + "x", now)) == 401
+        assert await status_of(scene, {}) == 401
+        for garbage in ("", "payload=%7B", "payload=3", "payload=[]", "{", "\x00", '{"type": []}'):
+            assert await status_of(scene, signed(secret, garbage, now), garbage) < 500
+
+
+async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        body = BODY.replace("T0LOCAL", "T0OTHER")
+        headers = signed(scene.workspace.signing_secret, body, int(time.time()))
+        assert isinstance(scene.bot.transport, Http)
+        url = scene.bot.transport.url + EVENTS_PATH
+        async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
+            assert "Only members of this workspace" in (await answer.json())["text"]
+
+
+async def test_health_tells_how_the_bot_is(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        assert isinstance(scene.bot.transport, Http)
+        async with aiohttp.ClientSession() as session, session.get(scene.bot.transport.url + "/health") as answer:
+            told = await answer.json()
+        assert told["status"] == "ok"
+        assert [part["name"] for part in told["parts"]] == ["requests", "delivery", "feed"]
+
+
+def replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
+    card = find_card(sight.messages(SOC), alert_id)
+    return sight.thread(SOC, card["ts"])[1:] if card else []
+
+
+@given(
+    surface=st.sampled_from(SURFACES),
+    body=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=4), inner, max_size=6)
+        ),
+        max_leaves=20,
+    ),
+)
+def test_no_shape_of_a_payload_breaks_the_reading(surface: Any, body: Any) -> None:
+    entry_of(read(surface, body if isinstance(body, dict) else {"event": body, "user": body, "actions": body}))

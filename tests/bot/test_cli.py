@@ -1,0 +1,83 @@
+"""The console script: help at once, and a sentence for what the user got wrong."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def run(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The script in a process of its own, with a bare environment."""
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-m", "bot.cli", *args],
+        cwd=folder,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup"])
+def test_help_is_there_for_each_command(tmp_path: Path, command: str) -> None:
+    answer = run(*command.split(), "--help", folder=tmp_path)
+    assert answer.returncode == 0
+    assert "usage: responder-bot" in answer.stdout
+    assert not command or "--config" in answer.stdout
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = "import sys, bot.cli; print(*[m for m in ('slack_sdk','aiohttp','pydantic','httpx') if m in sys.modules])"
+    started = time.monotonic()
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == ""
+    assert time.monotonic() - started < 5  # the claim is 0.3 s; the bound only catches a heavy import on a busy machine
+
+
+@pytest.mark.parametrize(
+    ("args", "environment", "sentence"),
+    [
+        (["bot"], {}, "The bot has no key of core"),
+        (["serve"], {}, "There is no Slack bot token"),
+        (["serve"], {"SLACK_BOT_TOKEN": "xoxb-1"}, "Set [slack] app_token"),
+        (["bot"], {"RESPONDER_BOT_BOT_CORE_API_KEY": "k"}, "There is no Slack bot token"),
+        (["serve", "--config", "absent.toml"], {}, "absent.toml"),
+        (["try", "--json"], {}, "--once"),
+        (["doctor", "--manifest", "http://example.org"], {}, "https"),
+        (["frobnicate"], {}, "frobnicate"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_sentence_and_2(
+    tmp_path: Path, args: list[str], environment: dict[str, str], sentence: str
+) -> None:
+    answer = run(*args, folder=tmp_path, **environment)
+    assert answer.returncode == 2
+    assert sentence in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_the_manifest_for_http_names_the_address_everywhere(tmp_path: Path) -> None:
+    import yaml
+
+    answer = run("doctor", "--manifest", "https://bot.example.org/", folder=tmp_path)
+    tree = yaml.safe_load(answer.stdout)
+    address = "https://bot.example.org/slack/events"
+    assert tree["settings"]["socket_mode_enabled"] is False
+    assert tree["settings"]["event_subscriptions"]["request_url"] == address
+    assert tree["settings"]["interactivity"]["request_url"] == address
+    assert tree["settings"]["interactivity"]["message_menu_options_url"] == address
+    assert [command["url"] for command in tree["features"]["slash_commands"]] == [address]
+
+
+def test_doctor_says_what_is_missing_and_ends_with_1(tmp_path: Path) -> None:
+    answer = run("doctor", folder=tmp_path, RESPONDER_BOT_BOT_CORE_URL="http://127.0.0.1:9")
+    assert answer.returncode == 1
+    assert "FAIL  core: " in answer.stdout
+    assert "FAIL  token: " in answer.stdout

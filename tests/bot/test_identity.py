@@ -1,0 +1,55 @@
+"""Who is who: by link, by e-mail only when that is allowed, remembered for ten seconds."""
+
+from pathlib import Path
+
+from bot.identity import Identity
+from core.clock import now_ms
+from tests.bot.running import ANNA, NINA, Scene, running_bot
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+def identity(scene: Scene, clock: Clock, *, link_by_email: bool = False) -> Identity:
+    from core.client import CoreClient
+
+    core = CoreClient(scene.core.url, scene.service_key)
+    scene._stack.push_async_callback(core.close)
+    return Identity(core, scene.bot.slack, clock, link_by_email=link_by_email)
+
+
+async def test_a_linked_person_is_known_and_a_change_counts_after_ten_seconds(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        clock = Clock()
+        who = identity(scene, clock)
+        anna = await who.person("T0LOCAL", ANNA)
+        assert anna is not None
+        assert (anna.login, anna.profile, anna.clearance) == ("anna@responder-bot.local", "analyst", 2)
+        await scene.core.core.access.unlink("anna")
+        assert await who.person("T0LOCAL", ANNA) == anna
+        clock.ahead_ms = 10_001
+        assert await who.person("T0LOCAL", ANNA) is None
+
+
+async def test_the_same_id_in_another_team_is_nobody(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        assert await identity(scene, Clock()).person("T0OTHER", ANNA) is None
+
+
+async def test_an_e_mail_address_links_nobody_unless_it_may(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        await scene.core.core.access.add("nina", "analyst")
+        assert await identity(scene, Clock()).person("T0LOCAL", NINA) is None
+        nina = await identity(scene, Clock(), link_by_email=True).person("T0LOCAL", NINA)
+        assert nina is not None
+        assert nina.login == "nina@responder-bot.local"
+
+
+async def test_an_unknown_e_mail_address_is_nobody(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        assert await identity(scene, Clock(), link_by_email=True).person("T0LOCAL", NINA) is None

@@ -1,0 +1,57 @@
+"""`responder-bot try`: the main job from end to end, in a process of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+
+
+async def started(folder: Path, *args: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot.cli",
+        "try",
+        *args,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_the_main_job_ends_as_it_should(tmp_path: Path) -> None:
+    process = await started(tmp_path, "--once", "--json")
+    out, err = await process.communicate()
+    lines = [json.loads(line) for line in out.decode().splitlines()]
+    assert process.returncode == 0, err.decode()
+    assert lines[-1] == {"step": "end", "ok": True}
+    steps = list(dict.fromkeys(line["step"] for line in lines))
+    assert steps == ["alert", "list", "run by command", "run by click", "run on a task log", "case template", "end"]
+    assert {line["status"] for line in lines[:-1]} >= {"Waiting", "Success"}
+    assert err.decode() == ""
+
+
+async def test_try_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    process = await started(tmp_path, "--state", str(state))
+    assert process.stdout is not None
+    page = (await process.stdout.readline()).decode().strip().removeprefix("page: ")
+    core = (await process.stdout.readline()).decode().strip().removeprefix("core: ")
+    told = json.loads((state / "try.json").read_text())
+    assert (told["page"], told["core"]) == (page, core)
+    assert stat.S_IMODE((state / "try.json").stat().st_mode) == 0o600
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        async with session.get(page) as answer:
+            assert answer.status == 200
+        async with session.get(f"{core}/health") as answer:
+            assert (await answer.json())["status"] == "ok"
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
