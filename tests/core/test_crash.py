@@ -149,7 +149,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     """Bring one action to each point; gives what lets go of the store."""
     await scene.run(core, ENDED)
     await core.ended(scene.actions[ENDED].id)
-    await to_the_remote_points(scene, core)
+    remote = asyncio.create_task(to_the_remote_points(scene, core))
     await scene.run(core, ASKING, responder="Asking_1_0")
     await scene.run(core, HALF, responder="Half_1_0")
     await scene.run(core, GATE, responder="Gate_1_0")
@@ -167,6 +167,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     await scene.run(core, QUEUED)
     cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
     await scene.rung(STOPPING)
+    await remote
     half = await reader_of(scene.bell(LOCAL_PIPES[HALF]))
     await hold_the_gate(scene)
     lock = hold_the_store(scene.place)
@@ -217,10 +218,11 @@ async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
     for point in (REMOTE, REMOTE_ALONE):
         await scene.run(core, point, responder="Blocker_1_0")
         await scene.cortex.begin(scene.actions[point].engine_job_id)
-        await core.running(scene.actions[point].id)
     scene.cortex.behave("run", Hang(asyncio.Event(), done=True))
-    await scene.run(core, UNANSWERED, responder="Blocker_1_0")
-    await scene.cortex.until("run", 3)
+    await asyncio.gather(
+        scene.run(core, UNANSWERED, responder="Blocker_1_0"),
+        *(core.running(scene.actions[point].id) for point in (REMOTE, REMOTE_ALONE)),
+    )
 
 
 # --- and on from there ------------------------------------------------------------------------------------------------
