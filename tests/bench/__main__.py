@@ -1,0 +1,80 @@
+"""Run the measurements and print their table."""
+
+import argparse
+import asyncio
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import uvloop
+
+from tests.bench import table
+from tests.bench.figures import SMALL, Row, Scale
+from tests.bench.programs import CLIENT_CORES
+
+Measure = Callable[[Path, Scale], Awaitable[list[Row]]]
+
+MEASUREMENTS: Mapping[str, str] = {
+    "list": "listing",
+    "run": "accepting",
+    "write": "writing",
+    "client": "calling",
+    "feed": "following",
+    "large": "growing",
+    "start": "starting",
+    "responder": "running",
+}
+"""Name on the command line, and its module: each has `measure(folder, scale)`. To add one: a module and a line."""
+
+
+def measurement(name: str) -> Measure:
+    found: Measure = importlib.import_module(f"tests.bench.{MEASUREMENTS[name]}").measure
+    return found
+
+
+async def run(names: Sequence[str], scale: Scale, base: Path | None) -> list[Row]:
+    """The rows of these measurements; one that fails is told, and the others go on."""
+    os.sched_setaffinity(0, CLIENT_CORES)
+    rows: list[Row] = []
+    for name in names:
+        folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=base))
+        started = time.monotonic()
+        try:
+            rows += await measurement(name)(folder, scale)
+            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+        except Exception as error:
+            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+            if len(names) == 1:
+                raise
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all if none is given")
+    parser.add_argument("--rounds", type=int, default=Scale.rounds)
+    parser.add_argument("--small", action="store_true", help="see that they run; the figures mean nothing")
+    parser.add_argument("--folder", type=Path, help="where the stores are made (3 GB for `large`)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for the README")
+    asked = parser.parse_args()
+    unknown = set(asked.names) - set(MEASUREMENTS)
+    if unknown:
+        parser.error(f"no measurement {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
+    scale = SMALL if asked.small else Scale(rounds=asked.rounds)
+    rows = uvloop.run(run(asked.names or list(MEASUREMENTS), scale, asked.folder))
+    print(table.text(rows))
+    print(f"\n{table.setting()}")
+    if asked.markdown:
+        asked.markdown.write_text(table.markdown(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""A store of core with as many alerts and actions as are wanted, written straight into its file."""
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.models import Action, Alert
+from core.store.database import Database
+from core.store.schema import migrate
+
+KEY = "a-key-of-the-benchmark"
+SERVICE_KEY = "a-service-key-of-the-benchmark"
+ANALYST = "bench@responder-bot.local"
+RESPONDER = "Idle_1_0"
+NOW = 1_760_000_000_000
+
+_REPORT = {
+    "message": "The host was looked up in four lists; two of them know it.",
+    "lists": [
+        {"list": f"list-{n}", "found": n % 2 == 0, "since": "2025-02-11T10:00:00Z", "note": "seen with port scans " * 9}
+        for n in range(8)
+    ],
+}
+
+
+def alert(number: int) -> Alert:
+    """An alert as a SIEM sends it."""
+    return Alert(
+        id_=f"~{number}",
+        id=f"~{number}",
+        created_by=ANALYST,
+        created_at=NOW,
+        type="siem",
+        source="suricata",
+        source_ref=f"event-{number}",
+        title="ET SCAN Suspicious inbound to mySQL port 3306",
+        description="Suricata saw repeated inbound connections to a database port from one outside address. " * 6,
+        severity=2,
+        date=NOW,
+        tags=["suricata", "scan", "mysql", "inbound"],
+        tlp=2,
+        pap=2,
+        custom_fields={},
+        artifacts=[],
+    )
+
+
+def action(number: int, alert_id: int) -> Action:
+    """A run that has ended, with a report of 2 KB: ten of them make an answer of 28 KB."""
+    return Action(
+        id_=f"~{number}",
+        id=f"~{number}",
+        responder_id="r-idle",
+        responder_name=RESPONDER,
+        responder_definition=RESPONDER,
+        engine_id="local",
+        engine_job_id=f"local-{number}",
+        object_type="Alert",
+        object_id=f"~{alert_id}",
+        status="Success",
+        start_date=NOW,
+        end_date=NOW + 900,
+        operations="[]",
+        report=json.dumps({"success": True, "full": _REPORT, "summary": {}, "artifacts": []}),
+        created_by=ANALYST,
+        created_at=NOW,
+    )
+
+
+def fill(path: Path, alerts: int, actions: int) -> None:
+    """Alerts `~1` up to `~alerts`, with actions spread over them, so that those of one alert lie far apart.
+
+    Blocks, and runs a loop of its own: call it beside the loop.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_make(path))
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO user (login, profile, clearance, key_hash, disabled, created_at) VALUES (?, ?, 2, ?, 0, ?)",
+        [(ANALYST, "analyst", _hash(KEY), NOW), ("bot@responder-bot.local", "service", _hash(SERVICE_KEY), NOW)],
+    )
+    connection.execute("INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', 'U0BENCH', ?)", (ANALYST,))
+    connection.executemany(
+        "INSERT INTO object (id, kind, unique_key, doc) VALUES (?, 'alert', ?, ?)", _alert_rows(alerts)
+    )
+    connection.executemany(
+        "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
+        " created_by, acted_through, created_at, handed_at, ended_at, engine_job_id, parameters, doc)"
+        f" VALUES (?1, 'alert', ?2, ?2, '{RESPONDER}', 'local', 'r-idle', 'Success', '{ANALYST}', '{ANALYST}',"  # noqa: S608 - constants of this module
+        f" {NOW}, {NOW}, {NOW + 900}, ?3, '{{}}', ?4)",
+        _action_rows(alerts, actions),
+    )
+    connection.execute("UPDATE sequence SET last = ?", (alerts + actions,))
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+async def _make(path: Path) -> None:
+    """The file as core itself makes it: its page size is set at creation."""
+    await Database(path, migrate).close()
+
+
+def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:
+    template = alert(123_456_789).wire()
+    for number in range(1, alerts + 1):
+        yield number, f"siem;suricata;event-{number}", template.replace("123456789", str(number))
+
+
+def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str]]:
+    template = action(123_456_789, 987_654_321).wire()
+    for n in range(actions):
+        number, of = alerts + 1 + n, n % alerts + 1
+        yield number, of, f"local-{number}", template.replace("123456789", str(number)).replace("987654321", str(of))
+
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()

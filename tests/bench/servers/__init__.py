@@ -1,0 +1,1 @@
+"""Programs that the measurements start: core, its peers, and the floors."""

@@ -1,0 +1,57 @@
+"""An engine that does nothing, so that only core is measured."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Literal
+
+from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
+
+IDLE = Responder(
+    id="r-idle",
+    name="Idle_1_0",
+    version="1.0",
+    description="Does nothing",
+    data_types=("thehive:alert", "thehive:case", "thehive:case_task", "thehive:case_task_log", "thehive:case_artifact"),
+)
+
+
+class IdleEngine(Engine):
+    """Takes jobs and holds them (`holds`), or ends each at once (`ends`)."""
+
+    def __init__(self, manner: Literal["holds", "ends"], capacity: int | None) -> None:
+        self._manner = manner
+        self._capacity = capacity
+        self.taken: asyncio.Queue[Told] = asyncio.Queue()
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    @property
+    def capacity(self) -> int | None:
+        return self._capacity
+
+    async def catalogue(self) -> Catalogue:
+        return Catalogue((IDLE,))
+
+    def job_id(self, action_id: str) -> str:
+        return f"local-{action_id}"
+
+    async def run(self, job: Job, told: Told) -> Report:
+        if self._manner == "holds":
+            await told(Progress(self.job_id(job.action_id), running=True, pid=1, pid_started=1))
+            self.taken.put_nowait(told)
+            await asyncio.get_running_loop().create_future()
+        return Report(True, message="Nothing was done.")
+
+    async def cancel(self, job: Job) -> None:
+        return
+
+    async def forget(self, action_id: str) -> None:
+        return
+
+    async def sweep(self, open_action_ids: Collection[str]) -> None:
+        return
+
+    async def close(self) -> None:
+        return
