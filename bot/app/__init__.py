@@ -66,7 +66,7 @@ class Bot:
             checks=self.checks,
             command=settings.slack.command,
         )
-        self.front = Front(tools, self.delivery, identity, team, session)
+        self.front = Front(tools, self.delivery, identity, team, session, self._channel_changed)
         app = bolt(settings.slack, self.front, team)
         self.transport: Transport = (
             Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, self.health)
@@ -121,6 +121,11 @@ class Bot:
                     await self.delivery.prune()
         finally:
             await cancelled(*work)
+
+    async def _channel_changed(self, channel: str) -> None:
+        """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""
+        await self.channels.look()
+        await self.delivery.hurry(channel)
 
     # what features and doctor ask
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,13 @@ QUEUE = 1_000  # reads that wait; more are refused, with a word
 WORKERS = 16
 ANSWER_S = 2.0  # core's time for an answer that is the acknowledgement (slack.md 2)
 REPLAY_EVERY_S = 15.0
+CHANNEL_EVENTS = (  # after these, what a channel may show and whether it takes messages is looked at anew
+    "member_joined_channel",
+    "channel_archive",
+    "channel_unarchive",
+    "channel_shared",
+    "channel_unshared",
+)
 
 log = structlog.get_logger("bot.app")
 
@@ -57,13 +64,20 @@ class Front:
     """One door for all surfaces. Reads wait in memory; what changes something is written down first."""
 
     def __init__(
-        self, tools: Tools, delivery: Delivery, identity: Identity, team: Team, session: aiohttp.ClientSession
+        self,
+        tools: Tools,
+        delivery: Delivery,
+        identity: Identity,
+        team: Team,
+        session: aiohttp.ClientSession,
+        channel_changed: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self._tools = tools
         self._delivery = delivery
         self._identity = identity
         self._team = team
         self._session = session
+        self._channel_changed = channel_changed
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE)
         self._late: set[asyncio.Task[None]] = set()
         self._running: list[asyncio.Task[None]] = []
@@ -93,7 +107,10 @@ class Front:
             await self._refuse(arrival, "Only members of this workspace can use responder-bot.", ack)
             return
         entry, text = entry_of(arrival)
-        if entry is None:
+        if surface == "event" and arrival.payload.get("type") in CHANNEL_EVENTS:
+            await ack()
+            self._keep(self._channel_changed(arrival.channel))
+        elif entry is None:
             await self._refuse(arrival, "", ack)
         elif entry.ack is Ack.ANSWER:
             await self._answer(_Job(entry, arrival, text, False), ack)
@@ -176,7 +193,8 @@ class Front:
         except SlackApiError as error:
             log.info("late_view_not_shown", code=str(error.response.get("error")))  # it was closed
 
-    def _keep(self, work: Any) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let it run beside; it is awaited at the end."""
         task = asyncio.create_task(work)
         self._late.add(task)
         task.add_done_callback(self._late.discard)

@@ -15,7 +15,7 @@ from bot.app.arrivals import SURFACES, entry_of, read
 from bot.app.transports import EVENTS_PATH, Http
 from bot.workspace import Sight
 from core.app import serving
-from tests.bot.running import ANNA, NINA, OPEN, RED, SOC, STRANGE, Scene, find_card, running_bot
+from tests.bot.running import ANNA, BEN, CHANNELS, NINA, OPEN, RED, SOC, STRANGE, Scene, find_card, running_bot
 
 KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",
         "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
@@ -162,3 +162,16 @@ def replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
 )
 def test_no_shape_of_a_payload_breaks_the_reading(surface: Any, body: Any) -> None:
     entry_of(read(surface, body if isinstance(body, dict) else {"event": body, "user": body, "actions": body}))
+
+
+async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:
+    channels = [*CHANNELS, {"id": "C0LATER", "clearance": "amber", "alerts": {}}]
+    async with running_bot(tmp_path, channels=channels) as scene:
+        scene.workspace.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        checks = {check.name: check for check in await scene.bot.checks()}
+        assert not checks["channel C0LATER"].ok
+        await anna.command("C0LATER", f"/invite <@{scene.workspace.bot_user_id}>")
+        await scene.card(anna, alert_id, "C0LATER")

@@ -1,0 +1,122 @@
+"""What follows from core's feed: cards where the settings want them, threads that tell the story."""
+
+from pathlib import Path
+from typing import Any
+
+from bot.cards import ids
+from bot.notifier import News
+from bot.workspace import Sight
+from core.models import Event, RunInput
+from core.settings import ResponderSection
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, find_card, running_bot
+
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+
+
+def thread(sight: Sight, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
+    card = find_card(sight.messages(channel), alert_id)
+    return sight.thread(channel, card["ts"])[1:] if card else []
+
+
+def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = "Action") -> Event:
+    return Event(seq=seq, at=seq, type=type, object_type=object_type, object_id=object_id, root_id=root_id, user="a@b")
+
+
+def test_news_say_each_thing_once() -> None:
+    news = News.of(
+        [
+            event(1, "alert.created", "~1", "~1", "Alert"),
+            event(2, "action.created", "~2", "~1"),
+            event(3, "action.updated", "~2", "~1"),
+            event(4, "action.ended", "~2", "~1"),
+            event(5, "case_task_log.created", "~9", "~7", "Log"),
+            event(6, "case_template.created", "~8", "~8", "CaseTemplate"),
+        ]
+    )
+    assert news == News(
+        created_alerts=("~1",),
+        roots=("~1", "~7"),
+        actions=(("~2", "~1"),),
+        ended=frozenset({"~2"}),
+        logs=(("~9", "~7"),),
+    )
+
+
+async def test_an_alert_goes_where_its_severity_belongs(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        low = await scene.post_alert(severity=1, sourceRef="low")
+        high = await scene.post_alert(severity=4, sourceRef="high")
+        await scene.card(anna, high, RED)
+        await scene.card(anna, low, OPEN)
+        assert find_card(await anna.messages(RED), low) is None
+
+
+async def test_a_card_follows_its_alert(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await scene.client.create_case_from_alert(alert_id)
+        await anna.until(lambda sight: "made into a case" in str(find_card(sight.messages(SOC), alert_id)))
+
+
+async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
+        await anna.until(lambda sight: [m for m in thread(sight, alert_id) if log_id in m["text"]])
+
+
+async def test_a_log_of_a_case_without_an_alert_stands_in_its_channel(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
+        log_id = await log_of(scene, case.id)
+        await anna.until(lambda sight: [m for m in sight.messages(SOC) if log_id in m["text"]])
+
+
+async def log_of(scene: Scene, case_id: str) -> str:
+    task = await scene.client.add_task(case_id, {"title": "Look"})
+    return (await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})).id
+
+
+async def test_approval_is_asked_for_in_the_thread_and_another_person_gives_it(tmp_path: Path) -> None:
+    policy = {CLOSE: ResponderSection(approval=1)}
+    async with running_bot(tmp_path, responder=policy) as scene:
+        anna, ben = await scene.person(ANNA), await scene.person(BEN)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        asked = await ben.until(lambda sight: [m for m in thread(sight, alert_id) if ids.APPROVE in str(m)])
+        await anna.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
+        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "somebody else must" in m["text"]])
+        await ben.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
+        await ben.until(lambda sight: [m for m in thread(sight, alert_id) if "done" in m["text"]], 20)
+        await ben.until(lambda sight: "Approved by" in str(thread(sight, alert_id)), 20)
+
+
+async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        ben = await scene.person(BEN)
+        alert_id = await scene.post_alert()
+        await scene.card(ben, alert_id)
+        await ben.command(SOC, f"/responder watch {alert_id}")
+        await ben.until(lambda sight: [m for m in sight.ephemerals(SOC) if "You watch" in m["text"]])
+        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
+        await scene.client.run(run)
+        direct = await ben.dm(scene.workspace.bot_user_id)
+        await ben.until(lambda sight: [m for m in sight.messages(direct) if "done" in m["text"]], 20)
+
+
+async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await scene.core.core.feed.prune(-1)
+        await scene.bot.delivery.follow([], 0)
+        await scene.client.mark_alert_read(alert_id)
+        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)), 40)
