@@ -1,0 +1,82 @@
+"""`responder-bot serve`: core and bot in one process, killed and started again."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from bot.workspace import Person, Workspace
+from core.client import CoreClient
+from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+[core]
+port = 0
+
+[[channel]]
+id = "C0SOC"
+clearance = "amber"
+alerts = {}
+"""
+
+
+async def script(folder: Path, *args: str, **environment: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot.cli",
+        *args,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+
+
+async def said(process: asyncio.subprocess.Process, start: str) -> str:
+    """The rest of the first line that starts so."""
+    assert process.stdout is not None
+    while line := (await process.stdout.readline()).decode():
+        if line.startswith(start):
+            return line.removeprefix(start).strip()
+    raise AssertionError(f"ended without saying {start!r}")
+
+
+async def user_added(folder: Path, login: str, profile: str, *more: str) -> str:
+    process = await script(folder, "user", "add", login, "--profile", profile, *more)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode().strip()
+
+
+async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "responder-bot.toml").write_text(SETTINGS)
+    workspace = Workspace(rates=False)
+    furnish(workspace)
+    async with workspace, Person(workspace.url, workspace.page_token, ANNA) as anna:
+        slack = {
+            "SLACK_BOT_TOKEN": workspace.bot_token,
+            "SLACK_APP_TOKEN": workspace.app_token,
+            "SLACK_API_URL": workspace.api_url,
+        }
+        key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
+        first = await script(tmp_path, "serve", **slack)
+        core = await said(first, "core: ")
+        await said(first, "bot: ")
+        async with CoreClient(core, key) as client:
+            one = (await client.create_alert(ALERT)).id
+            await anna.until(lambda sight: find_card(sight.messages(SOC), one) or {})
+            two = (await client.create_alert({**ALERT, "sourceRef": "just before the end"})).id
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+        second = await script(tmp_path, "serve", **slack)
+        await said(second, "bot: ")
+        await anna.until(lambda sight: find_card(sight.messages(SOC), two) or {}, 20)
+        await anna.command(SOC, f"/responder list {two}")
+        await anna.until(lambda sight: sight.ephemerals(SOC), 20)
+        cards = [m["text"] for m in await anna.messages(SOC) if not m.get("ephemeral")]
+        assert len(cards) == 2
+        second.send_signal(signal.SIGTERM)
+        assert await second.wait() == 0
