@@ -186,7 +186,7 @@ def application(path: Path, ends: bool) -> FastAPI:
             created_by=user.login,
             created_at=now,
         )
-        await session.rollback()  # the reading ends before the writing begins, or it fails as "locked"
+        await session.commit()  # the reading ends before the writing begins, or it fails as "locked"
         async with writing:
             session.add(made)
             await session.flush()

@@ -1,0 +1,83 @@
+"""A call from the bot to core, through `core.client` and with plain httpx."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import httpx
+
+from core.client import CoreClient
+from core.models import Person
+from tests.bench import figures
+from tests.bench.figures import Figure, Goal, Row, Scale
+from tests.bench.filling import SERVICE_KEY, fill
+from tests.bench.programs import serving
+
+PATH = "/api/user/by-slack/T0BENCH/U0BENCH"
+CALLERS = 32
+
+Call = Callable[[], Awaitable[Person]]
+
+
+async def measure(folder: Path, scale: Scale) -> list[Row]:
+    await asyncio.to_thread(fill, folder / "core.db", 1, 10)
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
+    async with (
+        serving("servers.ours", folder, manner="holds") as core,
+        CoreClient(core.url, SERVICE_KEY) as client,
+        httpx.AsyncClient(
+            base_url=core.url, headers={"Authorization": f"Bearer {SERVICE_KEY}"}, limits=limits
+        ) as plain,
+    ):
+
+        async def through_client() -> Person:
+            return await client.person_by_slack("T0BENCH", "U0BENCH")
+
+        async def through_httpx() -> Person:
+            response = await plain.get(PATH)
+            response.raise_for_status()
+            return Person.model_validate_json(response.content)
+
+        alone = await figures.in_turns(
+            {"core.client": lambda: _alone(through_client, scale), "httpx": lambda: _alone(through_httpx, scale)},
+            scale.rounds,
+        )
+        at_once = await figures.in_turns(
+            {"core.client": lambda: _at_once(through_client, scale), "httpx": lambda: _at_once(through_httpx, scale)},
+            scale.rounds,
+        )
+    what = "call from bot to core"
+    return [
+        figures.row(
+            f"{what}, alone", alone, "core.client", "httpx", figures.milliseconds, Goal("at least", 2), turned=True
+        ),
+        figures.row(
+            f"{what}, 32 at once", at_once, "core.client", "httpx", figures.per_second, Goal("at least", 5)
+        ),
+    ]
+
+
+async def _alone(call: Call, scale: Scale) -> Figure:
+    times = []
+    for _ in range(scale.calls):
+        started = time.perf_counter()
+        await call()
+        times.append(time.perf_counter() - started)
+    return median(times)
+
+
+async def _at_once(call: Call, scale: Scale) -> Figure:
+    started = time.perf_counter()
+    until = started + scale.seconds
+    count = 0
+
+    async def caller() -> None:
+        nonlocal count
+        while time.perf_counter() < until:
+            await call()
+            count += 1
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return count / (time.perf_counter() - started)

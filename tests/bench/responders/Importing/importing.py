@@ -1,0 +1,13 @@
+"""A responder as most public ones are: it imports requests, and answers."""
+
+import json
+import sys
+from pathlib import Path
+
+import requests
+
+job = Path(sys.argv[1])
+asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+answer = {"success": True, "full": {"with": requests.__version__, "of": asked["data"]["_id"]}, "operations": []}
+(job / "output").mkdir(exist_ok=True)
+(job / "output" / "output.json").write_text(json.dumps(answer), encoding="utf-8")

@@ -1,0 +1,146 @@
+"""Durable writes of an action and its event, in this process: through core's store, and the plain ways."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import uvloop
+
+from core import events
+from core.store import actions as stored
+from core.store import objects
+from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Transaction
+from core.store.schema import migrate
+from tests.bench.figures import in_turns
+from tests.bench.filling import ANALYST, NOW, RESPONDER, action
+
+WRITERS = 32
+
+
+def work(tx: Transaction) -> None:
+    """What starting a run writes."""
+    number = objects.next_id(tx)
+    values = {
+        "id": number,
+        "kind": "alert",
+        "object_id": 1,
+        "root_id": 1,
+        "responder_name": RESPONDER,
+        "engine_name": "local",
+        "engine_responder_id": "r-idle",
+        "status": "Waiting",
+        "created_by": ANALYST,
+        "acted_through": ANALYST,
+        "created_at": NOW,
+        "owner": "1-1-bench",
+        "lease_until": NOW,
+        "engine_job_id": "",
+        "parameters": "{}",
+        "approval_expires_at": None,
+        "doc": DOC,
+    }
+    stored.insert(tx, values)
+    events.record(
+        tx, at=NOW, type="action.created", object_type="Action", object_id=number, root_id=1, user=ANALYST
+    )
+
+
+DOC = action(123_456_789, 1).wire()
+RECORD = f"{DOC} action.created Action 123456789 1 {ANALYST}".encode()
+
+
+def plain_connection(path: Path) -> sqlite3.Connection:
+    """Another store with the same settings."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+async def main(given: dict[str, Any]) -> None:
+    folder = Path(given["folder"])
+    database = Database(folder / "grouped.db", migrate)
+    await Database(folder / "direct.db", migrate).close()
+    direct = plain_connection(folder / "direct.db")
+    file = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    wal = os.open(folder / "pages", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def commit() -> None:
+        direct.execute("BEGIN IMMEDIATE")
+        work(Transaction(direct))
+        direct.execute("COMMIT")
+
+    def synced(fd: int, content: bytes) -> Callable[[], None]:
+        def write() -> None:
+            os.write(fd, content)
+            os.fdatasync(fd)
+
+        return write
+
+    async def at_once(write: Callable[[], Any]) -> float:
+        return await _rate(write, given["seconds"])
+
+    async def grouped() -> None:
+        await database.transaction(work)
+
+    async def directly() -> None:
+        commit()
+        await asyncio.sleep(0)  # the next writer's turn
+
+    found = await in_turns(
+        {
+            "store, 32 at once": lambda: at_once(grouped),
+            "direct, 32 at once": lambda: at_once(directly),
+            "store alone": lambda: _alone(grouped, given["calls"]),
+            "direct alone": lambda: _alone(directly, given["calls"]),
+            "write + fdatasync": lambda: _timed(synced(file, RECORD), given["calls"]),
+            "write of 6 pages + fdatasync": lambda: _timed(synced(wal, os.urandom(6 * PAGE_BYTES)), given["calls"]),
+        },
+        given["rounds"],
+    )
+    await database.close()
+    print(json.dumps({"figures": found}), flush=True)
+
+
+async def _rate(write: Callable[[], Any], seconds: float) -> float:
+    started = time.perf_counter()
+    count = 0
+
+    async def writer() -> None:
+        nonlocal count
+        while time.perf_counter() < started + seconds:
+            await write()
+            count += 1
+
+    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+    return count / (time.perf_counter() - started)
+
+
+async def _alone(write: Callable[[], Any], calls: int) -> float:
+    times = []
+    for _ in range(calls):
+        started = time.perf_counter()
+        await write()
+        times.append(time.perf_counter() - started)
+    return median(times)
+
+
+async def _timed(write: Callable[[], None], calls: int) -> float:
+    times = []
+    for _ in range(calls):
+        started = time.perf_counter()
+        write()
+        times.append(time.perf_counter() - started)
+    return median(times)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(json.loads(sys.argv[1])))
