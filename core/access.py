@@ -78,11 +78,21 @@ class Access:
             raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
         return person(row)
 
-    async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE) -> str:
-        """Add a user; returns the key, which is shown this once. Raises ResponderBotError("exists")."""
+    async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
+        """Add a user, linked at once where a Slack id is given; returns the key, which is shown this once.
+
+        Raises ResponderBotError: "exists", or "bad_request" for what is no Slack id; nothing is added then.
+        """
         login, key = self.login(name), secrets.token_urlsafe(KEY_BYTES)
+        person_in_slack = parse_slack_id(slack_id) if slack_id else None
         now = self._clock()
-        await self._database.transaction(lambda tx: users.insert(tx, login, profile, clearance, _hash(key), now))
+
+        def work(tx: Transaction) -> None:
+            users.insert(tx, login, profile, clearance, _hash(key), now)
+            if person_in_slack is not None:
+                users.link(tx, *person_in_slack, login)
+
+        await self._database.transaction(work)
         return key
 
     async def new_key(self, name: str) -> str:

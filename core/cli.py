@@ -182,24 +182,10 @@ def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[A
 
 def _user_add(args: argparse.Namespace) -> int:
     async def work(access: "Access") -> None:
-        if args.slack_id:
-            _refuse_linked(access, args.slack_id)  # before the user is made: a half-made one would have to be undone
-        key = await access.add(args.login, args.profile, clearance=CLEARANCES[args.clearance])
-        if args.slack_id:
-            await access.link(args.login, args.slack_id)
-        print(key)
+        clearance = CLEARANCES[args.clearance]
+        print(await access.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or ""))
 
     return _with_access(args, work)
-
-
-def _refuse_linked(access: "Access", slack_id: str) -> None:
-    from core.access import parse_slack_id
-
-    wanted = ":".join(parse_slack_id(slack_id))
-    for row in access.everybody():
-        if wanted in (row["slack_ids"] or "").split():
-            sentence = f"The Slack id {slack_id} is linked to {row['login']} already; unlink it first."
-            raise ResponderBotError("exists", sentence)
 
 
 def _user_list(args: argparse.Namespace) -> int:

@@ -51,16 +51,19 @@ def set_key(tx: Transaction, login: str, key_hash: str) -> int:
 
 
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
-    """Raises ResponderBotError("exists") where that Slack person is linked already."""
-    try:
-        tx.run(
-            "INSERT INTO slack_link (team, slack_user, login) VALUES (:team, :slack_user, :login)",
-            {"team": team, "slack_user": slack_user, "login": login},
-        )
-    except sqlite3.IntegrityError as error:
+    """Raises ResponderBotError("exists") where that Slack person is linked already, with a team or without."""
+    taken = tx.row(
+        "SELECT login FROM slack_link WHERE slack_user = :slack_user AND (team = :team OR team = '' OR :team = '')",
+        {"team": team, "slack_user": slack_user},
+    )
+    if taken is not None:
         raise ResponderBotError(
-            "exists", f"The Slack id {slack_user} is linked already; unlink its user first."
-        ) from error
+            "exists", f"The Slack id {slack_user} is linked to {taken['login']} already; unlink it first."
+        )
+    tx.run(
+        "INSERT INTO slack_link (team, slack_user, login) VALUES (:team, :slack_user, :login)",
+        {"team": team, "slack_user": slack_user, "login": login},
+    )
 
 
 def unlink(tx: Transaction, login: str) -> int:

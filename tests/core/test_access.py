@@ -90,6 +90,17 @@ async def test_a_slack_person_is_one_user(tmp_path: Path) -> None:
             users.person_by_slack("T1", "U1")
 
 
+async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        users = access(database)
+        await users.add("anna", "analyst", slack_id="U1")
+        for slack_id in ("U1", "T1:U1"):
+            with pytest.raises(ResponderBotError, match="is linked to anna@responder-bot.local already") as caught:
+                await users.add("ben", "analyst", slack_id=slack_id)
+            assert caught.value.code == "exists"
+        assert [row["login"] for row in users.everybody()] == ["anna@responder-bot.local"]
+
+
 @given(st.text())
 def test_any_text_is_a_slack_id_or_refused_with_a_sentence(text: str) -> None:
     try:
