@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot import doctor
+from bot.app import running
 from bot.app.arrivals import SURFACES, entry_of, read
 from bot.app.transports import EVENTS_PATH, Http
+from bot.delivery import Pace
 from bot.workspace import Sight
 from core.app import serving
-from tests.bot.running import ANNA, BEN, CHANNELS, NINA, OPEN, RED, SOC, STRANGE, Scene, find_card, running_bot
+from core.client import CoreClient
+from core.clock import now_ms
+from tests.bot.running import ANNA, BEN, CHANNELS, NINA, OPEN, QUICK, RED, SOC, STRANGE, Scene, find_card, running_bot
 
 KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",
         "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
@@ -144,6 +150,10 @@ async def test_health_tells_how_the_bot_is(tmp_path: Path) -> None:
         assert [part["name"] for part in told["parts"]] == ["requests", "delivery", "feed"]
 
 
+def done_replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
+    return [message for message in replies(sight, alert_id) if "done" in str(message)]
+
+
 def replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
     card = find_card(sight.messages(SOC), alert_id)
     return sight.thread(SOC, card["ts"])[1:] if card else []
@@ -175,3 +185,33 @@ async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Pat
         assert not checks["channel C0LATER"].ok
         await anna.command("C0LATER", f"/invite <@{scene.workspace.bot_user_id}>")
         await scene.card(anna, alert_id, "C0LATER")
+
+
+async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
+        async with running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)):
+            await scene.workspace.wait_connected(2)
+            anna = await scene.person(ANNA)
+            ids = [await scene.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
+            for alert_id in ids:
+                await scene.card(anna, alert_id)
+                await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+            for alert_id in ids:
+                await anna.until(partial(done_replies, alert_id=alert_id), 20)
+        messages = [m for m in await anna.messages(SOC) if not m.get("ephemeral")]
+        assert len(messages) == len(ids)
+        for message in messages:
+            assert len(await anna.thread(SOC, message["ts"])) == 2
+
+
+async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
+        well = await doctor.checks(scene.settings, core, {}, now_ms)
+        assert [check for check in well if not check.ok] == []
+        assert {"core", "key", "token", "clock", "socket", f"channel {SOC}", "people"} <= {c.name for c in well}
+        wrong = scene.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
+        ill = await doctor.checks(scene.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
+        assert [check.name for check in ill if not check.ok] == ["socket"]
+        scene.workspace.uninstall()
+        ill = await doctor.checks(scene.settings, core, {}, now_ms)
+        assert "token" in [check.name for check in ill if not check.ok]
