@@ -125,7 +125,9 @@ class Screen:
         return len(self.subject.artifacts) - len(self.artifacts())
 
 
-def _masked(words: str, secrets: Sequence[str]) -> str:
+def _masked(words: str, hidden: Sequence[str]) -> str:
+    """Without what is hidden, in any letters, also where somebody wrote it defanged."""
+    secrets = {*hidden, *(secret.replace(".", "[.]") for secret in hidden)}
     for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
         words = re.sub(re.escape(secret), MASK, words, flags=re.IGNORECASE)
     return words

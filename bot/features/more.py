@@ -37,11 +37,6 @@ async def _read(moment: Moment, intent: Intent) -> None:
     await moment.tools.repaint(intent.object_id)
 
 
-async def _unread(moment: Moment, intent: Intent) -> None:
-    await moment.core.mark_alert_unread(intent.object_id)
-    await moment.tools.repaint(intent.object_id)
-
-
 async def _case(moment: Moment, intent: Intent) -> None:
     case = await moment.core.create_case_from_alert(intent.object_id)
     await moment.tools.repaint(intent.object_id)
@@ -59,7 +54,6 @@ _MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
     "actions": _actions,
     "watch": _watch,
     "read": _read,
-    "unread": _unread,
     "case": _case,
     "refresh": _refresh,
 }

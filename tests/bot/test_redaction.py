@@ -79,6 +79,7 @@ def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withh
 def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:
     alert = words.alert(title="Beacon to EVIL.example", artifacts=[words.artifact(data="evil.example", tlp=3)])
     assert Screen(Subject.alert(alert), 2).title() == "Beacon to [withheld]"
+    assert Screen(Subject.alert(alert), 2).text("evil[.]example") == "[withheld]"
     assert Screen(Subject.alert(alert), 3).title() == "Beacon to EVIL.example"
 
 

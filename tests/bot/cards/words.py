@@ -116,13 +116,18 @@ def artifacts(draw: st.DrawFn, mark: Mapping[int, str]) -> Artifact:
     return artifact(draw(st.integers(1, 90)), data=data, data_type=kind, tlp=tlp, message=draw(_marked(mark[tlp])))
 
 
+def _loud(text: str) -> str:
+    """In capitals, as far as they are letters of the same number."""
+    return "".join(c.upper() if c.isascii() else c for c in text)
+
+
 @st.composite
 def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
     """An alert whose own words carry `mark[tlp]`, and whose artifacts carry the mark of their own TLP."""
     tlp = draw(levels)
     found = draw(st.lists(artifacts(mark), max_size=6))
     # Titles, tags and links often repeat an observable, in the letters of their own taste.
-    repeated = [str.upper(a.data) if draw(st.booleans()) else a.data for a in found]
+    repeated = [_loud(a.data) if draw(st.booleans()) else a.data for a in found]
     own = st.one_of(_marked(mark[tlp]), *([st.sampled_from(repeated)] if repeated else []))
     return alert(
         title=draw(own),

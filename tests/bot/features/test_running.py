@@ -73,7 +73,7 @@ async def test_a_responder_with_a_policy_asks_first_and_a_no_runs_nothing(scene:
     await scene["anna"].command(SOC, f"/responder run Block {alert.id}")
     question = await scene.told("anna", "Blocks the host at the firewall.")
     await scene["anna"].click(SOC, question["ts"], action_id=ids.RUN)
-    await scene.told("anna", f"on {alert.id} (")
+    await scene.told("anna", f"Started Block_1_0 on {alert.id}")
     assert (await scene.ended(alert)).status == "Success"
 
 
