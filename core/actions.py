@@ -239,18 +239,22 @@ class Actions:
 
         await self._database.transaction(work)
 
-    async def end(self, number: int, report: Report) -> None:
-        """The end: report and operations are stored and applied in one transaction, so each is applied once."""
+    async def end(self, number: int, report: Report) -> bool:
+        """The end: report and operations are stored and applied in one transaction, so each is applied once.
 
-        def work(tx: Transaction) -> None:
+        False when it is not this runner's to end: it has ended, or another core follows it by now.
+        """
+
+        def work(tx: Transaction) -> bool:
             row = self._mine(tx, number)
             if row is None:
-                return
+                return False
             ending = _cancelled(row["cancelled_by"]) if row["cancelled_by"] and not report.success else report
             status: ActionStatus = "Success" if ending.success else "Failure"
             self._end(tx, row, Action.model_validate_json(row["doc"]), status, ending, row["created_by"])
+            return True
 
-        await self._database.transaction(work)
+        return await self._database.transaction(work)
 
     async def expire(self, number: int) -> None:
         """End an action whose approval did not come in time."""

@@ -1,6 +1,7 @@
 """Hands accepted actions to their engines and follows each to its end, also those of a core that died."""
 
 import asyncio
+import hashlib
 import os
 import secrets
 from collections.abc import Awaitable, Callable
@@ -104,7 +105,9 @@ class Runner:
         if self._follows:
             await self._database.transaction(lambda tx: stored.renew(tx, self._id, now + life.LEASE_MS))
         for row in stored.followed(self._database):
-            if row["owner"] != self._id and (row["lease_until"] <= now or _is_gone(row["owner"])):
+            if row["owner"] == self._id:
+                self._accept(row["id"])  # followed already, unless following it broke
+            elif row["lease_until"] <= now or _is_gone(row["owner"]):
                 await self._take_over(row["id"], row["owner"])
         for number in stored.approvals_due(self._database, now):
             await self._actions.expire(number)
@@ -128,7 +131,7 @@ class Runner:
             await self._end(number, Report(False, message="Core broke while it followed this; its log says why."))
         finally:
             self._follows.pop(number, None)
-            self._job_known.pop(number, None)
+            self._job_known.pop(number).set()  # there will be no id any more: nobody is to wait for it
 
     async def _run(self, number: int) -> None:
         row = stored.find(self._database, number)
@@ -140,7 +143,8 @@ class Runner:
             await self._end(number, Report(False, message=f"{error.message}; it is no longer in the settings."))
             return
         slots = self._slots.get(engine.name)
-        if slots is None:
+        # What an earlier core handed over may run already: it is followed at once, whether there is a place or not.
+        if slots is None or (row["handed_at"] is not None and slots.locked()):
             await self._run_on(engine, number)
             return
         async with slots:
@@ -153,8 +157,8 @@ class Runner:
         if isinstance(job, Report):
             await self._end(number, job)
             return
-        await self._end(number, await self._report(engine, number, job))
-        await engine.forget(job.action_id)
+        if await self._end(number, await self._report(engine, number, job)):
+            await engine.forget(job.action_id)  # else another core follows it by now and needs what there is of the job
 
     async def _report(self, engine: Engine, number: int, job: Job) -> Report:
         async def told(progress: Progress) -> None:
@@ -164,16 +168,23 @@ class Runner:
                 known.set()
 
         if job.resumed and self._actions.to_be_stopped(number):
-            with suppress(ResponderBotError):
-                await engine.cancel(job)
+            await self._stop_again(engine, job)
         try:
             return await engine.run(job, told)
         except Exception:
             log.exception("an engine broke", action_id=job.action_id, engine=engine.name)
             return Report(False, message=f"The engine {engine.name} broke while it ran this; the log says why.")
 
-    async def _end(self, number: int, report: Report) -> None:
-        await _once_writable(lambda: self._actions.end(number, report))
+    async def _stop_again(self, engine: Engine, job: Job) -> None:
+        """Finish what an earlier core was asked to stop, if the engine can do that."""
+        try:
+            await engine.cancel(job)
+        except ResponderBotError:
+            await self._actions.keep_running(job.action_id)
+
+    async def _end(self, number: int, report: Report) -> bool:
+        """Whether this was its end: not if it is somebody else's by now."""
+        return await _once_writable(lambda: self._actions.end(number, report))
 
     async def _keep_ticking(self) -> None:
         while True:
@@ -182,6 +193,8 @@ class Runner:
                 await self.tick()
             except ResponderBotError as error:
                 log.warning("leases can't be renewed", reason=error.message)
+            except Exception:  # without ticks all actions would be lost to another core
+                log.exception("leases can't be renewed")
 
 
 async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:
@@ -197,20 +210,32 @@ async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:
 
 
 def _owner_id() -> str:
-    """Names this process so that another on this machine can tell when it is gone."""
+    """Names this process so that another one that sees the same processes can tell when it is gone."""
     pid = os.getpid()
-    return f"{pid}-{_start_ticks(pid)}-{secrets.token_hex(4)}"
+    return f"{pid}-{_start_ticks(pid)}-{_where()}-{secrets.token_hex(4)}"
 
 
 def _is_gone(owner: str) -> bool:
-    pid, ticks, _ = owner.split("-", 2)
-    return _start_ticks(int(pid)) != int(ticks)
+    """Whether that process surely has ended; one that can't be seen from here has its lease to tell."""
+    pid, ticks, where, *_ = [*owner.split("-"), "", ""]
+    return where == _where() and _start_ticks(int(pid)) != int(ticks)
+
+
+def _where() -> str:
+    """Names this start of the machine and the process numbers of this container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        numbers = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return secrets.token_hex(4)  # no such place: nobody's process is seen
+    return hashlib.sha256(f"{boot}{numbers}".encode()).hexdigest()[:8]
 
 
 def _start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot; -1 when there is none."""
+    """When a process started, in clock ticks since boot; -1 when there is none, or only its shell is left."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return -1
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] in "ZX" else int(fields[19])

@@ -105,8 +105,10 @@ def renew(tx: Transaction, owner: str, lease_until: int) -> int:
 
 
 def followed(reads: Reads) -> list[Row]:
-    """Open actions that a core follows or followed: id, owner, lease_until."""
-    return reads.rows(f"SELECT id, owner, lease_until FROM action WHERE {_OPEN} AND owner IS NOT NULL")
+    """Open actions that a core follows or followed: id, owner, lease_until; those that may run already first."""
+    return reads.rows(
+        f"SELECT id, owner, lease_until FROM action WHERE {_OPEN} AND owner IS NOT NULL ORDER BY handed_at IS NULL, id"
+    )
 
 
 def take_over(tx: Transaction, action_id: int, old_owner: str, owner: str, lease_until: int) -> int:

@@ -1,0 +1,122 @@
+"""Two cores on one database file: each action is followed by one, and that of a dead core by the other."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from core.actions import LEASE_MS, Actions
+from core.engines.base import Report
+from core.events import Feed
+from core.models import Action
+from core.responders import Responders
+from core.runner import Runner
+from core.store.database import Transaction
+from tests.core.core_process import until
+from tests.core.scripted_engine import Run, ScriptedEngine
+from tests.core.store.test_database import opened
+from tests.core.test_actions import ANNA, Parts, ask, parts
+
+# --- the second core, in this process ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIterator[tuple[Actions, Runner]]:
+    """Another core on the file of `here`, with the same clock."""
+    async with opened(tmp_path / "core.db") as database:
+        responders = Responders([engine], {}, database, here.clock)
+        await responders.open()
+        actions = Actions(
+            database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
+        )
+        runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
+        await runner.open()
+        try:
+            yield actions, runner
+        finally:
+            await runner.close()
+            await responders.close()
+
+
+async def taken(engine: ScriptedEngine) -> Run:
+    async with asyncio.timeout(5):
+        return await engine.taken.get()
+
+
+async def begun(here: Parts, *, responder: str = "BlockHost_1_0") -> tuple[Action, Run]:
+    started = await here.actions.start(ANNA, ask(here, responder))
+    run = await taken(here.engine)
+    await run.begin()
+    return started.action, run
+
+
+async def test_a_core_that_was_silent_too_long_leaves_the_job_to_the_one_that_follows_it_now(tmp_path: Path) -> None:
+    other = ScriptedEngine()
+    async with parts(tmp_path) as here:
+        action, late = await begun(here)
+        async with second(tmp_path, here, other) as (_, runner):
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            run = await taken(other)
+            late.finish(Report(True, full={"message": "late"}))
+            await until(lambda: not here.runner.waiting(), "the end of what the first follows")
+            assert here.engine.forgotten == []
+            run.finish(Report(True, full={"message": "by the second"}))
+            ended = await here.ended(action.id)
+        assert json.loads(ended.report)["message"] == "by the second"
+        assert other.forgotten == [action.id]
+
+
+async def test_what_may_run_already_is_followed_though_all_places_are_taken(tmp_path: Path) -> None:
+    other = ScriptedEngine(at_once=1)
+    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
+        action, _ = await begun(here)
+        queued = (await here.actions.start(ANNA, ask(here))).action
+        async with second(tmp_path, here, other) as (actions, runner):
+            own = (await actions.start(ANNA, ask(here))).action
+            assert (await taken(other)).job.action_id == own.id
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            adopted = await taken(other)
+            assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
+            assert other.taken.empty()
+            other.runs[0].finish(Report(True))
+            assert (await taken(other)).job.action_id == queued.id
+
+
+async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
+    def moved(tx: Transaction) -> int:
+        return tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
+
+    other = ScriptedEngine()
+    async with parts(tmp_path) as here:
+        action, _ = await begun(here)
+        async with second(tmp_path, here, other) as (_, runner), opened(tmp_path / "core.db") as database:
+            await database.transaction(moved)
+            await runner.tick()
+            assert [row["owner"] for row in database.rows("SELECT owner FROM action")] == ["1-1-elsewhere-1"]
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            assert (await taken(other)).job.action_id == action.id
+
+
+async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_not_held_against_the_run(tmp_path: Path) -> None:
+    other = ScriptedEngine(stoppable=False)
+    async with parts(tmp_path) as here:
+        action, _ = await begun(here)
+        await here.actions.cancel(ANNA, action.id)
+        async with second(tmp_path, here, other) as (_, runner):
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            (await taken(other)).finish(Report(False, message="It broke by itself"))
+            ended = await here.ended(action.id)
+    assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
+
+
+async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:
+    async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        (await taken(here.engine)).finish(Report(False, message="No such responder there"))
+        async with asyncio.timeout(1):
+            assert (await here.runner.with_job_id(started.action)).engine_job_id == ""
