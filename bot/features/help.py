@@ -14,7 +14,7 @@ EXAMPLE = "~12"
 
 async def on_help_command(moment: Moment) -> None:
     """Answers with the verbs; a text that began with no verb is answered with the nearest one."""
-    from bot.features import COMMANDS
+    from bot.features import COMMANDS  # the registry holds this feature, so not at import
 
     command = moment.tools.command
     verb = mended(moment.text).partition(" ")[0].lower()

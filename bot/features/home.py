@@ -43,7 +43,7 @@ async def _view(moment: Moment) -> dict[str, Any]:
         found = await _home(moment, moment.person.login)
     except ResponderBotError as error:
         return home.message_home(notices.error(f"{error.message} Open this page again to try anew.").text)
-    from bot.features import COMMANDS
+    from bot.features import COMMANDS  # the registry holds this feature, so not at import
 
     lines, person, now = help_lines(moment.person, moment.tools.command, "~12", COMMANDS), moment.person, _now(moment)
     button = await answers.buttons(moment, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now))
