@@ -4,6 +4,7 @@ Heavy imports stand inside the subcommands, so that `--help` answers at once (`p
 """
 
 import argparse
+import asyncio
 import os
 import sys
 import tempfile
@@ -56,15 +57,38 @@ def _add(
     return parser
 
 
-def _completed(work: Coroutine[Any, Any, int]) -> int:
-    """Run to its end on core's kind of loop; gives what `work` gives."""
+def _completed(work: Coroutine[Any, Any, int], *, when_stopped: int = 0) -> int:
+    """Run to its end on core's kind of loop; gives what `work` gives, or `when_stopped` after Ctrl-C or SIGTERM.
+
+    The signals are awaited from the start, so that none is lost while things come up.
+    """
     codes: list[int] = []
 
     async def kept() -> None:
-        codes.append(await work)
+        codes.append(await _until_stopped(work, when_stopped))
 
     core_cli.run_loop(kept())
     return codes[0]
+
+
+async def _until_stopped(work: Coroutine[Any, Any, int], when_stopped: int) -> int:
+    from core.app import stop_signal
+
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop_signal())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        return when_stopped
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+async def _for_ever() -> None:
+    """Serve until this task is cancelled."""
+    await asyncio.Event().wait()
 
 
 def _tell(line: str) -> None:
@@ -116,11 +140,11 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 async def _both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
-    from core.app import serving, stop_signal
+    from core.app import serving
 
     async with serving(core_settings) as (core, url), _own_key(core) as key:
         _tell(f"core: {url}")
-        await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key, stop_signal)
+        await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key)
     return 0
 
 
@@ -149,27 +173,24 @@ def _bot(args: argparse.Namespace) -> int:
         )
     _require_slack(settings)
     from core import logs
-    from core.app import stop_signal
 
     logs.configure("info")
 
     async def alone() -> int:
-        await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key, stop_signal)
+        await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
         return 0
 
     return _completed(alone())
 
 
-async def _run_bot(
-    settings: "BotSettings", core_url: str, key: str, stop: Callable[[], Coroutine[Any, Any, None]]
-) -> None:
+async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
     from bot.app import running
     from core.client import CoreClient
     from core.clock import now_ms
 
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         _tell(f"bot: {bot.transport.check().message}")
-        await stop()
+        await _for_ever()
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------
@@ -232,17 +253,18 @@ def _try(args: argparse.Namespace) -> int:
 def _try_in(args: argparse.Namespace, state: Path) -> int:
     from bot import tryout
     from core import logs
-    from core.app import stop_signal
     from core.clock import now_ms
 
     logs.configure("error")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     manifest = _manifest()
     if args.workspace_only:
-        return _completed(tryout.workspace_only(_tell, stop_signal, args.port))
+        return _completed(tryout.workspace_only(_tell, _for_ever, args.port))
     if args.once:
-        return _completed(tryout.main_job(state, _open_core, manifest, now_ms, _tell, as_json=args.json))
-    return _completed(tryout.serve(state, _open_core, manifest, now_ms, _tell, stop_signal, port=args.port))
+        return _completed(
+            tryout.main_job(state, _open_core, manifest, now_ms, _tell, as_json=args.json), when_stopped=130
+        )
+    return _completed(tryout.serve(state, _open_core, manifest, now_ms, _tell, _for_ever, port=args.port))
 
 
 class _CoreSide:
