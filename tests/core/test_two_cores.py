@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from core.actions import LEASE_MS, Actions
 from core.engines.base import Report
@@ -13,7 +18,7 @@ from core.models import Action
 from core.responders import Responders
 from core.runner import Runner
 from core.store.database import Transaction
-from tests.core.core_process import until
+from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, events_of, feed, place_in, until
 from tests.core.scripted_engine import Run, ScriptedEngine
 from tests.core.store.test_database import opened
 from tests.core.test_actions import ANNA, Parts, ask, parts
@@ -120,3 +125,108 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
         (await taken(here.engine)).finish(Report(False, message="No such responder there"))
         async with asyncio.timeout(1):
             assert (await here.runner.with_job_id(started.action)).engine_job_id == ""
+
+
+# --- two processes ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Pair:
+    """Two cores on the files of one place, and actions whose programs wait to be told to end."""
+
+    place: Place
+    one: CoreProcess
+    other: CoreProcess
+    alert: str
+
+    async def run(self, core: CoreProcess, name: str) -> Action:
+        os.mkfifo(self.bell(name))
+        operations = [{"type": "AddTagToAlert", "tag": name}]
+        steps = ["count", f"wait {self.bell(name)}", "write"]
+        parameters = {"runs": str(self.place.runs(name)), "steps": steps, "operations": operations}
+        return await core.client().run(asked(self.alert, parameters=parameters))
+
+    async def go(self, name: str) -> None:
+        await feed(self.bell(name))
+
+    def bell(self, name: str) -> Path:
+        return self.place.folder / f"{name}.bell"
+
+    def owners(self) -> dict[str, str]:
+        """Action id to the core that follows it, of what is open."""
+        with sqlite3.connect(self.place.database) as database:
+            rows = database.execute("SELECT id, owner FROM action WHERE owner IS NOT NULL").fetchall()
+        database.close()
+        return {f"~{number}": owner for number, owner in rows}
+
+
+@asynccontextmanager
+async def pair(folder: Path) -> AsyncIterator[Pair]:
+    place = await place_in(folder, max_concurrent_actions=2)
+    async with core_process(place, "one") as one, core_process(place, "other") as other:
+        yield Pair(place, one, other, await alert_in(one))
+
+
+async def test_a_killed_core_s_actions_go_on_with_the_other_which_serves_meanwhile(tmp_path: Path) -> None:
+    async with pair(tmp_path) as two:
+        names = ["first", "second", "queued"]
+        theirs = {name: await two.run(two.one, name) for name in names}
+        mine = await two.run(two.other, "mine")
+        for action in (theirs["first"], theirs["second"], mine):
+            await two.other.running(action.id)
+        followed = two.owners()
+        await two.one.kill()
+        await until(lambda: set(two.owners().values()) == {followed[mine.id]}, "the other core taking over")
+        assert (await two.other.client().health())["status"] == "ok"
+        for name in [*names, "mine"]:
+            await two.go(name)
+        ended = [await two.other.ended(action.id) for action in (*theirs.values(), mine)]
+        events = {action.id: await events_of(two.other, action.id) for action in ended}
+        tags = (await two.other.client().alert(two.alert)).tags
+    assert len(set(followed.values())) == 2
+    assert followed[mine.id] not in {followed[action.id] for action in theirs.values()}
+    assert [action.status for action in ended] == ["Success"] * 4
+    assert [two.place.counted(name) for name in [*names, "mine"]] == [1] * 4
+    assert sorted(tags) == sorted([*names, "mine"])
+    for types in events.values():
+        assert types.count("action.ended") == 1
+        assert types[-1] == "action.ended"
+
+
+async def test_either_core_shows_waits_for_and_cancels_what_the_other_follows(tmp_path: Path) -> None:
+    async with pair(tmp_path) as two:
+        running = await two.run(two.one, "running")
+        beside = await two.run(two.one, "beside")
+        queued = await two.run(two.one, "queued")
+        for action in (running, beside):
+            await two.other.running(action.id)
+        cancelled = await two.other.client().cancel(queued.id)
+        await two.other.client().cancel(running.id)
+        stopped = await two.other.ended(running.id)
+        waiting = asyncio.create_task(two.other.ended(beside.id))
+        await two.go("beside")
+        assert (await waiting).status == "Success"
+    assert cancelled.status == "Deleted"
+    assert (stopped.status, json.loads(stopped.report)["message"]) == ("Failure", "Cancelled by anna@example.org")
+    assert [two.place.counted(name) for name in ("running", "beside", "queued")] == [1, 1, 0]
+
+
+@pytest.mark.slow
+async def test_a_core_that_stood_still_comes_back_and_changes_nothing(tmp_path: Path) -> None:
+    async with pair(tmp_path) as two:
+        actions = {name: await two.run(two.one, name) for name in ("ends", "runs on")}
+        for action in actions.values():
+            await two.one.running(action.id)
+        before = set(two.owners().values())
+        two.one.pause()
+        await until(lambda: not before & set(two.owners().values()), "the lease ending")
+        await two.go("ends")
+        ended = await two.other.ended(actions["ends"].id)
+        two.one.resume()
+        assert (await two.one.client().action(ended.id)).status == "Success"
+        await two.go("runs on")
+        last = await two.other.ended(actions["runs on"].id)
+        events = [await events_of(two.one, action.id) for action in (ended, last)]
+    assert [action.status for action in (ended, last)] == ["Success"] * 2
+    assert [two.place.counted(name) for name in actions] == [1, 1]
+    assert [types.count("action.ended") for types in events] == [1, 1]

@@ -1,0 +1,146 @@
+"""Of 64 clients that ask for the same thing at the same moment one gets it, with one core and with two on one file."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.models import Action
+from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, events_of, feed, place_in
+
+CLIENTS = 64
+RUN = "/api/connector/engine/action"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of 64 equal requests."""
+
+    answers: Sequence[httpx.Response]
+
+    @property
+    def statuses(self) -> Counter[int]:
+        return Counter(answer.status_code for answer in self.answers)
+
+    def bodies(self, status: int) -> list[dict[str, Any]]:
+        return [answer.json() for answer in self.answers if answer.status_code == status]
+
+
+async def at_once(
+    cores: Sequence[CoreProcess], path: str, body: Mapping[str, Any], *, user: str, headers: Mapping[str, str]
+) -> Outcome:
+    """The same request 64 times, each on a connection of its own that is open before the first one asks."""
+    sent = {"Authorization": f"Bearer {cores[0].place.keys[user]}", **headers}
+    connections = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(base_url=core.url, headers=sent, limits=connections, timeout=30, trust_env=False)
+            )
+            for core in cores
+        ]
+        in_turn = [clients[number % len(clients)] for number in range(CLIENTS)]
+        await asyncio.gather(*(client.get("/api/event?wait=0.2") for client in in_turn))
+        return Outcome(await asyncio.gather(*(client.post(path, json=dict(body)) for client in in_turn)))
+
+
+@dataclass(frozen=True)
+class Played:
+    """All that was asked of the cores of one file."""
+
+    templates: Outcome
+    keyed: Outcome
+    idle: Outcome
+    anything: Outcome
+    runs: Mapping[str, int]
+    """How often programs ran, by the name of the request."""
+    on_the_alerts: Mapping[str, Sequence[Action]]
+    events: Mapping[str, Sequence[str]]
+    """Types of the events of each action."""
+
+
+async def played(folder: Path, number_of_cores: int) -> Played:
+    place = await place_in(folder, max_concurrent_actions=2)
+    async with AsyncExitStack() as stack:
+        starting = [stack.enter_async_context(core_process(place)) for _ in range(number_of_cores)]
+        cores = [await start for start in starting]
+        alerts = {name: await alert_in(cores[0], name) for name in ("keyed", "idle", "anything")}
+
+        async def run(name: str, headers: Mapping[str, str], **more: Any) -> Outcome:
+            parameters = {"runs": str(place.runs(name)), "steps": more.pop("steps")}
+            body = asked(alerts[name], parameters=parameters, **more)
+            return await at_once(cores, RUN, body, user="anna", headers=headers)
+
+        template = {"name": "Phishing", "tasks": [{"title": "Look"}]}
+        templates = await at_once(cores, "/api/case/template", template, user="lead", headers={})
+        keyed = await run("keyed", {"Idempotency-Key": "k-1"}, steps=["count", "write"])
+        idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {bell(place)}", "write"])
+        await feed(bell(place))
+        anything = await at_once(
+            cores,
+            RUN,
+            asked(alerts["anything"], "Nothing_1_0"),
+            user="anna",
+            headers={},
+        )
+        client = cores[-1].client()
+        listed = {name: await client.actions("alert", alert) for name, alert in alerts.items()}
+        ended = {name: [await cores[-1].ended(action.id) for action in found] for name, found in listed.items()}
+        events = {action.id: await events_of(cores[0], action.id) for found in ended.values() for action in found}
+        runs = {name: place.counted(name) for name in alerts}
+        return Played(templates, keyed, idle, anything, runs, ended, events)
+
+
+def bell(place: Place) -> Path:
+    path = place.folder / "bell"
+    if not path.exists():
+        os.mkfifo(path)
+    return path
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one core", "two cores"])
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return asyncio.run(played(tmp_path_factory.mktemp("simultaneous"), request.param))
+
+
+def test_one_template_is_made_and_63_are_told_that_it_exists(outcome: Played) -> None:
+    assert outcome.templates.statuses == {201: 1, 400: 63}
+    assert {(body["type"], body["message"]) for body in outcome.templates.bodies(400)} == {
+        ("CreateError", 'The case template "Phishing" already exists')
+    }
+
+
+def test_one_key_is_one_action_and_one_run(outcome: Played) -> None:
+    (made,) = outcome.keyed.bodies(201)
+    assert outcome.keyed.statuses == {201: 1, 200: 63}
+    assert {body["id"] for body in outcome.keyed.bodies(200)} == {made["id"]}
+    assert [action.id for action in outcome.on_the_alerts["keyed"]] == [made["id"]]
+    assert outcome.runs["keyed"] == 1
+
+
+def test_one_finds_it_idle_and_63_are_shown_what_runs(outcome: Played) -> None:
+    (made,) = outcome.idle.bodies(201)
+    assert outcome.idle.statuses == {201: 1, 409: 63}
+    assert {(body["type"], body["action"]["id"]) for body in outcome.idle.bodies(409)} == {
+        ("ConflictError", made["id"])
+    }
+    assert outcome.runs["idle"] == 1
+
+
+def test_what_is_refused_leaves_nothing_behind(outcome: Played) -> None:
+    assert outcome.anything.statuses == {404: 64}
+    assert outcome.on_the_alerts["anything"] == []
+
+
+def test_every_action_has_ended_and_each_of_its_events_came_once(outcome: Played) -> None:
+    assert {action.status for found in outcome.on_the_alerts.values() for action in found} == {"Success"}
+    for types in outcome.events.values():
+        assert (types[0], types[-1]) == ("action.created", "action.ended")
+        assert types.count("action.created") == types.count("action.ended") == 1
