@@ -39,9 +39,12 @@ class Target:
 
 
 def parse_kind(text: str) -> Kind:
-    """The kind that a path names. Raises ResponderBotError("not_found")."""
+    """The kind that a path names, in its own word or in that of answers (`Alert`), which clients hand back.
+
+    Raises ResponderBotError("not_found").
+    """
     for kind in KINDS:
-        if kind == text:
+        if text in (kind, OBJECT_TYPES[kind]):
             return kind
     raise ResponderBotError("not_found", f"There is no kind of object {text!r}; kinds are {', '.join(KINDS)}.")
 

@@ -1,6 +1,5 @@
 """thehive4py 2.1, unmodified, against core (`semantics.md 9`)."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,50 +7,164 @@ from typing import Any
 
 import pytest
 
-from tests.core.running import running_core
+from tests.clients.generation import client
+from tests.clients.transcript import Transcript
+from tests.core.running import RunningCore, running_core
 
-thehive4py = pytest.importorskip("thehive4py", reason="in the group clients only")
-TheHiveError = pytest.importorskip("thehive4py.errors").TheHiveError
+thehive4py = client(2, "thehive4py")
+TheHiveError = client(2, "thehive4py.errors").TheHiveError
 
 pytestmark = pytest.mark.clients
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
-NAME = "ResponderBot_CloseAsFalsePositive_1_0"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
 @contextmanager
-def client(url: str, key: str) -> Iterator[Any]:
-    hive = thehive4py.TheHiveApi(url=url, apikey=key)
+def connected(core: RunningCore, **options: Any) -> Iterator[Any]:
+    """The client, with its connections closed at the end."""
+    hive = thehive4py.TheHiveApi(url=core.url, **options)
     try:
         yield hive
     finally:
         hive.session.close()
 
 
-async def test_responders_are_listed_and_run(tmp_path: Path) -> None:
+async def stored(core: RunningCore, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = await core.send("POST", path, body)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+async def one_of_each(core: RunningCore) -> dict[str, str]:
+    """An object of each kind: its kind in an address, and its id."""
+    case = await stored(core, "/api/case", {"title": "Look into it", "description": "d"})
+    task = await stored(core, f"/api/case/{case['id']}/task", {"title": "Look"})
+    return {
+        "alert": (await stored(core, "/api/alert", ALERT))["id"],
+        "case": case["id"],
+        "case_task": task["id"],
+        "case_task_log": (await stored(core, f"/api/case/task/{task['id']}/log", {"message": "seen"}))["id"],
+        "case_artifact": (
+            await stored(core, f"/api/case/{case['id']}/artifact", {"dataType": "ip", "data": "192.0.2.7"})
+        )["id"],
+    }
+
+
+async def test_responders_are_listed_for_every_kind_of_object(tmp_path: Path, transcript: Transcript) -> None:
     async with running_core(tmp_path) as core:
-        alert = (await core.send("POST", "/api/alert", ALERT)).json()
-        with client(core.url, await core.key("analyst")) as hive:
-            offered = await asyncio.to_thread(hive.cortex.list_responders, "alert", alert["id"])
-            responder = next(item for item in offered if item["name"] == NAME)
-            assert responder["cortexIds"] == ["local"]
-            asked = {"responderId": responder["id"], "objectType": "alert", "objectId": alert["id"]}
-            action = await asyncio.to_thread(hive.cortex.create_responder_action, asked)
+        objects = await one_of_each(core)
+        with connected(core, apikey=await core.key("read-only")) as hive:
+            for kind, object_id in objects.items():
+                for responder in await transcript.call(hive.cortex.list_responders, kind, object_id):
+                    assert set(responder) == {"id", "name", "version", "description", "dataTypeList", "cortexIds"}
+                    assert f"thehive:{kind}" in responder["dataTypeList"]
+
+
+async def test_a_responder_is_run_and_followed_to_its_end(tmp_path: Path, transcript: Transcript) -> None:
+    async with running_core(tmp_path) as core:
+        alert = await stored(core, "/api/alert", ALERT)
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            offered = await transcript.call(hive.cortex.list_responders, "alert", alert["id"])
+            responder = next(item for item in offered if item["name"] == CLOSE)
+            asked = {
+                "responderId": responder["id"],
+                "cortexId": responder["cortexIds"][0],
+                "objectType": "alert",
+                "objectId": alert["id"],
+                "parameters": {"why": "a test"},
+                "tlp": 2,
+            }
+            action = await transcript.call(hive.cortex.create_responder_action, asked)
             assert (action["status"], action["cortexId"], action["objectType"]) == ("Waiting", "local", "Alert")
+            assert action["cortexJobId"]
+            assert action["responderName"] == CLOSE
+            path = f"/api/connector/cortex/action/{action['id']}"
+            ended = action
+            while ended["status"] in ("Waiting", "InProgress"):
+                ended = await transcript.call(hive.session.make_request, "GET", path, params={"wait": 20})
+            assert ended["status"] == "Success"
+            assert not [key for key in ended if key.startswith("engine")]
+            path = f"/api/connector/cortex/action/Alert/{alert['id']}"
+            listed = await transcript.call(hive.session.make_request, "GET", path)
+            assert [item["cortexJobId"] for item in listed] == [action["cortexJobId"]]
+        assert (await core.send("GET", f"/api/alert/{alert['id']}")).json()["status"] == "Ignored"
 
 
-async def test_a_wrong_key_reaches_the_caller_as_the_client_s_own_error(tmp_path: Path) -> None:
+async def test_the_engine_may_be_left_out_and_a_name_stands_for_an_id(tmp_path: Path, transcript: Transcript) -> None:
     async with running_core(tmp_path) as core:
-        with client(core.url, "wrong") as hive, pytest.raises(TheHiveError, match="Authentication failure"):
-            await asyncio.to_thread(hive.cortex.list_responders, "alert", "~1")
+        alert = await stored(core, "/api/alert", ALERT)
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            asked = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
+            action = await transcript.call(hive.cortex.create_responder_action, asked)
+            assert action["cortexId"] == "local"
 
 
-async def test_a_missing_right_reaches_the_caller_as_the_client_s_own_error(tmp_path: Path) -> None:
-    asked = {"responderId": "x", "objectType": "case_task_log", "objectId": "~1"}
+async def test_a_login_with_the_key_as_its_password_is_as_good(tmp_path: Path, transcript: Transcript) -> None:
     async with running_core(tmp_path) as core:
-        key = await core.key("read-only")
-        with (
-            client(core.url, key) as hive,
-            pytest.raises(TheHiveError, match="You are not authorized to create action"),
-        ):
-            await asyncio.to_thread(hive.cortex.create_responder_action, asked)
+        alert = await stored(core, "/api/alert", ALERT)
+        key = await core.key("analyst")
+        with connected(core, username="analyst@responder-bot.local", password=key, organisation="soc") as hive:
+            assert await transcript.call(hive.cortex.list_responders, "alert", alert["id"])
+
+
+async def refused(transcript: Transcript, hive: Any, asked: dict[str, Any]) -> tuple[int, str]:
+    """Status and text of the client's own error."""
+    with pytest.raises(TheHiveError) as caught:
+        await transcript.call(hive.cortex.create_responder_action, asked)
+    return caught.value.response.status_code, caught.value.message
+
+
+async def test_what_is_refused_reaches_the_caller_as_the_client_s_own_error(
+    tmp_path: Path, transcript: Transcript
+) -> None:
+    async with running_core(tmp_path) as core:
+        alert = await stored(core, "/api/alert", ALERT)
+        asked = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
+        with connected(core, apikey="wrong") as hive:
+            assert await refused(transcript, hive, asked) == (401, "AuthenticationError - Authentication failure")
+        with connected(core, apikey=await core.key("read-only")) as hive:
+            status, text = await refused(transcript, hive, asked)
+            assert (status, text.partition(",")[0]) == (
+                403,
+                "AuthorizationError - You are not authorized to create action",
+            )
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            missing_log = {**asked, "objectType": "case_task_log", "objectId": "~999"}
+            assert await refused(transcript, hive, missing_log) == (404, "AuthenticationError - Log not found")
+            assert await refused(transcript, hive, {**asked, "objectId": "~999"}) == (
+                404,
+                "NotFoundError - Alert not found",
+            )
+            assert await refused(transcript, hive, {**asked, "responderId": "none"}) == (
+                404,
+                "NotFoundError - Responder none not found",
+            )
+            assert await refused(transcript, hive, {**asked, "cortexId": "none"}) == (
+                404,
+                "NotFoundError - Engine none not found",
+            )
+            without = {key: value for key, value in asked.items() if key != "objectId"}
+            assert await refused(transcript, hive, without) == (
+                400,
+                "AttributeCheckingError - [Attribute objectId is missing]",
+            )
+
+
+async def test_a_list_for_an_object_that_is_not_there_raises_the_client_s_own_error(
+    tmp_path: Path, transcript: Transcript
+) -> None:
+    async with running_core(tmp_path) as core:
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            with pytest.raises(TheHiveError, match="Alert not found") as caught:
+                await transcript.call(hive.cortex.list_responders, "alert", "~999")
+            assert caught.value.response.status_code == 404
+
+
+async def test_one_log_is_got(tmp_path: Path, transcript: Transcript) -> None:
+    async with running_core(tmp_path) as core:
+        objects = await one_of_each(core)
+        with connected(core, apikey=await core.key("read-only")) as hive:
+            log = await transcript.call(hive.task_log.get, objects["case_task_log"])
+            assert log["message"] == "seen"
