@@ -19,7 +19,8 @@ from core.errors import ResponderBotError
 if TYPE_CHECKING:
     from bot.settings import BotSettings
     from core.app import Core
-    from core.settings import CoreSettings, Sections
+    from core.settings import CoreSettings
+    from core.settings_file import Sections
 
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
 
@@ -99,7 +100,7 @@ def _tell(line: str) -> None:
 
 
 def _sections(args: argparse.Namespace) -> "Sections":
-    from core.settings import read_sections
+    from core.settings_file import read_sections
 
     return read_sections(args.config, os.environ)
 
@@ -290,7 +291,8 @@ class _CoreSide:
 async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_CoreSide]:
     """A core with these settings, its files below `folder`."""
     from core.app import serving
-    from core.settings import Sections, core_settings
+    from core.settings import core_settings
+    from core.settings_file import Sections
 
     async with serving(core_settings(Sections(folder, "try", tables, {}))) as (core, url):
         yield _CoreSide(core, url)

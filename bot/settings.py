@@ -1,21 +1,15 @@
 """The settings of the bot: `[bot]`, `[slack]`, `[[channel]]` of the TOML file, and the environment (`surface.md`)."""
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.errors import ResponderBotError
 from core.models import TLP_NAMES
+from core.settings_file import Sections, read_sections, section, section_list, wrong
 
-DEFAULT_FILE = Path("responder-bot.toml")
-PREFIX = "RESPONDER_BOT_"
-CORE_SECTIONS = ("core", "engine", "responder")  # read by core, from the same file
-SECRETS = {("bot", "core_api_key"), ("slack", "bot_token"), ("slack", "app_token"), ("slack", "signing_secret")}
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",
     "app_token": "SLACK_APP_TOKEN",
@@ -95,117 +89,31 @@ def load(file: Path | None, environment: Mapping[str, str] | None = None) -> Bot
 
     Raises ResponderBotError("bad_request") with one sentence that names the key.
     """
-    environment = os.environ if environment is None else environment
-    path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    tree = _read(path) if path else {}
-    for section, model in (("bot", BotSection), ("slack", SlackSection)):
-        tree[section] = {**_table(tree, section), **_from_environment(section, model, environment)}
-    return parse(tree, path.parent if path else Path())
+    return bot_settings(read_sections(file, os.environ if environment is None else environment))
 
 
 def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
-    """The bot's part of a settings tree; paths in it are relative to `folder`."""
-    _refuse_unknown(tree)
-    ours = {key: value for key, value in tree.items() if key not in CORE_SECTIONS}
-    try:
-        settings = BotSettings.model_validate(ours)
-    except ValidationError as error:
-        raise _wrong(error) from None
+    """The bot's part of a settings tree; paths in it are relative to `folder`. Raises as `load` does."""
+    return bot_settings(Sections(folder, "the settings", tree))
+
+
+def bot_settings(sections: Sections) -> BotSettings:
+    """The bot's settings, of sections that were read already. Raises as `load` does."""
+    settings = BotSettings(
+        bot=section(BotSection, "bot", sections),
+        slack=section(SlackSection, "slack", sections, also=SLACK_NAMES),
+        channel=section_list(ChannelSection, "channel", sections),
+    )
     _refuse_twice(settings)
-    bot = settings.bot.model_copy(update={"database": (folder / settings.bot.database).absolute()})
-    return settings.model_copy(update={"bot": bot})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise _bad(f"The settings file {path} can't be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _bad(f"The settings file {path} is not TOML: {error}.") from error
-
-
-def _table(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    table = tree.get(section, {})
-    if not isinstance(table, Mapping):
-        raise _bad(f"[{section}] in the settings is to be a table.")
-    return table
-
-
-def _from_environment(section: str, model: type[_Section], environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in model.model_fields:
-        value = _lookup(section, key, environment)
-        if value is not None:
-            found[key] = value
-    return found
-
-
-def _lookup(section: str, key: str, environment: Mapping[str, str]) -> str | None:
-    """Our own name wins over Slack's usual one; a secret may stand in a file."""
-    names = [f"{PREFIX}{section}_{key}".upper()]
-    if section == "slack" and key in SLACK_NAMES:
-        names.append(SLACK_NAMES[key])
-    for name in names:
-        plain = environment.get(name)
-        in_file = environment.get(f"{name}_FILE") if (section, key) in SECRETS else None
-        if plain is not None and in_file is not None:
-            raise _bad(f"Both {name} and {name}_FILE are set; keep one of them.")
-        if in_file is not None:
-            return _secret(f"{name}_FILE", in_file)
-        if plain is not None:
-            return plain
-    return None
-
-
-def _secret(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad(f"The file {path} that {name} names can't be read.") from error
-
-
-def _refuse_unknown(tree: Mapping[str, Any]) -> None:
-    _refuse_keys(tree, (*BotSettings.model_fields, *CORE_SECTIONS), "")
-    for name, field in BotSettings.model_fields.items():
-        model = BotSection if name == "bot" else SlackSection if name == "slack" else ChannelSection
-        tables = tree.get(name, ())
-        if get_origin(field.annotation) is not tuple:
-            tables = [tables] if tables else []
-        for table in tables if isinstance(tables, list | tuple) else []:
-            _refuse_keys(table, model.model_fields, name)
-            alerts = table.get("alerts") if name == "channel" and isinstance(table, Mapping) else None
-            _refuse_keys(alerts, Route.model_fields, "channel.alerts")
-
-
-def _refuse_keys(table: Any, known: Iterable[str], where: str) -> None:
-    if not isinstance(table, Mapping):
-        return
-    known = list(known)
-    for key in table:
-        if key in known:
-            continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-        place = f"[{where}] " if where else ""
-        raise _bad(f"Unknown key {key!r} in the settings {place}- did you mean {near[0] if near else known[0]!r}?")
+    return settings
 
 
 def _refuse_twice(settings: BotSettings) -> None:
     seen: set[str] = set()
     for channel in settings.channel:
         if channel.id in seen:
-            raise _bad(f"The channel {channel.id} stands twice in the settings; keep one [[channel]] for it.")
+            raise wrong(f"The channel {channel.id} stands twice in the settings; keep one [[channel]] for it.")
         seen.add(channel.id)
-
-
-def _wrong(error: ValidationError) -> ResponderBotError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return _bad(f"The setting {where} is wrong: {first['msg'].removeprefix('Value error, ')}.")
-
-
-def _bad(sentence: str) -> ResponderBotError:
-    return ResponderBotError("bad_request", sentence)
 
 
 def _one_of(patterns: Iterable[str], given: Iterable[str]) -> bool:

@@ -296,7 +296,8 @@ def _show_building(news: "Building") -> None:
 
 
 def _backup(args: argparse.Namespace) -> int:
-    from core.settings import core_settings, read_sections
+    from core.settings import core_settings
+    from core.settings_file import read_sections
     from core.store.backup import copy
 
     sections = read_sections(args.config, os.environ)

@@ -58,23 +58,23 @@ def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
     named = {"RESPONDER_BOT_BOT_CORE_API_KEY_FILE": str(tmp_path / "key")}
     assert load(written(tmp_path), named).bot.core_api_key == "secret"
-    with pytest.raises(ResponderBotError, match="keep one of them"):
+    with pytest.raises(ResponderBotError, match="unset one of them"):
         load(written(tmp_path), {**named, "RESPONDER_BOT_BOT_CORE_API_KEY": "other"})
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[slack]\nbot_tokn = 'x'", "did you mean 'bot_token'"),
-        ("[chanel]\nid = 'x'", "did you mean 'channel'"),
-        ("[[channel]]\nid = 'C1'\nclearence = 'red'", "did you mean 'clearance'"),
-        ("[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { source = ['x'] }", "did you mean 'sources'"),
-        ("[[channel]]\nid = 'C1'", "channel.0.clearance"),
+        ("[slack]\nbot_tokn = 'x'", 'did you mean "bot_token"'),
+        ("[chanel]\nid = 'x'", 'did you mean "channel"'),
+        ("[[channel]]\nid = 'C1'\nclearence = 'red'", 'did you mean "clearance"'),
+        ("[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { source = ['x'] }", 'did you mean "sources"'),
+        ("[[channel]]\nid = 'C1'", "needs a value for clearance"),
         ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "is one of clear, green, amber, red"),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\n[[channel]]\nid = 'C1'\nclearance = 'red'", "stands twice"),
-        ("[slack]\nport = 70000", "slack.port"),
+        ("[slack]\nport = 70000", "[slack] port"),
         ("slack = 3", "is to be a table"),
-        ("[slack", "is not TOML"),
+        ("[slack", "is no TOML"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:

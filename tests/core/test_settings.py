@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import ResponderBotError
-from core.settings import CoreSettings, load, read_sections, section
+from core.settings import CoreSettings, load
+from core.settings_file import read_sections, section
 
 FILE = """
 [core]
