@@ -29,3 +29,6 @@ const EMOJI = new Map(
 export function emoji(name) {
   return EMOJI.get(name.replace(/::skin-tone-\d$/, "")) ?? null;
 }
+
+/** Every short name known here. */
+export const names = () => [...EMOJI.keys()];

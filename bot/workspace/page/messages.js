@@ -2,9 +2,10 @@
 
 import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
 import { patchAttachments, patchBlocks } from "./blocks.js";
-import { emoji } from "./emoji.js";
+import { patchFiles } from "./files.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { openMenu, toast } from "./popups.js";
+import { openReactions, reactionNodes } from "./reactions.js";
 import { Entered } from "./store.js";
 
 const RUN_S = 300; // messages of one person within this time stand together
@@ -30,7 +31,7 @@ export function avatar(id, name, isBot, small = false) {
 }
 
 /**
- * `surface`: {store, wire, channel, thread (root ts or null), openThread(ts), shortcut(callbackId, message)}; `wire` has act and options.
+ * `surface`: {store, wire, channel, thread (root ts or null), openThread(ts), react(ts, name), shortcut(callbackId, message)}; `wire` has act and options.
  */
 export class MessageList {
   constructor(surface) {
@@ -164,6 +165,7 @@ export class MessageList {
       h("div", { class: "tools", role: "toolbar", "aria-label": "Message actions" }));
     item.node.classList.toggle("compact", compact);
     item.node.classList.toggle("ephemeral", Boolean(message.ephemeral));
+    item.node.classList.toggle("card", Boolean(message.attachments?.length));
     keepingFocus(item.node, () => this.fill(item, compact));
   }
 
@@ -184,7 +186,7 @@ export class MessageList {
     patchBlocks(blocks, message.blocks ?? [], place);
     patchAttachments(attachments, message.attachments ?? [], place);
     patchFiles(files, message.files ?? []);
-    reactions.replaceChildren(...(message.reactions ?? []).map((reaction) => reactionNode(reaction, store)));
+    reactions.replaceChildren(...reactionNodes(message, store, (name) => this.surface.react(message.ts, name)));
     foot.replaceChildren(...(words.length ? [] : edited), ...this.footOf(item));
     tools.replaceChildren(...this.toolsOf(item));
   }
@@ -205,11 +207,14 @@ export class MessageList {
   toolsOf(item) {
     const { message } = item;
     if (message.ephemeral || message.subtype === "tombstone") return [];
+    const react = iconButton("smile", "Add a reaction", ({ currentTarget }) => openReactions(currentTarget, (name) => this.surface.react(message.ts, name)), {
+      data: { focus: "react" }, "aria-haspopup": "listbox", "aria-expanded": "false",
+    });
     const reply = iconButton("reply", "Reply in thread", () => this.surface.openThread(message.thread_ts ?? message.ts), { data: { focus: "reply" } });
     const more = iconButton("more", "More actions", ({ currentTarget }) => this.openMore(currentTarget, item.message), {
       data: { focus: "more" }, "aria-haspopup": "menu", "aria-expanded": "false",
     });
-    return this.surface.thread ? [more] : [reply, more];
+    return this.surface.thread ? [react, more] : [react, reply, more];
   }
 
   openMore(anchor, message) {
@@ -280,60 +285,7 @@ function authorOf(message, store) {
 
 const timeOf = (ts, className) => h("time", { class: className, datetime: new Date(seconds(ts) * 1000).toISOString(), title: fullTime(ts) }, className === "time" ? shortTime(ts) : shortTime(ts).replace(/\s*[AP]M$/i, ""));
 
-function reactionNode(reaction, store) {
-  const who = (reaction.users ?? []).map((id) => store.user(id)).join(", ");
-  return h("span", { class: "reaction", title: `${who} reacted with :${reaction.name}:` }, emoji(reaction.name) ?? `:${reaction.name}:`, h("b", null, String(reaction.count ?? 1)));
-}
-
 function copy(message) {
   const text = message.text || (message.blocks ?? []).map((block) => block.text?.text ?? "").join("\n");
   navigator.clipboard.writeText(text).then(() => toast("Copied."), () => toast("The browser did not allow copying."));
-}
-
-// files
-
-function patchFiles(root, files) {
-  const wanted = JSON.stringify(files.map((file) => [file.id, file.title, file.size]));
-  if (root.drawnFrom === wanted) return;
-  root.drawnFrom = wanted;
-  root.replaceChildren(...files.map(fileNode));
-}
-
-const TEXT_FILE = /^(text\/|application\/(json|xml|x-yaml|x-ndjson))/;
-const TEXT_ENDINGS = new Set(["txt", "text", "log", "md", "markdown", "json", "jsonl", "ndjson", "csv", "tsv", "yaml", "yml", "xml", "eml", "ini", "toml", "py", "js", "sh", "html"]);
-const PICTURE_ENDINGS = new Set(["png", "jpg", "jpeg", "gif", "webp"]);
-const PREVIEW_LIMIT_BYTES = 200000;
-const PREVIEW_CHARACTERS = 4000;
-
-function fileNode(file) {
-  const name = file.title || file.name || file.id;
-  const address = `/page/file/${encodeURIComponent(file.id)}`;
-  const readable = file.preview || file.mode === "snippet" || TEXT_FILE.test(file.mimetype ?? "") || TEXT_ENDINGS.has(file.filetype);
-  const peek = h("pre", { class: "pre snippet", hidden: true });
-  const toggle = async ({ currentTarget }) => {
-    if (!peek.childNodes.length) peek.textContent = await previewOf(file, address);
-    peek.hidden = !peek.hidden;
-    currentTarget.setAttribute("aria-expanded", String(!peek.hidden));
-  };
-  if (file.preview) peek.textContent = file.preview;
-  const shown = PICTURE_ENDINGS.has(file.filetype) ? h("img", { class: "picture large", src: address, alt: name, loading: "lazy" }) : null;
-  return h("div", { class: "file" },
-    h("div", { class: "file-line" }, h("span", { class: "file-icon" }, icon("file")),
-      h("div", { class: "file-words" }, h("b", null, name), h("small", null, [file.pretty_type || file.filetype || file.mimetype, size(file.size)].filter(Boolean).join(" · "))),
-      readable && (file.size ?? 0) <= PREVIEW_LIMIT_BYTES ? h("button", { type: "button", class: "button", "aria-expanded": "false", onclick: toggle }, "Preview") : null,
-      h("a", { class: "icon-button", href: address, download: file.name ?? name, "aria-label": `Download ${name}`, title: "Download" }, icon("download"))),
-    peek, shown);
-}
-
-async function previewOf(file, address) {
-  const answer = await fetch(address, { credentials: "same-origin" });
-  if (!answer.ok) return `The file could not be read (${answer.status}).`;
-  const text = await answer.text();
-  return text.length > PREVIEW_CHARACTERS ? `${text.slice(0, PREVIEW_CHARACTERS)}\n…` : text;
-}
-
-function size(bytes) {
-  if (!Number.isFinite(bytes)) return null;
-  if (bytes < 1024) return `${bytes} bytes`;
-  return bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`;
 }

@@ -3,26 +3,26 @@
 import { Live, read, send } from "./api.js";
 import { Composer } from "./composer.js";
 import { Developer } from "./developer.js";
-import { announce, h, icon, iconButton } from "./dom.js";
+import { announce, h, icon } from "./dom.js";
 import { current, elementsOf, wire as wireValue } from "./elements.js";
 import { MessageList } from "./messages.js";
-import { mrkdwn } from "./mrkdwn.js";
-import { closePopup, openMenu, toast } from "./popups.js";
+import { Pane } from "./pane.js";
+import { closePopup, toast } from "./popups.js";
 import { Sidebar } from "./sidebar.js";
 import { Store } from "./store.js";
+import { Top } from "./top.js";
 import { Home, Modals } from "./views.js";
 
 const byId = (id) => document.getElementById(id);
 const app = byId("app");
 const main = byId("main");
-const pane = byId("pane");
 const NOTICE_ONCE_MS = 2500; // an answer and the socket may tell the same trouble
 
 class Page {
   constructor() {
     this.store = new Store();
     this.drafts = new Map();
-    this.open = { channel: null, list: null, thread: null, home: false };
+    this.open = { channel: null, list: null, home: false };
     this.notices = [];
     this.held = 0;
     this.late = [];
@@ -30,6 +30,11 @@ class Page {
     this.wire = this.makeWire();
     this.modals = new Modals(byId("modal"), this.store, this.wire);
     this.home = new Home(this.store, this.wire);
+    this.pane = new Pane(byId("pane"), this);
+    this.top = new Top(this.store, {
+      openDrawer: () => this.drawer(true), openHome: () => this.openHome(), openMessages: () => this.openPerson(this.store.bot().id),
+      togglePointers: () => this.pane.togglePointers(), toggleDeveloper: () => this.toggleDeveloper(), redraw: () => this.drawTop(),
+    });
     this.developer = new Developer(byId("developer"), () => this.toggleDeveloper(false));
     this.sidebar = new Sidebar(byId("sidebar"), this.store, {
       openChannel: (id) => this.openChannel(id), openPerson: (id) => this.openPerson(id), openApp: () => this.openApp(),
@@ -140,9 +145,9 @@ class Page {
     if (!this.open.channel || !this.store.channels.has(this.open.channel)) return this.openFirst();
     this.drawSidebar();
     this.drawTop();
-    if (this.tryPane) this.showPointers();
+    if (this.pane.showsPointers) this.pane.showPointers();
     await this.loadMessages();
-    if (this.open.thread) await this.loadThread();
+    if (this.pane.thread) await this.pane.loadThread();
     return null;
   }
 
@@ -152,7 +157,7 @@ class Page {
     const ids = [...this.store.channels.keys()];
     const pointed = this.store.pointers.find((pointer) => this.store.channels.has(pointer.channel))?.channel;
     const first = ids.includes(channel) ? channel : (pointed ?? ids[0]);
-    if (this.store.pointers.length && localStorage.getItem("workspace.try") !== "closed" && innerWidth > 1000) this.showPointers();
+    this.pane.offerPointers();
     return first ? this.openChannel(first) : null;
   }
 
@@ -165,9 +170,9 @@ class Page {
   async actAs(user, channel = this.open.channel) {
     if (user === this.store.me) return;
     this.keepDraft();
-    this.closePane();
+    this.pane.close();
     sessionStorage.setItem("workspace.user", user);
-    this.open = { channel: null, list: null, thread: null, home: false };
+    this.open = { channel: null, list: null, home: false };
     this.store.me = user;
     this.store.views.clear();
     this.modals.draw();
@@ -195,13 +200,13 @@ class Page {
   on_message_deleted({ channel, ts, message }) {
     if (channel !== this.open.channel) return;
     this.open.list?.remove(ts ?? message.ts);
-    this.open.thread?.list.remove(ts ?? message.ts);
+    this.pane.thread?.list.remove(ts ?? message.ts);
   }
 
   place(channel, message) {
     if (channel !== this.open.channel) return;
     if (inChannel(message)) this.open.list?.put(message);
-    const thread = this.open.thread;
+    const { thread } = this.pane;
     if (thread && (message.ts === thread.ts || message.thread_ts === thread.ts)) thread.list.put(message);
   }
 
@@ -276,15 +281,14 @@ class Page {
     this.drawer(false);
     if (id === this.open.channel && !this.open.home && this.open.list) return byId("box")?.focus();
     this.keepDraft();
-    if (this.open.thread) this.closePane();
+    if (this.pane.thread) this.pane.close();
     this.open.list?.end();
-    this.open = { channel: id, list: null, thread: null, home: false };
+    this.open = { channel: id, list: null, home: false };
     const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
     history.replaceState(null, "", `/#/${this.store.me}/${id}`);
     this.composer = this.makeComposer(channel, null);
     this.open.list = new MessageList(this.surface(id, null));
-    this.top = h("header", { class: "top" });
-    main.replaceChildren(this.top, this.open.list.node, this.composer.node);
+    main.replaceChildren(this.top.node, this.open.list.node, this.composer.node);
     this.open.list.intro.replaceChildren(...this.introOf(channel));
     this.drawTop();
     const draft = this.drafts.get(`${this.store.me} ${id}`);
@@ -321,7 +325,8 @@ class Page {
   surface(channel, thread) {
     return {
       store: this.store, wire: this.wire, channel, thread,
-      openThread: (ts) => this.openThread(ts),
+      openThread: (ts) => this.pane.openThread(ts),
+      react: (ts, name) => send("/page/react", { user: this.store.me, channel, ts, name }).catch((error) => toast(error.message)),
       shortcut: (callbackId, message) => this.shortcut({ callback_id: callbackId, channel, ts: message.ts }),
     };
   }
@@ -356,7 +361,7 @@ class Page {
   }
 
   noCommandInThread(text) {
-    const list = this.open.thread.list;
+    const list = this.pane.thread.list;
     list.put({ ts: (Date.now() / 1000).toFixed(6), text: `${text.split(/\s/)[0]} is not supported in threads. Sorry!`, ephemeral: true, local: true });
   }
 
@@ -386,23 +391,18 @@ class Page {
   }
 
   openApp() {
-    return this.store.bot() && this.hasHome() ? this.openHome() : this.openPerson(this.store.bot().id);
-  }
-
-  hasHome() {
-    return this.store.hasHome;
+    return this.store.bot() && this.store.hasHome ? this.openHome() : this.openPerson(this.store.bot().id);
   }
 
   openHome() {
     this.drawer(false);
     this.keepDraft();
-    if (this.open.thread) this.closePane();
+    if (this.pane.thread) this.pane.close();
     this.open.list?.end();
-    this.open = { channel: null, list: null, thread: null, home: true };
+    this.open = { channel: null, list: null, home: true };
     this.composer = null;
     history.replaceState(null, "", `/#/${this.store.me}/home`);
-    this.top = h("header", { class: "top" });
-    main.replaceChildren(this.top, this.home.node);
+    main.replaceChildren(this.top.node, this.home.node);
     this.drawTop();
     this.drawSidebar();
     this.home.draw(true);
@@ -410,131 +410,27 @@ class Page {
   }
 
   drawTop() {
-    if (!this.top) return;
-    const channel = this.store.channels.get(this.open.channel);
-    const bot = this.store.bot();
-    const withApp = this.open.home || (channel?.is_im && this.store.partner(channel) === bot?.id);
-    const name = withApp ? this.store.user(bot.id) : (channel ? this.store.title(channel) : "");
-    const kind = channel?.is_im || withApp ? null : icon(channel?.is_private ? "lock" : "hash");
-    const members = channel && !channel.is_im ? (channel.members ?? []) : [];
-    const count = members.length ? h("span", { class: "members", title: members.map((id) => this.store.user(id)).join(", ") }, `${members.length} members`) : null;
-    this.top.replaceChildren(
-      iconButton("menu", "Channels and people", () => this.drawer(true), { class: "icon-button drawer-open" }),
-      h("h1", null, kind, h("span", null, name)),
-      channel?.is_shared ? h("span", { class: "badge shared" }, "Shared") : "", channel?.is_archived ? h("span", { class: "badge" }, "Archived") : "",
-      withApp && this.hasHome() ? h("div", { class: "segments", role: "tablist", "aria-label": "App" }, this.tab("Home", this.open.home, () => this.openHome()), this.tab("Messages", !this.open.home, () => this.openPerson(bot.id))) : (count ?? ""),
-      h("div", { class: "top-tools" },
-        this.store.pointers.length ? h("button", { type: "button", class: "tool-button", "aria-pressed": String(Boolean(this.tryPane)), onclick: () => this.togglePointers() }, icon("compass"), h("span", null, "Things to try")) : null,
-        h("button", { type: "button", class: "tool-button", "aria-pressed": String(!byId("developer").hidden), title: "Raw payloads both ways", onclick: () => this.toggleDeveloper() }, icon("code"), h("span", null, "Developer")),
-        iconButton(themeIcon(), "Colours: light, dark or the system's", ({ currentTarget }) => this.openThemes(currentTarget), { "aria-haspopup": "menu", "aria-expanded": "false" })),
-    );
-  }
-
-  tab(label, on, onclick) {
-    return h("button", { type: "button", role: "tab", "aria-selected": String(on), onclick }, label);
-  }
-
-  openThemes(anchor) {
-    const now = localStorage.getItem("workspace.theme") ?? "auto";
-    const names = { auto: "As the system", light: "Light", dark: "Dark" };
-    openMenu(anchor, Object.entries(names).map(([theme, label]) => ({ label, checked: theme === now, onPick: () => this.setTheme(theme) })), { label: "Colours", toRight: true });
-  }
-
-  setTheme(theme) {
-    if (theme === "auto") {
-      localStorage.removeItem("workspace.theme");
-      delete document.documentElement.dataset.theme;
-    } else {
-      localStorage.setItem("workspace.theme", theme);
-      document.documentElement.dataset.theme = theme;
-    }
-    this.drawTop();
-  }
-
-  // the right-hand pane: a thread, or things to try
-
-  async openThread(ts) {
-    const { channel } = this.open;
-    if (this.open.thread?.ts === ts) return byId("thread-box")?.focus();
-    this.open.thread?.list.end();
-    this.tryBefore ||= Boolean(this.tryPane);
-    this.tryPane = false;
-    const list = new MessageList(this.surface(channel, ts));
-    const composer = this.makeComposer(this.store.channels.get(channel), ts);
-    this.keepThreadDraft();
-    this.open.thread = { ts, list, composer };
-    this.showPane("Thread", this.store.channel(channel), list.node, composer.node);
-    this.drawTop();
-    const draft = this.drafts.get(`${this.store.me} ${channel} ${ts}`);
-    if (draft) composer.set(draft, false);
-    await this.loadThread();
-    byId("thread-box")?.focus({ preventScroll: true });
-    return null;
-  }
-
-  loadThread() {
-    const { thread, channel } = this.open;
-    return this.holding(async () => {
-      const { messages } = await read("/page/thread", { user: this.store.me, channel, ts: thread.ts });
-      if (thread === this.open.thread) thread.list.load(messages);
+    this.top.draw({
+      channel: this.store.channels.get(this.open.channel), atHome: this.open.home, hasHome: this.store.hasHome,
+      pointersOpen: this.pane.showsPointers, developerOpen: !byId("developer").hidden,
     });
-  }
-
-  showPane(title, under, ...inner) {
-    pane.hidden = false;
-    pane.setAttribute("aria-label", title);
-    pane.replaceChildren(h("header", { class: "top" }, h("h2", null, title), h("span", { class: "members" }, under), h("div", { class: "top-tools" }, iconButton("close", `Close: ${title}`, () => this.closePane(true)))), ...inner);
-  }
-
-  keepThreadDraft() {
-    const { thread, channel } = this.open;
-    if (thread) this.drafts.set(`${this.store.me} ${channel} ${thread.ts}`, thread.composer.text);
-  }
-
-  closePane(byHand = false) {
-    this.keepThreadDraft();
-    const wasThread = this.open.thread;
-    wasThread?.list.end();
-    this.open.thread = null;
-    if (byHand && this.tryPane) localStorage.setItem("workspace.try", "closed");
-    this.tryPane = false;
-    pane.hidden = true;
-    pane.replaceChildren();
-    if (wasThread && this.tryBefore) {
-      this.tryBefore = false;
-      if (innerWidth > 1000) this.showPointers();
-    }
-    this.drawTop();
-    if (byHand) byId("box")?.focus({ preventScroll: true });
-  }
-
-  togglePointers() {
-    if (this.tryPane) return this.closePane(true);
-    localStorage.removeItem("workspace.try");
-    this.closePane();
-    return this.showPointers();
-  }
-
-  showPointers() {
-    this.tryPane = true;
-    const cards = this.store.pointers.map((pointer) => h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.takePointer(pointer) },
-      h("b", null, pointer.title), h("span", null, ...mrkdwn(pointer.text ?? "", this.store)), pointer.insert && pointer.insert !== pointer.text ? h("code", null, pointer.insert) : null)));
-    this.showPane("Things to try", "", h("ol", { class: "pointers" }, ...cards));
-    this.drawTop();
   }
 
   /** Puts the pointer's text into the box, in its channel; sending it stays with the person. */
   async takePointer(pointer) {
     if (pointer.channel) await this.openChannel(pointer.channel);
     else if (this.open.home) await this.openChannel([...this.store.channels.keys()][0]);
-    if (innerWidth <= 1000) this.closePane();
     const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");
     if (text) this.composer?.set(text);
     this.composer?.hide();
-    byId("box")?.focus();
+    this.focusBox();
   }
 
   // the rest
+
+  focusBox() {
+    byId("box")?.focus({ preventScroll: true });
+  }
 
   drawer(open) {
     app.classList.toggle("drawer", open);
@@ -569,16 +465,12 @@ class Page {
   escape() {
     closePopup();
     if (app.classList.contains("drawer")) this.drawer(false);
-    else if (this.open.thread) this.closePane(true);
+    else if (this.pane.thread) this.pane.close(true);
     else if (document.activeElement !== byId("box")) byId("box")?.focus();
   }
 }
 
 const inChannel = (message) => !message.thread_ts || message.thread_ts === message.ts || message.subtype === "thread_broadcast";
-
-function themeIcon() {
-  return { light: "sun", dark: "moon" }[localStorage.getItem("workspace.theme")] ?? "auto";
-}
 
 const page = new Page();
 page.start().catch((error) => {

@@ -23,14 +23,21 @@ function focusAgain(anchor) {
   (again?.querySelector?.("button, input") ?? again)?.focus?.();
 }
 
-/** Shows `node` by `anchor`: under it if there is room, else above. */
+/** Shows `node` by `anchor`, inside the window, and keeps it there when it grows or its anchor moves. */
 function show(anchor, node, onClose) {
   closePopup(false);
   const layer = anchor.closest("dialog[open]") ?? document.body;
   layer.append(node);
+  const again = () => { if (anchor.isConnected) place(anchor, node); };
+  const sizes = new ResizeObserver(again);
+  sizes.observe(node);
+  const moved = new AbortController();
+  window.addEventListener("resize", again, { signal: moved.signal });
+  window.visualViewport?.addEventListener("resize", again, { signal: moved.signal }); // a phone's keyboard
+  document.addEventListener("scroll", ({ target }) => { if (!node.contains(target)) again(); }, { capture: true, signal: moved.signal });
   place(anchor, node);
   anchor.setAttribute("aria-expanded", "true");
-  open = { anchor, node, onClose };
+  open = { anchor, node, onClose: () => { sizes.disconnect(); moved.abort(); onClose?.(); } };
   node.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" && event.key !== "Tab") return;
     if (event.key === "Escape") event.preventDefault();
@@ -41,19 +48,27 @@ function show(anchor, node, onClose) {
 }
 
 const GAP = 6;
+const HIGHEST_PX = 380;
 
+/** Under the anchor if all of it fits there, else on the side with more room; never beyond the window's edges. */
 function place(anchor, node) {
   const by = anchor.getBoundingClientRect();
-  const wide = node.classList.contains("picker") ? Math.max(by.width, 260) : null;
-  if (wide) node.style.minWidth = `${Math.min(wide, innerWidth - 2 * GAP)}px`;
+  const bottom = window.visualViewport ? Math.min(innerHeight, visualViewport.height + visualViewport.offsetTop) : innerHeight;
+  const picker = node.classList.contains("picker");
+  if (picker) node.style.minWidth = `${Math.min(Math.max(by.width, 260), innerWidth - 2 * GAP)}px`;
+  node.style.maxHeight = `${HIGHEST_PX}px`;
   const { width, height } = node.getBoundingClientRect();
-  const below = innerHeight - by.bottom - GAP;
-  const under = below >= Math.min(height, 340) || below >= by.top;
+  const below = bottom - by.bottom - 2 * GAP;
+  const above = by.top - 2 * GAP;
+  const wanted = picker ? HIGHEST_PX : height; // what a picker will hold is not known yet: the side must not change while one types
+  const under = below >= wanted || below >= above;
+  const room = Math.max(120, Math.min(HIGHEST_PX, under ? below : above));
+  const high = Math.min(height, room);
+  const top = under ? by.bottom + GAP : by.top - GAP - high;
   const left = node.classList.contains("to-right") ? by.right - width : by.left;
+  node.style.maxHeight = `${room}px`;
+  node.style.top = `${Math.max(GAP, Math.min(top, bottom - high - GAP))}px`;
   node.style.left = `${Math.max(GAP, Math.min(left, innerWidth - width - GAP))}px`;
-  if (under) node.style.top = `${Math.max(GAP, by.bottom + GAP)}px`;
-  else node.style.bottom = `${innerHeight - by.top + GAP}px`;
-  node.style.maxHeight = `${Math.max(160, Math.min(380, (under ? below : by.top) - 2 * GAP))}px`;
 }
 
 document.addEventListener("pointerdown", (event) => {

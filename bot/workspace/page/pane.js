@@ -1,0 +1,115 @@
+// The right-hand pane: a thread, or the things to try.
+
+import { read } from "./api.js";
+import { h, iconButton } from "./dom.js";
+import { MessageList } from "./messages.js";
+import { mrkdwn } from "./mrkdwn.js";
+
+const WIDE_PX = 1000; // below it the pane would leave too little of the channel
+const CLOSED = "workspace.try";
+
+/** `page` gives store, drafts, open.channel, surface(), makeComposer(), holding(), drawTop(), focusBox(), takePointer(). */
+export class Pane {
+  constructor(node, page) {
+    Object.assign(this, { node, page });
+    this.thread = null; // {ts, list, composer}
+    this.showsPointers = false;
+    this.pointersBefore = false;
+  }
+
+  get draftKey() {
+    return `${this.page.store.me} ${this.page.open.channel} ${this.thread.ts}`;
+  }
+
+  async openThread(ts) {
+    const { page } = this;
+    const { channel } = page.open;
+    if (this.thread?.ts === ts) return this.focusThread();
+    this.keepDraft();
+    this.thread?.list.end();
+    this.pointersBefore ||= this.showsPointers;
+    this.showsPointers = false;
+    const list = new MessageList(page.surface(channel, ts));
+    const composer = page.makeComposer(page.store.channels.get(channel), ts);
+    this.thread = { ts, list, composer };
+    this.show("Thread", page.store.channel(channel), list.node, composer.node);
+    page.drawTop();
+    const draft = page.drafts.get(this.draftKey);
+    if (draft) composer.set(draft, false);
+    await this.loadThread();
+    return this.focusThread();
+  }
+
+  focusThread() {
+    document.getElementById("thread-box")?.focus({ preventScroll: true });
+  }
+
+  loadThread() {
+    const { thread, page } = this;
+    return page.holding(async () => {
+      const { messages } = await read("/page/thread", { user: page.store.me, channel: page.open.channel, ts: thread.ts });
+      if (thread === this.thread) thread.list.load(messages);
+    });
+  }
+
+  show(title, under, ...inner) {
+    this.node.hidden = false;
+    this.node.setAttribute("aria-label", title);
+    this.node.replaceChildren(
+      h("header", { class: "top" }, h("h2", null, title), h("span", { class: "members" }, under),
+        h("div", { class: "top-tools" }, iconButton("close", `Close: ${title}`, () => this.close(true)))),
+      ...inner);
+  }
+
+  keepDraft() {
+    if (this.thread) this.page.drafts.set(this.draftKey, this.thread.composer.text);
+  }
+
+  close(byHand = false) {
+    this.keepDraft();
+    const wasThread = this.thread;
+    wasThread?.list.end();
+    this.thread = null;
+    if (byHand && this.showsPointers) localStorage.setItem(CLOSED, "closed");
+    this.showsPointers = false;
+    this.node.hidden = true;
+    this.node.replaceChildren();
+    if (wasThread && this.pointersBefore) {
+      this.pointersBefore = false;
+      if (innerWidth > WIDE_PX) this.showPointers();
+    }
+    this.page.drawTop();
+    if (byHand) this.page.focusBox();
+  }
+
+  // things to try
+
+  offerPointers() {
+    if (this.page.store.pointers.length && localStorage.getItem(CLOSED) !== "closed" && innerWidth > WIDE_PX) this.showPointers();
+  }
+
+  togglePointers() {
+    if (this.showsPointers) return this.close(true);
+    localStorage.removeItem(CLOSED);
+    this.close();
+    return this.showPointers();
+  }
+
+  showPointers() {
+    this.showsPointers = true;
+    this.show("Things to try", "", h("ol", { class: "pointers" }, ...this.page.store.pointers.map((pointer) => this.pointerNode(pointer))));
+    this.page.drawTop();
+  }
+
+  pointerNode(pointer) {
+    const text = pointer.text ?? "";
+    const told = pointer.insert && text.includes(pointer.insert.replace(/[\s~]+$/, "")); // the words show the command already
+    return h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.take(pointer) },
+      h("b", null, pointer.title), h("span", null, ...mrkdwn(text, this.page.store)), pointer.insert && !told ? h("code", null, pointer.insert) : null));
+  }
+
+  take(pointer) {
+    if (innerWidth <= WIDE_PX) this.close();
+    return this.page.takePointer(pointer);
+  }
+}
