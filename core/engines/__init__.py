@@ -15,6 +15,7 @@ Factory = Callable[[EngineSection, CoreSettings], Engine]
 
 def _process(section: EngineSection, settings: CoreSettings) -> Engine:
     from core.engines.process.engine import ProcessEngine
+    from core.engines.process.fork_server import ForkServers
 
     core = settings.core
     return ProcessEngine(
@@ -29,6 +30,7 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         capacity=core.max_concurrent_actions,
         keep_jobs=core.keep_jobs,
         python=section.python,
+        fork_servers=ForkServers() if core.fork_server else None,
     )
 
 

@@ -24,6 +24,7 @@ from core.engines.process.definitions import (
     section_for,
 )
 from core.engines.process.environments import Environments, Interpreter, Unavailable
+from core.engines.process.fork_server import ForkServers, Order
 from core.engines.process.job_folder import JobFolder
 from core.engines.process.processes import Started
 from core.errors import ResponderBotError
@@ -99,8 +100,12 @@ class ProcessEngine:
         python: Path | None = None,
         limits: Limits | None = None,
         grace_s: float = _GRACE_S,
+        fork_servers: ForkServers | None = None,
     ) -> None:
-        """`folders` hold responder folders and win over the bundled ones; `clock` gives seconds since the epoch."""
+        """`folders` hold responder folders and win over the bundled ones; `clock` gives seconds since the epoch.
+
+        Without `fork_servers` each run is started by exec.
+        """
         self._name = name
         self._organisation = organisation
         self._product = product
@@ -115,6 +120,7 @@ class ProcessEngine:
         self._loaded: _Loaded | None = None
         self._following: dict[str, int] = {}
         self._stop_before_start: set[str] = set()
+        self._fork_servers = fork_servers
         self.environments = Environments(environments.absolute(), python=python)
 
     @property
@@ -176,7 +182,9 @@ class ProcessEngine:
             await asyncio.to_thread(self._sweep, frozenset(open_action_ids))
 
     async def close(self) -> None:
-        """Nothing to let go of: running jobs go on, and every descriptor belongs to a `run`."""
+        """Let go of the fork servers. Running jobs go on, and every other descriptor belongs to a `run`."""
+        if self._fork_servers:
+            await asyncio.to_thread(self._fork_servers.close)
 
     def responder_folders(self) -> tuple[Path, ...]:
         """The folders of all responders this engine knows, usable or not; for `responders install`."""
@@ -288,10 +296,14 @@ class ProcessEngine:
             raise
 
     def _launch(self, folder: JobFolder, offer: _Offer) -> None:
-        """Send the launcher off, and return when it has become the program or given up.
+        """Fork the program or, where that can't be, send the launcher off; return when it runs or has given up.
 
         Blocks for some milliseconds, in a thread of its own, so that a core that stops leaves nothing half open.
         """
+        if self._fork_servers and offer.configured.definition.is_python:
+            forked = self._fork_servers.launch(offer.interpreter.path, self._order(folder, offer))
+            if forked or folder.started.exists() or folder.stop.exists():
+                return
         heard, status = os.pipe()
         try:
             pid = self._spawn(folder, offer, status)
@@ -303,6 +315,16 @@ class ProcessEngine:
         with os.fdopen(heard, "rb") as said:
             said.read()  # ends when the launcher's end closes: by exec, or with the launcher
         _reap_unless_started(pid, folder)
+
+    def _order(self, folder: JobFolder, offer: _Offer) -> Order:
+        definition = offer.configured.definition
+        return Order(
+            job=folder.path,
+            folder=definition.root,
+            program=definition.program,
+            limits=self._limits.for_launcher(),
+            environment=environment_of(folder, offer.configured, offer.interpreter.path, os.environ),
+        )
 
     def _spawn(self, folder: JobFolder, offer: _Offer, status: int) -> int:
         definition = offer.configured.definition
@@ -339,7 +361,7 @@ class ProcessEngine:
                 await self._end(folder, started, watch, reason)  # asked for before it began, or by a core that died
             elif watch is not None:
                 await self._until_end(folder, started, watch)
-            return await asyncio.to_thread(_collected, folder, started, watch is not None)
+            return await asyncio.to_thread(self._collected, folder, started, watch is not None)
 
     async def _until_end(self, folder: JobFolder, started: Started, watch: int) -> None:
         try:
@@ -364,6 +386,23 @@ class ProcessEngine:
         except TimeoutError:
             processes.signal_group(started, signal.SIGKILL)
             await processes.readable(watch)
+
+    def _collected(self, folder: JobFolder, started: Started, just_ended: bool) -> Report:
+        """Kill what the program left behind, then read what it wrote.
+
+        Reaped last, since a zombie keeps the number ours.
+        """
+        ended = self._exit_of(started.pid, reap=False)
+        processes.kill_leftovers(started, folder.path, just_ended=just_ended)
+        self._exit_of(started.pid, reap=True)
+        return job_folder.report_of(folder, ended)
+
+    def _exit_of(self, pid: int, *, reap: bool) -> str:
+        """How a run ended, in words; "" when it is nobody's child here (adopted)."""
+        ended = processes.exit_of_child(pid, reap=reap)
+        if ended or not self._fork_servers:
+            return ended
+        return self._fork_servers.ended(pid, reap=reap)
 
     def _sweep(self, keep: frozenset[str]) -> None:
         for folder in job_folder.orphans(self._jobs, self._name, keep):
@@ -397,14 +436,6 @@ def _killed(folder: JobFolder, started: Started) -> None:
             processes.signal_group(started, signal.SIGKILL)
             select.select([watch], [], [], _GRACE_S)  # until it is gone, so that it writes nothing behind our back
         processes.kill_leftovers(started, folder.path, just_ended=watch is not None)
-
-
-def _collected(folder: JobFolder, started: Started, just_ended: bool) -> Report:
-    """Kill what the program left behind, then read what it wrote. Reaped last, since a zombie keeps the number ours."""
-    ended = processes.exit_of_child(started.pid, reap=False)
-    processes.kill_leftovers(started, folder.path, just_ended=just_ended)
-    processes.exit_of_child(started.pid, reap=True)
-    return job_folder.report_of(folder, ended)
 
 
 def _reap_unless_started(pid: int, folder: JobFolder) -> None:

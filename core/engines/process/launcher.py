@@ -17,6 +17,7 @@ What a later core may rely on (`responder-process.md 2`):
 Nothing here asks for a signal when core dies: a run must outlive core.
 """
 
+import ctypes
 import fcntl
 import os
 import resource
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
             return ALREADY_STARTED
         os.chdir(folder)
         apply_limits(limits)
+        forbid_new_privileges()
         os.execve(program[0], program, os.environ)  # noqa: S606 - becoming that program is the purpose; there is no shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."
@@ -75,6 +77,7 @@ def announce(job: str) -> bool:
     os.fsync(directory)
     os.close(directory)
     os.set_inheritable(started, True)
+    os.close(gate)
     return True
 
 
@@ -99,6 +102,13 @@ def apply_limits(limits: str) -> None:
         # Five seconds between "end, please" (SIGXCPU) and the kill; the other kinds have no second step.
         hard = wanted + 5 if name == "cpu" and ceiling == resource.RLIM_INFINITY else wanted
         resource.setrlimit(kind, (wanted, hard))
+
+
+def forbid_new_privileges() -> None:
+    """From here on no program gets more rights than its caller had, whatever its file says (setuid, capabilities)."""
+    pr_set_no_new_privs = 38
+    if ctypes.CDLL(None, use_errno=True).prctl(pr_set_no_new_privs, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the rights of its programs can't be bounded")
 
 
 def tasks_of_this_account() -> int:

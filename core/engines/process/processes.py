@@ -153,10 +153,13 @@ def exit_of_child(pid: int, *, reap: bool) -> str:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | (0 if reap else os.WNOWAIT))
     except ChildProcessError:
         return ""
-    if not ended:
-        return ""
-    if ended.si_code == os.CLD_EXITED:
-        return f"exit code {ended.si_status}"
+    return in_words(ended.si_code, ended.si_status) if ended else ""
+
+
+def in_words(code: int, status: int) -> str:
+    """How a process ended; `code` and `status` as waitid has them."""
+    if code == os.CLD_EXITED:
+        return f"exit code {status}"
     names = {item.value: item.name for item in signal.Signals}
-    name = names.get(ended.si_status, f"signal {ended.si_status}")
+    name = names.get(status, f"signal {status}")
     return f"ended by {name}{_MEANINGS.get(name, '')}"

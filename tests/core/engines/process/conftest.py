@@ -9,51 +9,44 @@ from typing import Any
 import pytest
 
 from core.engines.base import Job, Progress
-from core.engines.process.engine import Limits, ProcessEngine
+from core.engines.process.engine import ProcessEngine
 from core.engines.process.processes import readable
-from core.settings import ResponderSection
-
-RESPONDERS = Path(__file__).parents[3] / "responders"
+from tests.core.engines.process.making import engine_in
 
 MakeEngine = Callable[..., ProcessEngine]
 
-
-def engine_in(
-    place: Path,
-    *,
-    config: dict[str, dict[str, Any]] | None = None,
-    folders: tuple[Path, ...] = (RESPONDERS,),
-    limits: Limits | None = None,
-    grace_s: float = 5.0,
-    keep_jobs: bool = False,
-    name: str = "local",
-    python: Path | None = None,
-) -> ProcessEngine:
-    """An engine whose state is below `place`; `config` gives values by responder name."""
-    return ProcessEngine(
-        name,
-        organisation="default",
-        product="thehive",
-        folders=folders,
-        responders={key: ResponderSection(config=values) for key, values in (config or {}).items()},
-        jobs=place / "jobs",
-        environments=place / "environments",
-        capacity=4,
-        keep_jobs=keep_jobs,
-        python=python,
-        limits=limits,
-        grace_s=grace_s,
-    )
+BOTH_WAYS = pytest.mark.parametrize("way", ["exec", "fork"], indirect=True)
+"""For tests of what must hold however a run was started."""
 
 
 @pytest.fixture
-def make_engine(tmp_path: Path) -> MakeEngine:
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """How the engines of this test start their runs; "exec" where a test doesn't say."""
+    way: str = getattr(request, "param", "exec")
+    if way == "fork":
+        (tmp_path / "fork").touch()
+    return way
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plain environment takes a while to make: all tests have the same."""
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture
+async def make_engine(tmp_path: Path, way: str, environments: Path) -> AsyncIterator[MakeEngine]:
     """Engines on the folder of this test; made twice, the second is core after a restart."""
+    (tmp_path / "environments").symlink_to(environments)
+    made: list[ProcessEngine] = []
 
     def make(**settings: Any) -> ProcessEngine:
-        return engine_in(tmp_path, **settings)
+        made.append(engine_in(tmp_path, **settings))
+        return made[-1]
 
-    return make
+    yield make
+    for engine in made:
+        await engine.close()
 
 
 async def job_for(

@@ -11,7 +11,7 @@ from typing import Any
 from core.engines.base import Job, Progress
 from core.engines.process import job_folder
 from core.engines.process.engine import ProcessEngine
-from tests.core.engines.process.conftest import engine_in
+from tests.core.engines.process.making import engine_in
 
 
 def die() -> None:
@@ -34,6 +34,12 @@ async def live(engine: ProcessEngine, job: Job) -> None:
     if POINT == "launcher sent":
         folder = engine._folder(job.action_id)
         job_folder.create(folder, job, offer.configured)
+        if engine._fork_servers:
+            order = engine._order(folder, offer)
+            server = engine._fork_servers.take(offer.interpreter.path, order)
+            assert server
+            server.fork(order)
+            die()
         _, status = os.pipe()
         engine._spawn(folder, offer, status)
         die()

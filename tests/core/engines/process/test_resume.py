@@ -13,7 +13,7 @@ import pytest
 
 from core.engines.base import Job
 from core.engines.process.processes import Started, open_if_alive, readable
-from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 
 ROOT = Path(__file__).parents[4]
 
@@ -33,6 +33,7 @@ async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, *
     )
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running told"])
 async def test_a_core_that_died_before_the_end_is_followed_by_one_that_ends_it(
     point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
@@ -50,6 +51,7 @@ async def test_a_core_that_died_before_the_end_is_followed_by_one_that_ends_it(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
+@BOTH_WAYS
 async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
     dead = await owner("none", tmp_path, job, {})
@@ -65,6 +67,7 @@ async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: P
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
+@BOTH_WAYS
 async def test_a_program_that_ended_while_nobody_looked_is_collected(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -89,6 +92,7 @@ async def ended(started: Started, go: Bell) -> None:
     os.close(watch)
 
 
+@BOTH_WAYS
 async def test_output_that_is_written_already_does_not_end_a_run_that_goes_on(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -102,6 +106,7 @@ async def test_output_that_is_written_already_does_not_end_a_run_that_goes_on(
     assert (await running).message == "Slow"
 
 
+@BOTH_WAYS
 async def test_a_report_that_was_read_and_not_stored_is_read_again(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -114,6 +119,7 @@ async def test_a_report_that_was_read_and_not_stored_is_read_again(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
+@BOTH_WAYS
 async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell
 ) -> None:
@@ -129,6 +135,7 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
+@BOTH_WAYS
 async def test_a_cancel_that_core_did_not_survive_is_finished(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -142,11 +149,13 @@ async def test_a_cancel_that_core_did_not_survive_is_finished(
     assert (await engine.run(replace(job, resumed=True), Heard())).message == "Cancelled"
 
 
+@BOTH_WAYS
 async def test_leaving_a_run_leaves_it_running(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
     engine, heard = make_engine(), Heard()
     job = await slow_job(make_engine, tmp_path, bell, go)
     running = asyncio.create_task(engine.run(job, heard))
     await bell.rung()
+    await heard.first()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -182,6 +191,7 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
     assert not (tmp_path / "runs").exists()
 
 
+@BOTH_WAYS
 async def test_sweeping_removes_what_belongs_to_no_open_action(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:

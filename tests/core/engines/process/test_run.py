@@ -13,7 +13,8 @@ import uvloop
 from core.engines.base import Engine, Report
 from core.engines.process.engine import Limits, environment_of
 from core.errors import ResponderBotError
-from tests.core.engines.process.conftest import Bell, Heard, MakeEngine, engine_in, is_alive, job_for
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.making import engine_in
 
 ECHO = {"greeting": "hello", "names": ["a", "b"], "api_key": "open sesame"}
 
@@ -41,6 +42,7 @@ async def test_the_input_has_its_keys_in_order_and_the_configuration_put_togethe
     ]
 
 
+@BOTH_WAYS
 async def test_a_program_gets_a_short_list_of_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     # LC_CTYPE is set by Python itself when it coerces the C locale
@@ -51,6 +53,7 @@ async def test_a_program_gets_a_short_list_of_variables_and_no_standard_input(ma
     assert report.full["standard_input"] == ""
 
 
+@BOTH_WAYS
 async def test_a_program_runs_in_the_folder_above_its_own_with_the_job_folder_as_home(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     folder = report.full["folder"]
@@ -60,6 +63,7 @@ async def test_a_program_runs_in_the_folder_above_its_own_with_the_job_folder_as
     assert report.full["session"] is True
 
 
+@BOTH_WAYS
 async def test_a_program_inherits_nothing_open_but_its_output_and_the_lock(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     home = report.full["environment"]["HOME"]
@@ -67,12 +71,14 @@ async def test_a_program_inherits_nothing_open_but_its_output_and_the_lock(make_
     assert own == ["/dev/null", f"{home}/printed", f"{home}/printed", f"{home}/started"]
 
 
+@BOTH_WAYS
 async def test_a_program_imports_nothing_of_ours(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     assert not [part for part in report.full["path"] if "site-packages" in part and ".venv" in part]
     assert str(Path(__file__).parents[4]) not in report.full["path"]
 
 
+@BOTH_WAYS
 async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     assert "open sesame" not in json.dumps([report.full, report.config, report.printed])
@@ -81,6 +87,7 @@ async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
     assert report.config["jobTimeout"] == 30
 
 
+@BOTH_WAYS
 async def test_the_job_folder_is_for_its_owner_only_and_goes_when_forgotten(
     make_engine: MakeEngine, tmp_path: Path
 ) -> None:
@@ -109,6 +116,7 @@ async def test_running_is_told_with_the_process(make_engine: MakeEngine) -> None
     assert progress.pid_started
 
 
+@BOTH_WAYS
 async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEngine) -> None:
     engine = make_engine()
     report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
@@ -189,6 +197,7 @@ async def test_what_is_printed_keeps_head_and_tail(make_engine: MakeEngine) -> N
     assert "the tail" in report.printed
 
 
+@BOTH_WAYS
 async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(limits=Limits(file_bytes=1_000_000))
     report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), Heard())
@@ -196,6 +205,7 @@ async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: Ma
     assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
 
 
+@BOTH_WAYS
 async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
     engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.02}})
     running = asyncio.create_task(
@@ -208,6 +218,7 @@ async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: Make
     assert not [pid for pid in pids if is_alive(pid)]
 
 
+@BOTH_WAYS
 async def test_a_program_that_ignores_the_request_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
     engine, heard = make_engine(grace_s=0.2), Heard()
     job = await job_for(engine, "Stubborn_1_0", bell=str(bell.path))
@@ -218,6 +229,7 @@ async def test_a_program_that_ignores_the_request_is_killed(make_engine: MakeEng
     assert not is_alive((await heard.first()).pid or 0)
 
 
+@BOTH_WAYS
 async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_engine: MakeEngine) -> None:
     engine = make_engine()
     report = await engine.run(await job_for(engine, "Forking_1_0"), Heard())
@@ -225,6 +237,7 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_
     assert not is_alive(report.full["child"])
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("wants", "limits", "says"),
     [
@@ -257,6 +270,7 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
     assert over.value.message == "This run has already ended."
 
 
+@BOTH_WAYS
 async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine, heard = make_engine(), Heard()
     runs = tmp_path / "runs"
@@ -276,6 +290,7 @@ async def test_a_responder_that_is_gone_meanwhile_is_a_failure(make_engine: Make
     assert report == Report(success=False, message="Silent_1_0 is no longer on offer here.")
 
 
+@BOTH_WAYS
 async def test_two_runs_of_one_action_at_once_start_one_program(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
