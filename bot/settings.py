@@ -28,6 +28,8 @@ class BotSection(_Section):
     core_url: str = "http://127.0.0.1:9000"
     core_api_key: str = ""
     database: Path = Path("responder-bot-slack.db")
+    health_port: int | None = Field(None, ge=0, le=65535)
+    """Where `/health` and `/metrics` of the bot are served on the loopback; with HTTP they are beside Slack's too."""
 
 
 class SlackSection(_Section):

@@ -12,7 +12,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.front import Front, Team
-from bot.app.transports import Http, Socket, Transport, bolt, cancelled, web_client
+from bot.app.transports import Http, Listening, Socket, Transport, bolt, cancelled, web_client
+from bot.app.vitals import Vitals
 from bot.delivery import Delivery, Pace
 from bot.delivery.trouble import trouble
 from bot.features.base import Check, Tools
@@ -66,11 +67,14 @@ class Bot:
             checks=self.checks,
             command=settings.slack.command,
         )
-        self.front = Front(tools, self.delivery, identity, team, session, self._channel_changed)
+        vitals = Vitals(self.health, self.delivery, self.leads.is_set)
+        self.front = Front(tools, self.delivery, identity, team, session, self._channel_changed, vitals.acknowledging)
         app = bolt(settings.slack, self.front, team)
         self.transport: Transport = (
-            Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, self.health)
+            Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, vitals.routes())
         )
+        port = settings.bot.health_port
+        self.vitals = None if port is None else Listening("127.0.0.1", port, vitals.routes(), "[bot] health_port")
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -79,12 +83,16 @@ class Bot:
         with suppress(ResponderBotError):  # core is down: the notifier begins when it is back
             await self.notifier.begin()
         self.front.start()
+        if self.vitals is not None:
+            await self.vitals.start()
         await self.transport.start()
         self._tasks = [asyncio.create_task(self._lead()), asyncio.create_task(self.channels.keep_looking())]
 
     async def close(self) -> None:
         """Take nothing new, finish what was taken, let go of the lease and the files."""
         await self.transport.close()
+        if self.vitals is not None:
+            await self.vitals.close()
         await self.front.close(GRACE_S)
         await cancelled(*self._tasks)
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,7 @@ class Front:
         team: Team,
         session: aiohttp.ClientSession,
         channel_changed: Callable[[str], Coroutine[Any, Any, None]],
+        acknowledging: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._tools = tools
         self._delivery = delivery
@@ -78,6 +80,7 @@ class Front:
         self._team = team
         self._session = session
         self._channel_changed = channel_changed
+        self._acknowledging = acknowledging
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE)
         self._late: set[asyncio.Task[None]] = set()
         self._running: list[asyncio.Task[None]] = []
@@ -101,6 +104,10 @@ class Front:
 
     async def take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
         """Something arrived. Returns once it is acknowledged."""
+        with self._acknowledging(surface):
+            await self._take(surface, body, ack)
+
+    async def _take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
         arrival = read(surface, body)
         if not self._team.is_own(arrival):
             log.warning("foreign_team_refused", surface=surface)

@@ -1,7 +1,6 @@
 """How payloads come in: Socket Mode, or signed HTTP requests."""
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -116,41 +115,61 @@ class Socket:
         return Check("socket", False, "not connected to Slack; check app_token and the network, it is tried again")
 
 
-class Http:
-    """Signed requests: `POST /slack/events` on host and port; `/health` beside it."""
+class Listening:
+    """An address of our own, with these routes. Raises ResponderBotError where it is taken."""
 
-    def __init__(self, app: AsyncApp, section: SlackSection, health: Callable[[], Awaitable[Sequence[Check]]]) -> None:
-        self._app = app
-        self._section = section
-        self._health = health
+    def __init__(self, host: str, port: int, routes: Sequence[web.RouteDef], setting: str) -> None:
+        self._host, self._port, self._setting = host, port, setting
+        self._routes = routes
         self._runner: web.AppRunner | None = None
         self.url = ""
 
+    @property
+    def is_open(self) -> bool:
+        return self._runner is not None
+
     async def start(self) -> None:
         served = web.Application(client_max_size=BODY_LIMIT_BYTES)
-        served.router.add_post(EVENTS_PATH, self._events)
-        served.router.add_get("/health", self._show_health)
-        self._runner = web.AppRunner(served, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._section.host, self._section.port)
+        served.add_routes(self._routes)
+        runner = web.AppRunner(served, access_log=None)
+        await runner.setup()
         try:
-            await site.start()
+            await web.TCPSite(runner, self._host, self._port).start()
         except OSError as error:
-            await self._runner.cleanup()
+            await runner.cleanup()
             raise ResponderBotError(
                 "bad_request",
-                f"The bot can't listen on {self._section.host}:{self._section.port} ({error.strerror}); "
-                "set another [slack] port.",
+                f"The bot can't listen on {self._host}:{self._port} ({error.strerror}); set another {self._setting}.",
             ) from error
-        host, port = self._runner.addresses[0][:2]
+        self._runner = runner
+        host, port = runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
 
     async def close(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
 
+
+class Http:
+    """Signed requests: `POST /slack/events` on host and port, what else is to be seen of the bot beside it."""
+
+    def __init__(self, app: AsyncApp, section: SlackSection, beside: Sequence[web.RouteDef]) -> None:
+        self._app = app
+        routes = [web.post(EVENTS_PATH, self._events), *beside]
+        self._listening = Listening(section.host, section.port, routes, "[slack] port")
+
+    @property
+    def url(self) -> str:
+        return self._listening.url
+
+    async def start(self) -> None:
+        await self._listening.start()
+
+    async def close(self) -> None:
+        await self._listening.close()
+
     def check(self) -> Check:
-        return Check("requests", self._runner is not None, f"listening for Slack at {self.url}{EVENTS_PATH}")
+        return Check("requests", self._listening.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
 
     async def _events(self, request: web.Request) -> web.Response:
         try:
@@ -158,12 +177,6 @@ class Http:
         except (ValueError, TypeError, AttributeError):  # no payload of Slack's has such a shape
             return web.Response(status=400, text="not a payload of Slack")
         return await to_aiohttp_response(await self._app.async_dispatch(asked))
-
-    async def _show_health(self, request: web.Request) -> web.Response:
-        checks = await self._health()
-        parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
-        status = "ok" if all(check.ok for check in checks) else "degraded"
-        return web.json_response({"status": status, "parts": parts}, dumps=lambda value: json.dumps(value))
 
 
 async def cancelled(*tasks: "asyncio.Task[Any]") -> None:

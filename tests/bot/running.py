@@ -152,7 +152,7 @@ def bot_settings(
     way = {"app_token": workspace.app_token} if transport == "socket" else {"signing_secret": workspace.signing_secret}
     return parse(
         {
-            "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db"},
+            "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db", "health_port": 0},
             "slack": {
                 "bot_token": workspace.bot_token,
                 "api_url": workspace.api_url,

@@ -141,13 +141,24 @@ async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: 
             assert "Only members of this workspace" in (await answer.json())["text"]
 
 
-async def test_health_tells_how_the_bot_is(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
-        assert isinstance(scene.bot.transport, Http)
-        async with aiohttp.ClientSession() as session, session.get(scene.bot.transport.url + "/health") as answer:
-            told = await answer.json()
-        assert told["status"] == "ok"
-        assert [part["name"] for part in told["parts"]] == ["requests", "delivery", "feed"]
+@pytest.mark.parametrize(("transport", "way_in"), [("socket", "socket"), ("http", "requests")])
+async def test_health_and_metrics_tell_how_the_bot_is(
+    tmp_path: Path, transport: Literal["socket", "http"], way_in: str
+) -> None:
+    async with running_bot(tmp_path, transport=transport) as scene, aiohttp.ClientSession() as session:
+        anna = await scene.person(ANNA)
+        await anna.command(SOC, "/responder help")
+        assert scene.bot.vitals is not None
+        urls = [scene.bot.vitals.url, *([scene.bot.transport.url] if isinstance(scene.bot.transport, Http) else [])]
+        for url in urls:
+            async with session.get(url + "/health") as answer:
+                told = await answer.json()
+            async with session.get(url + "/metrics") as answer:
+                counted = (await answer.text()).splitlines()
+            assert told["status"] == "ok"
+            assert [part["name"] for part in told["parts"]] == [way_in, "delivery", "feed"]
+            assert 'responder_bot_acknowledge_seconds_count{surface="command"} 1.0' in counted
+            assert "responder_bot_messages_stuck 0.0" in counted
 
 
 def done_replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:

@@ -1,0 +1,65 @@
+"""How the bot is, for probes and Prometheus: `/health` and `/metrics`, with no key and naming nobody."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bot.delivery import Delivery
+from bot.features.base import Check
+
+_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
+
+
+class Vitals(Collector):
+    """What is counted of the bot; the gauges are read when they are asked for."""
+
+    def __init__(
+        self, health: Callable[[], Awaitable[Sequence[Check]]], delivery: Delivery, leads: Callable[[], bool]
+    ) -> None:
+        self._health = health
+        self._delivery = delivery
+        self._leads = leads
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._acknowledged = Histogram(
+            "responder_bot_acknowledge_seconds",
+            "From Slack's payload to its acknowledgement",
+            ["surface"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+
+    @contextmanager
+    def acknowledging(self, surface: str) -> Iterator[None]:
+        """Times one payload."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._acknowledged.labels(surface).observe(time.perf_counter() - begun)
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry at each scrape."""
+        waiting = "Messages that are not yet as they shall be"
+        stuck = "Messages that can't be delivered until somebody does something; doctor says what"
+        problems = self._delivery.problems()
+        yield GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._delivery.waiting())
+        yield GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems))
+        yield GaugeMetricFamily("responder_bot_leads", "1 where this replica follows and sends", int(self._leads()))
+
+    def routes(self) -> list[web.RouteDef]:
+        """To be served wherever the bot listens."""
+        return [web.get("/health", self._show_health), web.get("/metrics", self._show_metrics)]
+
+    async def _show_health(self, _request: web.Request) -> web.Response:
+        checks = await self._health()
+        parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
+        return web.json_response({"status": "ok" if all(c.ok for c in checks) else "degraded", "parts": parts})
+
+    async def _show_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
