@@ -56,6 +56,7 @@ class Actions:
         organisation: str,
         product: str,
         report_limit_bytes: int,
+        spread_load: bool = False,
     ) -> None:
         self._database = database
         self._responders = responders
@@ -63,6 +64,7 @@ class Actions:
         self._organisation = organisation
         self._product = product
         self._report_limit_bytes = report_limit_bytes
+        self._spread_load = spread_load
         self._owner = Owner("", lambda _: None)
 
     def own(self, owner: Owner) -> None:
@@ -91,7 +93,7 @@ class Actions:
                 return Started(earlier, False)
             if asked.only_if_idle:
                 _refuse_while_open(tx, target, choice.offer.name)
-            action = self._record(tx, caller, asked, target, choice, policy)
+            action = self._record(tx, caller, asked, target, self._with_room(tx, choice, asked, target), policy)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
             return Started(action, True)
@@ -271,6 +273,16 @@ class Actions:
         await self._database.transaction(work)
 
     # --- within ------------------------------------------------------------------------------------------------------
+
+    def _with_room(self, tx: Transaction, choice: Choice, asked: RunInput, target: Target) -> Choice:
+        """The choice, or if the load is to be spread and that engine is full, the next engine that has a place.
+
+        Looked at in the transaction that takes the place, so that two runs never count on the same one.
+        """
+        if not self._spread_load or asked.engine_id is not None or choice.engine.capacity is None:
+            return choice
+        full = self._responders.full(stored.places_taken(tx, self._owner.id))
+        return self._responders.choose(target, asked.responder_id, None, full=full)
 
     def _record(
         self,

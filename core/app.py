@@ -128,6 +128,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         organisation=section.organisation,
         product=section.product,
         report_limit_bytes=section.report_limit_bytes,
+        spread_load=section.spread_load,
     )
     runner = Runner(actions, responders, database, feed, clock)
     stack.push_async_callback(runner.close)

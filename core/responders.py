@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+
+import structlog
 
 from core.clock import Clock
 from core.engines.base import Catalogue, Engine, Responder, Skipped
@@ -14,6 +16,8 @@ from core.settings import ResponderSection
 from core.store import catalogues
 from core.store.database import Database
 from core.targets import Target
+
+log = structlog.get_logger()
 
 REFRESH_S = 10.0  # how soon a changed folder or an engine that is back shows
 FIRST_LOOK_S = 2.0  # at start an engine may take this long before what was last known of it is used
@@ -130,12 +134,15 @@ class Responders:
         """All responders with verdict, reasons and policy; `running`: responder name to who started it."""
         return [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
 
-    def choose(self, target: Target, responder_id: str, engine_name: str | None) -> Choice:
+    def choose(
+        self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
+    ) -> Choice:
         """Where a run on `target` goes (`semantics.md 4, 5`).
 
         Without an engine's name the first that has it and is up; where none is up the first, since it may be back by
-        the time it is called. Raises ResponderBotError: "not_found" for an unknown engine or responder, "bad_request"
-        with the reason where it may not run on this object.
+        the time it is called. One in `full` stands back for the next that is up. Raises ResponderBotError:
+        "not_found" for an unknown engine or responder, "bad_request" with the reason where it may not run on this
+        object.
         """
         if engine_name is not None:
             self.engine(engine_name)
@@ -148,8 +155,17 @@ class Responders:
         allowed = [entry for entry in entries if not _objections(entry[1], target)]
         if not allowed:
             raise ResponderBotError("bad_request", _sentence(offer.name, _objections(entries[0][1], target)))
-        name, entry = next((entry for entry in allowed if self._states[entry[0]].up), allowed[0])
+        up = [entry for entry in allowed if self._states[entry[0]].up] or allowed[:1]
+        name, entry = next((entry for entry in up if entry[0] not in full), up[0])
         return Choice(offer, self._states[name].engine, entry)
+
+    def full(self, places_taken: Mapping[str, int]) -> Collection[str]:
+        """The engines that have no place free, of how many are taken on each."""
+        return [
+            name
+            for name, state in self._states.items()
+            if state.engine.capacity is not None and places_taken.get(name, 0) >= state.engine.capacity
+        ]
 
     def refuse(self, target: Target, responder_name: str, engine_name: str) -> str:
         """Why this may no longer run on `target`, or `""`; asked again just before an engine is called."""
@@ -188,6 +204,10 @@ class Responders:
             catalogue = await state.engine.catalogue()
         except ResponderBotError as error:
             state.up, state.message = False, error.message
+            return
+        except Exception:  # it is looked at again: what broke once may work the next time
+            log.exception("an engine broke", engine=state.engine.name)
+            state.up, state.message = False, "It broke when it was asked for its responders; the log says why."
             return
         changed = not state.heard or catalogue != state.catalogue
         state.catalogue, state.up, state.message, state.heard = catalogue, True, "", True

@@ -111,6 +111,15 @@ def followed(reads: Reads) -> list[Row]:
     )
 
 
+def places_taken(reads: Reads, owner: str) -> dict[str, int]:
+    """How many open actions this core follows on each engine, those that wait there for a place among them."""
+    rows = reads.rows(
+        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND owner = :owner GROUP BY engine_name",
+        {"owner": owner},
+    )
+    return {row["engine_name"]: row["count"] for row in rows}
+
+
 def take_over(tx: Transaction, action_id: int, old_owner: str, owner: str, lease_until: int) -> int:
     return tx.run(
         f"UPDATE action SET owner = :owner, lease_until = :lease_until WHERE id = :id AND owner = :old AND {_OPEN}",

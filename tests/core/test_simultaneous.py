@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from httpx_aiohttp import AiohttpTransport
 
 from core.models import Action
 from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, events_of, feed, place_in
@@ -42,7 +43,9 @@ async def at_once(
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
-                httpx.AsyncClient(base_url=core.url, headers=sent, limits=connections, timeout=30, trust_env=False)
+                httpx.AsyncClient(
+                    base_url=core.url, headers=sent, transport=AiohttpTransport(limits=connections), timeout=30
+                )
             )
             for core in cores
         ]

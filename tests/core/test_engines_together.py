@@ -1,0 +1,186 @@
+"""Several engines at once over real HTTP: merged, one dead, one slow, and how runs are spread over them."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from core.settings import EngineSection
+from tests.core.core_process import ALERT, feed, stepwise, until
+from tests.core.running import RunningCore, running_core
+from tests.fake_cortex import BLOCKER, FakeCortex, Hang, at_once
+
+QUICK_S = 1.5  # far below the time limit of a call to an engine, which is what a list must never wait for
+
+
+def known_as(name: str, id: str) -> Mapping[str, Any]:
+    """An entry of a remote engine's catalogue."""
+    return {**BLOCKER, "id": id, "name": name, "workerDefinitionId": name}
+
+
+STEPWISE_THERE = known_as("Stepwise_1_0", "remote-stepwise")
+
+
+@asynccontextmanager
+async def cortexes(**responders: Sequence[Mapping[str, Any]]) -> AsyncIterator[list[FakeCortex]]:
+    """Remote engines that play each job to its end, by name."""
+    async with AsyncExitStack() as stack:
+        servers = []
+        for offered in responders.values():
+            server = FakeCortex(responders=list(offered), plays=at_once)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            servers.append(server)
+        yield servers
+
+
+@asynccontextmanager
+async def core_with(folder: Path, engines: Mapping[str, FakeCortex], **core: Any) -> AsyncIterator[RunningCore]:
+    """A core with these engines, then a local one that has the responder Stepwise."""
+    if not (folder / "responders").exists():
+        stepwise(folder / "responders", "Stepwise")
+    remote = [
+        EngineSection(name=name, type="cortex", url=server.url, api_key=server.api_key)
+        for name, server in engines.items()
+    ]
+    local = EngineSection(name="local", responders=(folder / "responders",))
+    order = [local, *remote] if core.pop("local_first", False) else [*remote, local]
+    async with running_core(folder, engine=tuple(order), core=core) as running:
+        yield running
+
+
+async def alert(core: RunningCore, ref: str = "1") -> str:
+    made = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
+    assert made.status_code in (201, 400), made.text
+    found = await core.send("GET", f"/api/alert/siem;tests;{ref}")
+    alert_id: str = found.json()["id"]
+    return alert_id
+
+
+async def listed(core: RunningCore, alert_id: str, query: str = "") -> dict[str, dict[str, Any]]:
+    """What is on offer, by name; it must come quickly, whatever engines do."""
+    async with asyncio.timeout(QUICK_S):
+        answer = await core.send("GET", f"/api/connector/engine/responder/alert/{alert_id}{query}")
+    assert answer.status_code == 200
+    return {entry["name"]: entry for entry in answer.json()}
+
+
+async def run(core: RunningCore, alert_id: str, responder: str, **more: Any) -> dict[str, Any]:
+    body = {"responderId": responder, "objectType": "alert", "objectId": alert_id, **more}
+    answer = await core.send("POST", "/api/connector/engine/action", body)
+    assert answer.status_code == 201, answer.text
+    action: dict[str, Any] = answer.json()
+    return action
+
+
+async def ended(core: RunningCore, action_id: str) -> dict[str, Any]:
+    while True:
+        answer = await core.send("GET", f"/api/connector/engine/action/{action_id}?wait=20")
+        action: dict[str, Any] = answer.json()
+        if "endDate" in action:
+            return action
+
+
+async def engine_health(core: RunningCore) -> tuple[str, dict[str, bool]]:
+    answer = await core.send("GET", "/health", profile=None)
+    parts = {part["name"]: part["ok"] for part in answer.json()["parts"] if part["name"].startswith("engine ")}
+    return answer.json()["status"], parts
+
+
+async def test_a_dead_and_a_slow_engine_delay_nobody_and_come_back(tmp_path: Path) -> None:
+    only = {name: known_as(f"Only{name}_1_0", name) for name in ("Dead", "Slow", "Live")}
+    shared = known_as("Shared_1_0", "shared")
+    async with cortexes(dead=[only["Dead"], shared], slow=[only["Slow"]], live=[only["Live"], shared]) as servers:
+        dead, slow, live = servers
+        engines = {"dead": dead, "slow": slow, "live": live}
+        async with core_with(tmp_path, engines) as core:
+            alert_id = await alert(core)
+            whole = await listed(core, alert_id)
+            keys = core.keys
+        answers = asyncio.Event()
+        slow.always("search_responders", Hang(answers))
+        await dead.stop()
+        async with core_with(tmp_path, engines) as core:
+            core.keys = keys
+            assert await listed(core, alert_id) == whole
+            reasons = {name: entry["reasons"] for name, entry in (await listed(core, alert_id, "?explain=1")).items()}
+            assert await engine_health(core) == (
+                "degraded",
+                {"engine dead": False, "engine slow": False, "engine live": True, "engine local": True},
+            )
+            metrics = (await core.send("GET", "/metrics", profile=None)).text
+            went_to = (await run(core, alert_id, "Shared_1_0"))["engineId"]
+            slow.always("search_responders", None)
+            answers.set()
+            await dead.start(port=urlsplit(dead.url).port or 0)
+            await core.core.responders.refresh()
+            assert (await engine_health(core))[0] == "ok"
+            back = (await run(core, alert_id, "Shared_1_0"))["engineId"]
+    assert whole["Shared_1_0"]["engineIds"] == ["dead", "live"]
+    assert {"OnlyDead_1_0", "OnlySlow_1_0", "OnlyLive_1_0", "Stepwise_1_0"} < set(whole)
+    assert reasons["OnlyDead_1_0"] == ["its engine dead does not answer"]
+    assert reasons["OnlySlow_1_0"] == ["its engine slow does not answer"]
+    assert reasons["OnlyLive_1_0"] == reasons["Shared_1_0"] == []
+    assert 'responder_bot_engine_up{engine="dead"} 0.0' in metrics
+    assert 'responder_bot_engine_up{engine="live"} 1.0' in metrics
+    assert (went_to, back) == ("live", "dead")
+
+
+@pytest.mark.slow
+async def test_an_engine_that_is_back_is_seen_without_being_asked_for(tmp_path: Path) -> None:
+    async with cortexes(remote=[BLOCKER]) as (remote,):
+        port = urlsplit(remote.url).port or 0
+        await remote.stop()
+        async with core_with(tmp_path, {"remote": remote}) as core:
+            assert (await engine_health(core))[0] == "degraded"
+            await remote.start(port=port)
+            await remote.until("search_responders")
+            alert_id = await alert(core)
+            await until(lambda: core.core.responders.states()[0].up, "the engine up again")
+            assert (await engine_health(core))[0] == "ok"
+            assert (await listed(core, alert_id))["Blocker_1_0"]["engineIds"] == ["remote"]
+
+
+async def test_a_full_engine_stands_back_for_the_next_when_the_load_is_to_be_spread(tmp_path: Path) -> None:
+    def waits(number: int) -> dict[str, Any]:
+        """Parameters of a run that ends when it is told to."""
+        os.mkfifo(tmp_path / f"bell-{number}")
+        return {"steps": [f"wait {tmp_path}/bell-{number}", "write"]}
+
+    async with cortexes(remote=[STEPWISE_THERE]) as (remote,):
+        settings = {"local_first": True, "spread_load": True, "max_concurrent_actions": 2}
+        async with core_with(tmp_path, {"remote": remote}, **settings) as core:
+            alert_id = await alert(core)
+            many = await asyncio.gather(
+                *(run(core, alert_id, "Stepwise_1_0", parameters=waits(number)) for number in range(8))
+            )
+            by_name = await run(core, alert_id, "Stepwise_1_0", engineId="local", parameters=waits(8))
+            for number, action in enumerate((*many, by_name)):
+                if action["engineId"] == "local":
+                    await feed(tmp_path / f"bell-{number}")
+            for action in (*many, by_name):
+                assert (await ended(core, action["id"]))["status"] == "Success"
+            again = await run(core, alert_id, "Stepwise_1_0")
+    assert sorted(action["engineId"] for action in many) == ["local"] * 2 + ["remote"] * 6
+    assert len({action["responderId"] for action in many}) == 1
+    assert {call.path for call in remote.calls if call.operation == "run"} == {"/api/responder/remote-stepwise/run"}
+    assert (by_name["engineId"], again["engineId"]) == ("local", "local")
+
+
+async def test_a_full_engine_is_waited_for_by_default(tmp_path: Path) -> None:
+    settings = {"local_first": True, "max_concurrent_actions": 1}
+    async with (
+        cortexes(remote=[STEPWISE_THERE]) as (remote,),
+        core_with(tmp_path, {"remote": remote}, **settings) as core,
+    ):
+        alert_id = await alert(core)
+        runs = [await run(core, alert_id, "Stepwise_1_0", parameters={"steps": ["write"]}) for _ in range(3)]
+        statuses = [(await ended(core, action["id"]))["status"] for action in runs]
+    assert [action["engineId"] for action in runs] == ["local"] * 3
+    assert statuses == ["Success"] * 3
+    assert remote.count("run") == 0
