@@ -25,6 +25,7 @@ from core.models import (
     Kind,
     Log,
     LogInput,
+    ObjectInContext,
     OfferedResponder,
     Person,
     RunInput,
@@ -105,6 +106,10 @@ class CoreClient:
     async def artifact(self, artifact_id: str) -> Artifact:
         return await self._get(Artifact, f"/api/case/artifact/{_in_path(artifact_id)}")
 
+    async def object_in_context(self, kind: Kind, object_id: str) -> ObjectInContext:
+        """An object as a responder gets to see it, with its parents and the levels that hold for it."""
+        return await self._get(ObjectInContext, f"{_ENGINE}/object/{kind}/{_in_path(object_id)}")
+
     async def case_template(self, id_or_name: str) -> CaseTemplate:
         return await self._get(CaseTemplate, f"/api/case/template/{_in_path(id_or_name)}")
 
@@ -137,6 +142,9 @@ class CoreClient:
 
     async def mark_alert_read(self, alert_id: str) -> Alert:
         return await self._post(Alert, f"/api/alert/{_in_path(alert_id)}/markAsRead")
+
+    async def mark_alert_unread(self, alert_id: str) -> Alert:
+        return await self._post(Alert, f"/api/alert/{_in_path(alert_id)}/markAsUnread")
 
     async def create_case_from_alert(self, alert_id: str) -> Case:
         return await self._post(Case, f"/api/alert/{_in_path(alert_id)}/createCase")

@@ -164,9 +164,11 @@ def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any
 
 def _overflow(alert: Alert, button: Button) -> dict[str, Any]:
     entries = [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
-    if alert.status not in ("Ignored", "Imported"):
+    if alert.status == "Ignored":
+        entries.append(("Mark as unread", Intent("unread", alert.id)))
+    elif alert.status != "Imported":
         entries.append(("Mark as read", Intent("read", alert.id)))
-    if alert.status != "Imported":
+    if not alert.case and alert.status != "Imported":
         entries.append(("Make a case", Intent("case", alert.id)))
     entries.append(("Refresh", Intent("refresh", alert.id)))
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]

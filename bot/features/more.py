@@ -1,4 +1,4 @@
-"""The overflow of a card: what ran here, watch, mark as read, make a case, refresh."""
+"""The overflow of a card: what ran here, watch, mark as read or unread, make a case, refresh."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -37,6 +37,11 @@ async def _read(moment: Moment, intent: Intent) -> None:
     await moment.tools.repaint(intent.object_id)
 
 
+async def _unread(moment: Moment, intent: Intent) -> None:
+    await moment.core.mark_alert_unread(intent.object_id)
+    await moment.tools.repaint(intent.object_id)
+
+
 async def _case(moment: Moment, intent: Intent) -> None:
     case = await moment.core.create_case_from_alert(intent.object_id)
     await moment.tools.repaint(intent.object_id)
@@ -54,6 +59,7 @@ _MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
     "actions": _actions,
     "watch": _watch,
     "read": _read,
+    "unread": _unread,
     "case": _case,
     "refresh": _refresh,
 }

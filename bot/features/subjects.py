@@ -1,14 +1,16 @@
 """From an id that somebody typed or clicked to what it names in core."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from bot.features.base import Moment
 from bot.features.typed import split_name_and_id
 from bot.redaction import Subject, kind_of
 from core.errors import ResponderBotError
-from core.models import Action, Case, Kind
+from core.models import Action, Artifact, Case, Kind, Log, Task
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -65,29 +67,30 @@ async def _case(core: "CoreClient", object_id: str) -> Subject:
 
 
 async def _task(core: "CoreClient", object_id: str) -> Subject:
-    return Subject.task(await core.task(object_id), await _case_above(core, "case_task", object_id))
+    found = await core.object_in_context("case_task", object_id)
+    return Subject.task(Task.model_validate(found.object), _case_in(found.object))
 
 
 async def _log(core: "CoreClient", object_id: str) -> Subject:
-    return Subject.log(await core.log(object_id), await _case_above(core, "case_task_log", object_id))
+    found = await core.object_in_context("case_task_log", object_id)
+    return Subject.log(Log.model_validate(found.object), _case_in(_mapping(found.object.get("case_task"))))
 
 
 async def _artifact(core: "CoreClient", object_id: str) -> Subject:
-    return Subject.artifact(await core.artifact(object_id), await _case_above(core, "case_artifact", object_id))
+    found = await core.object_in_context("case_artifact", object_id)
+    return Subject.artifact(Artifact.model_validate(found.object), _case_in(found.object))
 
 
-async def _case_above(core: "CoreClient", kind: Kind, object_id: str) -> Case | None:
-    """The case that a task, log or artifact belongs to; None, and so the highest TLP, where it can't be learned."""
-    below: dict[str, object] = {"_child": {"_type": kind, "_query": {"_id": object_id}}}
-    if kind == "case_task_log":
-        below = {"_child": {"_type": "case_task", "_query": below}}
+def _case_in(holder: Mapping[str, Any]) -> Case | None:
+    """The case above an object; None, and so the highest TLP, where it isn't told."""
     try:
-        found, _ = await core.search("/api/case/_search", below, range="0-1")
-        return Case.model_validate(found[0]) if found else None
-    except ResponderBotError as error:
-        if error.code in ("not_found", "method_not_allowed", "bad_request"):
-            return None
-        raise
+        return Case.model_validate(holder.get("case"))
+    except ValidationError:
+        return None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 _READERS: dict[Kind, Reader] = {

@@ -29,6 +29,7 @@ async def test_every_operation_of_a_day(tmp_path: Path) -> None:
         assert await client.alert(alert.id) == alert
         assert await client.alert("siem;wazuh;5710-1") == alert
         assert (await client.mark_alert_read(alert.id)).status == "Ignored"
+        assert (await client.mark_alert_unread(alert.id)).status == "New"
         found, total = await client.search("/api/alert/_search", {"_field": "source", "_value": "wazuh"}, "0-10")
         assert ([item["id"] for item in found], total) == ([alert.id], 1)
         template = await client.create_case_template({"name": "a/b {c} ü", "titlePrefix": "[SSH]"})
@@ -43,6 +44,8 @@ async def test_every_operation_of_a_day(tmp_path: Path) -> None:
         assert (await client.task(task.id)).status == "InProgress"
         assert await client.log(log.id) == log
         assert await client.artifact(artifact.id) == artifact
+        above = await client.object_in_context("case_task_log", log.id)
+        assert (above.root_id, above.object["case_task"]["case"]["id"]) == (case.id, case.id)
         assert (await client.create_case_from_alert(alert.id)).title == ALERT["title"]
         types = [event.type for event in (await client.events(seen, 0)).events]
         assert types[0] == "alert.created"

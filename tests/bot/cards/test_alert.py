@@ -60,8 +60,14 @@ def test_a_run_can_be_cancelled_only_while_it_waits() -> None:
 
 
 def test_what_no_longer_applies_is_not_on_the_card() -> None:
-    made = intents_in(lambda b: alert_card(alert(status="Imported"), [], clearance=2, button=b, now_ms=NOW))
-    assert [i.what for i in made] == ["menu", "details", "actions", "watch", "refresh"]
+    def offered(**more: Any) -> list[str]:
+        made = intents_in(lambda b: alert_card(alert(**more), [], clearance=2, button=b, now_ms=NOW))
+        return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
+
+    assert offered(status="Imported", case="~30") == ["refresh"]
+    assert offered(status="New") == ["read", "case", "refresh"]
+    assert offered(status="Ignored") == ["unread", "case", "refresh"]
+    assert offered(status="Updated", case="~30") == ["read", "refresh"]
 
 
 def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:

@@ -106,12 +106,20 @@ async def test_a_card_above_the_clearance_withholds_details_and_gives_them_to_wh
 
 async def test_marking_as_read_repaints_the_card_and_takes_the_entry_away(scene: Stage) -> None:
     alert = await scene.alert()
-    card = await scene.card("anna", alert)
-    more = next(e for b in blocks(card) for e in b.get("elements") or [] if e.get("action_id") == ids.MORE)
-    value = next(o["value"] for o in more["options"] if o["text"]["text"] == "Mark as read")
-    await scene["anna"].click(SOC, card["ts"], action_id=ids.MORE, value=value)
+    await pick(scene, "anna", await scene.card("anna", alert), "Mark as read")
     read = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "Marked as read by anna"))
     assert '"Mark as read"' not in said(checked(read))
+    await pick(scene, "ben", read, "Mark as unread")
+    unread = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "Changed by ben"))
+    assert '"Mark as read"' in said(checked(unread))
+    assert (await scene.admin.alert(alert.id)).status == "New"
+
+
+async def pick(scene: Stage, name: str, card: dict[str, Any], words: str) -> None:
+    """Choose an entry of the card's overflow."""
+    more = next(e for b in blocks(card) for e in b.get("elements") or [] if e.get("action_id") == ids.MORE)
+    value = next(o["value"] for o in more["options"] if o["text"]["text"] == words)
+    await scene[name].click(SOC, card["ts"], action_id=ids.MORE, value=value)
 
 
 async def test_the_doctor_names_every_link(scene: Stage) -> None:
