@@ -2,17 +2,21 @@
 
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from bot.workspace import Workspace
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
+from tests.bot.browser.story import Story, Tried, trying
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -39,14 +43,7 @@ class Desk:
 
     async def look(self, user: str = "U0ANNA", channel: str = "C0SOC", **options: Any) -> Page:
         """A new window for this person, in this channel."""
-        context = await self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        page = await context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        page.on("console", lambda said: self.trouble.append(said.text) if said.type in ("error", "warning") else None)
-        await page.goto(f"{self.workspace.page_url}#/{user}/{channel}")
-        await page.wait_for_selector(".room.current", state="attached")
-        return page
+        return await window(self.browser, f"{self.workspace.page_url}#/{user}/{channel}", self.trouble, **options)
 
     async def command(self, text: str) -> None:
         """Type a command and send it."""
@@ -61,6 +58,30 @@ class Desk:
         await self.page.wait_for_selector("[data-block=buttons]")
 
 
+async def window(browser: Browser, url: str, trouble: list[str], **options: Any) -> Page:
+    """A new window, of nobody's cookies; what its page complains of goes to `trouble`."""
+    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
+    await page.goto(url)
+    await page.wait_for_selector(".room.current", state="attached")
+    return page
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """The system's Chromium, headless."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("No chromium found. Install it from the system's packages: apt-get install chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, headless=True, args=ARGUMENTS)
+        yield browser
+        await browser.close()
+
+
 async def keep(page: Page, name: str) -> None:
     """A screenshot among the run's artefacts."""
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
@@ -69,21 +90,32 @@ async def keep(page: Page, name: str) -> None:
 
 @pytest_asyncio.fixture
 async def desk() -> AsyncIterator[Desk]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.fail("No chromium found. Install it from the system's packages: apt-get install chromium")
     workspace = Workspace(MANIFEST, rates=False)
     people(workspace)
     await workspace.start()
     app = SampleApp(workspace)
     await app.start()
     await workspace.wait_connected()
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, headless=True, args=ARGUMENTS)
+    async with chromium() as browser:
         desk = Desk(workspace, app, browser, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
         desk.page = await desk.look()
         yield desk
-        await browser.close()
     await app.stop()
     await workspace.stop()
     assert desk.trouble == []
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
+    """`responder-bot try` in a process of its own, once for a module: its tests post alerts of their own."""
+    with trying(tmp_path_factory.mktemp("try")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def story(tried: Tried) -> AsyncIterator[Story]:
+    """Windows on it, and alerts for it."""
+    async with chromium() as browser, httpx.AsyncClient(base_url=tried.core, timeout=30) as core:
+        story = Story(tried, core, partial(window, browser), [])
+        yield story
+    assert story.trouble == []
