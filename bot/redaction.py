@@ -1,8 +1,11 @@
 """What a channel or a person may see of an object, by clearance. Pure; text leaves only through here (`slack.md 2`)."""
 
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Kind, Log, Task
 
@@ -41,6 +44,7 @@ class Subject:
     link: str = ""
     root_id: str = ""
     artifacts: tuple[Artifact, ...] = field(default=(), repr=False)
+    above_tlp: int = CLEAR  # of the parents that a responder is given with it
 
     @staticmethod
     def alert(alert: Alert) -> "Subject":
@@ -65,8 +69,11 @@ class Subject:
     def artifact(artifact: Artifact, case: Case | None = None) -> "Subject":
         """An artifact has its own TLP and its case's PAP."""
         title = f"{artifact.data_type} {artifact.data}"
-        pap, root_id = (case.pap, case.id) if case else (RED, artifact.id)
-        return Subject("case_artifact", artifact.id, title, artifact.tlp, pap, root_id=root_id)
+        if case is None:
+            return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, above_tlp=RED)
+        return Subject(
+            "case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, above_tlp=case.tlp
+        )
 
     @staticmethod
     def unknown(action: Action) -> "Subject":
@@ -94,13 +101,13 @@ class Screen:
 
     @property
     def shows_reports(self) -> bool:
-        """Whether a report may be shown: its responder was given all artifacts, so the highest of them counts."""
-        return all(sees(self.clearance, tlp) for tlp in (self.subject.tlp, *(a.tlp for a in self.subject.artifacts)))
+        """Whether a report may be shown: its responder was given artifacts and parents, so the highest counts."""
+        return sees(self.clearance, self.highest)
 
     @property
     def highest(self) -> int:
-        """The highest TLP among the subject and its artifacts."""
-        return max(self.subject.tlp, *(a.tlp for a in self.subject.artifacts), CLEAR)
+        """The highest TLP among the subject, its artifacts, and what it belongs to."""
+        return max(self.subject.tlp, self.subject.above_tlp, *(a.tlp for a in self.subject.artifacts))
 
     def text(self, words: str) -> str:
         """These words of the subject; hidden artifacts are masked where a title or a tag repeats them."""
@@ -111,6 +118,13 @@ class Screen:
     def title(self) -> str:
         """The subject's title, or that it is withheld."""
         return self.text(self.subject.title)
+
+    def link(self) -> str:
+        """The subject's address, unless it holds what may not be shown, as it stands or percent-encoded."""
+        if not self.is_open:
+            return ""
+        told = unquote(self.subject.link)
+        return self.subject.link if self.text(told) == seen(told) else ""
 
     def report(self, words: str) -> str:
         """Words that a responder made of the subject: withheld whole, or shown whole."""
@@ -125,9 +139,56 @@ class Screen:
         return len(self.subject.artifacts) - len(self.artifacts())
 
 
+# --- masking --------------------------------------------------------------------------------------------------------
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # characters that nobody sees, and that Slack would be sent without
+_OTHER_SPELLINGS: Mapping[str, str] = {  # of one character, as people defang or addresses encode it
+    ".": r"(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)|%2e|\.)",
+    "@": r"(?:\[@\]|\(@\)|\[at\]|\(at\)|%40|@)",
+    ":": r"(?:\[:\]|%3a|:)",
+    "/": r"(?:%2f|/)",
+}
+_SCHEME = re.compile(r"(?i)^(?:h(?:tt|xx|\*\*)p(s?)|f(?:t|x)p(s?))(?=:)")
+_ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
+
+
+def seen(words: str) -> str:
+    """Without the characters that nobody sees: with them a secret would not be found, and be shown without them."""
+    return "".join(c for c in words if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
+
+
 def _masked(words: str, hidden: Sequence[str]) -> str:
-    """Without what is hidden, in any letters, also where somebody wrote it defanged."""
-    secrets = {*hidden, *(secret.replace(".", "[.]") for secret in hidden)}
+    """Without what is hidden, in any letters, also where somebody wrote it defanged or with unseen characters in it."""
+    words = seen(words)
+    secrets = {secret for data in hidden for secret in _secrets(seen(data).strip())}
     for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
-        words = re.sub(re.escape(secret), MASK, words, flags=re.IGNORECASE)
+        words = _pattern(secret).sub(MASK, words)
     return words
+
+
+def _secrets(data: str) -> Iterator[str]:
+    """The data itself, and of an address the host that it leads to."""
+    yield data
+    plain = _refanged(data)
+    if "://" in plain:
+        with suppress(ValueError):  # not an address after all
+            yield urlsplit(plain).hostname or ""
+
+
+def _refanged(data: str) -> str:
+    for character, spelling in _OTHER_SPELLINGS.items():
+        data = re.sub(spelling.replace("%2f|", "").replace("%3a|", ""), character, data, flags=re.IGNORECASE)
+    return data.replace("[://]", "://").replace("[:]//", "://")
+
+
+def _pattern(secret: str) -> re.Pattern[str]:
+    plain = _refanged(secret)
+    scheme = _SCHEME.match(plain)
+    rest = plain[scheme.end() :] if scheme else plain
+    parts = [_ANY_SCHEME] if scheme else []
+    if rest.startswith("://"):
+        parts.append(r"(?:\[://\]|\[:\]//|%3a%2f%2f|://)")
+        rest = rest[3:]
+    for piece in re.split(r"(\s+)", rest):
+        parts.append(r"\s+" if piece.isspace() else "".join(_OTHER_SPELLINGS.get(c, re.escape(c)) for c in piece))
+    return re.compile("".join(parts), re.IGNORECASE)

@@ -61,7 +61,7 @@ def headline(screen: Screen) -> Block:
         return section(f"{word}{subject.id} · {withheld(subject.tlp)}")
     # A `|` in a link's label would end it, a `*` its bold.
     title = (foreign(screen.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
-    address = safe_link(screen.text(subject.link))
+    address = safe_link(screen.link())
     return section(f"{word}*<{address}|{title}>*" if address else f"{word}*{title}*")
 
 

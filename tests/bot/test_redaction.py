@@ -4,15 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.cards import asking, ended, home, lists, start
 from bot.cards.alert import alert_card, plain_card
 from bot.cards.message import Message
-from bot.redaction import Screen, Subject, sees, withheld
+from bot.redaction import MASK, Screen, Subject, seen, sees, withheld
 from core.models import Action, Alert, Person
-from tests.bot.cards import words
+from tests.bot.cards import words as make
 from tests.bot.cards.words import NOW, button
 
 MARKS: Mapping[int, str] = {0: "qCLEARq", 1: "qGREENq", 2: "qAMBERq", 3: "qREDq"}
@@ -30,7 +31,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     subject = Subject.alert(alert)
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
     told = [(action, subject) for action in actions]
-    offered = [words.responder()]
+    offered = [make.responder()]
     place = start.Place("~12")
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
@@ -54,7 +55,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     return texts
 
 
-@given(words.alerts(MARKS), st.lists(words.actions(REPORT), max_size=4, unique_by=lambda a: a.id), words.levels)
+@given(make.alerts(MARKS), st.lists(make.actions(REPORT), max_size=4, unique_by=lambda a: a.id), make.levels)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: list[Action], clearance: int) -> None:
     forbidden = [mark for tlp, mark in MARKS.items() if not sees(clearance, tlp)]
@@ -68,7 +69,7 @@ def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: li
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
-    card = alert_card(words.alert(tlp=3), [words.ended()], clearance=2, button=button, now_ms=NOW)
+    card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button, now_ms=NOW)
     assert card.blocks[0]["text"]["text"] == "*HIGH* · ~12 · details withheld (TLP:RED)"
     assert card.text == (
         "High alert ~12: details withheld (TLP:RED) · CloseFalsePositive done in 3.2 s: details withheld (TLP:RED)"
@@ -77,12 +78,56 @@ def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withh
 
 
 def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:
-    alert = words.alert(title="Beacon to EVIL.example", artifacts=[words.artifact(data="evil.example", tlp=3)])
+    alert = make.alert(title="Beacon to EVIL.example", artifacts=[make.artifact(data="evil.example", tlp=3)])
     assert Screen(Subject.alert(alert), 2).title() == "Beacon to [withheld]"
     assert Screen(Subject.alert(alert), 2).text("evil[.]example") == "[withheld]"
     assert Screen(Subject.alert(alert), 3).title() == "Beacon to EVIL.example"
 
 
+@pytest.mark.parametrize(
+    ("hidden", "words"),
+    [
+        ("evil.example", "Beacon to evil\u200b.exa\u00admple seen"),
+        ("ev\u200bil.example", "Beacon to evil.example seen"),
+        ("evil.example", "Beacon to EVIL(.)example seen"),
+        ("evil[.]example", "Beacon to evil.example seen"),
+        ("http://evil.example/a.php", "Beacon to hxxp[://]evil[.]example/a[.]php seen"),
+        ("hxxps://evil.example/a.php", "Beacon to https%3A%2F%2Fevil%2Eexample%2Fa.php seen"),
+        ("http://evil.example/a.php", "Beacon to evil.example seen"),
+        ("boss@evil.example", "Beacon to boss[at]evil[.]example seen"),
+        ("very  secret\nname", "Beacon to very secret name seen"),
+        ("C:\\Temp\\(1)*.exe", "Beacon to c:\\temp\\(1)*.EXE seen"),
+    ],
+)
+def test_a_hidden_artifact_is_masked_in_every_spelling(hidden: str, words: str) -> None:
+    alert = make.alert(title=words, artifacts=[make.artifact(data=hidden, tlp=3)])
+    assert Screen(Subject.alert(alert), 2).title() == "Beacon to [withheld] seen"
+
+
+def test_a_link_that_leads_to_what_is_hidden_is_no_link() -> None:
+    hidden = [make.artifact(data="boss@evil.example", tlp=3)]
+    alert = make.alert(external_link="https://siem.example/?q=boss%40evil.example", artifacts=hidden)
+    assert "siem.example" not in dump(alert_card(alert, [], clearance=2, button=button, now_ms=NOW))
+    assert "siem.example" in dump(alert_card(alert, [], clearance=3, button=button, now_ms=NOW))
+
+
+def test_a_report_on_an_artifact_counts_as_high_as_its_case() -> None:
+    """The responder was given the case with it (`semantics.md 7`)."""
+    artifact, case = make.artifact(tlp=0), make.case(tlp=3)
+    assert Screen(Subject.artifact(artifact, case), 2).report("words") == "details withheld (TLP:RED)"
+    assert Screen(Subject.artifact(artifact, None), 2).report("words") == "details withheld (TLP:RED)"
+    assert Screen(Subject.artifact(artifact, make.case(tlp=2)), 2).report("words") == "words"
+
+
+@given(st.text(max_size=30), st.text(max_size=60))
+def test_no_hidden_data_breaks_the_masking(hidden: str, words: str) -> None:
+    alert = make.alert(title=f"{words}{hidden}{words}", artifacts=[make.artifact(data=hidden, tlp=3)])
+    shown = Screen(Subject.alert(alert), 2).title()
+    data = seen(hidden).strip()
+    if len(data) >= 3 and data.isascii() and data.lower() not in MASK:
+        assert data.lower() not in shown.lower()
+
+
 def test_a_task_whose_case_is_not_known_counts_as_red() -> None:
-    assert Subject.unknown(words.action(object_type="Log")).tlp == 3
+    assert Subject.unknown(make.action(object_type="Log")).tlp == 3
     assert withheld(3) == "details withheld (TLP:RED)"

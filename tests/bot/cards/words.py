@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bot.cards.message import Intent
-from core.models import Action, Alert, Approval, Artifact, OfferedResponder, Policy
+from core.models import Action, Alert, Approval, Artifact, Case, OfferedResponder, Policy
 
 NOW = 1_763_690_400_000
 HOSTILE = "<!channel> <@U0BOSS> </blocks> *_~`| & ‮gpj.exe \u200b\n\n> " * 200
@@ -39,6 +39,12 @@ def alert(**more: Any) -> Alert:
         "artifacts": [artifact()],
     }
     return Alert(**{**base, **more})
+
+
+def case(**more: Any) -> Case:
+    base: dict[str, Any] = {"id_": "~30", "id": "~30", "created_by": "anna@soc.example", "created_at": NOW - 60_000}
+    own = {"case_id": 1, "title": "C2", "description": "", "severity": 3, "start_date": NOW - 60_000, "owner": "anna"}
+    return Case(**{**base, **own, "tlp": 2, "pap": 2, "tags": [], "custom_fields": {}, **more})
 
 
 def report(**more: Any) -> str:
