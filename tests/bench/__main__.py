@@ -46,9 +46,9 @@ async def run(names: Sequence[str], scale: Scale, base: Path | None) -> list[Row
         started = time.monotonic()
         try:
             rows += await measurement(name)(folder, scale)
-            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+            sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
         except Exception as error:
-            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.stderr.write(f"{name} failed: {type(error).__name__}: {error}\n")
             if len(names) == 1:
                 raise
         finally:
@@ -69,8 +69,7 @@ def main() -> int:
         parser.error(f"no measurement {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
     scale = SMALL if asked.small else Scale(rounds=asked.rounds)
     rows = uvloop.run(run(asked.names or list(MEASUREMENTS), scale, asked.folder))
-    print(table.text(rows))
-    print(f"\n{table.setting()}")
+    sys.stdout.write(f"{table.text(rows)}\n\n{table.setting()}\n")
     if asked.markdown:
         asked.markdown.write_text(table.markdown(rows))
     return 0

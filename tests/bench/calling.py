@@ -53,9 +53,7 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
         figures.row(
             f"{what}, alone", alone, "core.client", "httpx", figures.milliseconds, Goal("at least", 2), turned=True
         ),
-        figures.row(
-            f"{what}, 32 at once", at_once, "core.client", "httpx", figures.per_second, Goal("at least", 5)
-        ),
+        figures.row(f"{what}, 32 at once", at_once, "core.client", "httpx", figures.per_second, Goal("at least", 5)),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Literal
 
@@ -93,7 +94,7 @@ def ratio(ours: Sequence[Figure], peer: Sequence[Figure]) -> Spread:
 
 def noise(ours: Sequence[Figure]) -> Spread:
     """Each round over the one before."""
-    return Spread.of([b / a for a, b in zip(ours, ours[1:], strict=False)])
+    return Spread.of([b / a for a, b in pairwise(ours)])
 
 
 def per_second(figures: Sequence[Figure]) -> str:
@@ -103,6 +104,11 @@ def per_second(figures: Sequence[Figure]) -> str:
 def milliseconds(figures: Sequence[Figure]) -> str:
     """Seconds, shown in milliseconds with three digits that mean something."""
     return f"{median(figures) * 1000:.3g} ms"
+
+
+def microseconds(figures: Sequence[Figure]) -> str:
+    """Seconds, shown in microseconds."""
+    return f"{median(figures) * 1e6:,.0f} us"
 
 
 def row(

@@ -91,8 +91,7 @@ def fill(path: Path, alerts: int, actions: int) -> None:
     connection.executemany(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, handed_at, ended_at, engine_job_id, parameters, doc)"
-        f" VALUES (?1, 'alert', ?2, ?2, '{RESPONDER}', 'local', 'r-idle', 'Success', '{ANALYST}', '{ANALYST}',"  # noqa: S608 - constants of this module
-        f" {NOW}, {NOW}, {NOW + 900}, ?3, '{{}}', ?4)",
+        " VALUES (?1, 'alert', ?2, ?2, ?3, 'local', 'r-idle', 'Success', ?4, ?4, ?5, ?5, ?5 + 900, ?6, '{}', ?7)",
         _action_rows(alerts, actions),
     )
     connection.execute("UPDATE sequence SET last = ?", (alerts + actions,))
@@ -112,12 +111,12 @@ def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:
         yield number, f"siem;suricata;event-{number}", template.replace("123456789", str(number))
 
 
-def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str]]:
+def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str, int, str, str]]:
     template = action(123_456_789, 987_654_321).wire()
     for n in range(actions):
         number, of = alerts + 1 + n, n % alerts + 1
-        yield number, of, f"local-{number}", template.replace("123456789", str(number)).replace("987654321", str(of))
-
+        doc = template.replace("123456789", str(number)).replace("987654321", str(of))
+        yield number, of, RESPONDER, ANALYST, NOW, f"local-{number}", doc
 
 
 def _hash(key: str) -> str:

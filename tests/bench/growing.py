@@ -2,15 +2,17 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.bench import figures
 from tests.bench.accepting import started_rate
 from tests.bench.figures import Figure, Goal, Row, Scale
 from tests.bench.filling import KEY, fill
-from tests.bench.load import load, request
+from tests.bench.load import Weighed, request
 from tests.bench.programs import Child, serving
 
+ALERTS_LOOKED_AT = 2000
 FEW = 10
 """Alerts in the store that counts as empty: each with as many actions as in the full one."""
 
@@ -24,53 +26,41 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
         serving("servers.ours", folder / "full", manner="ends") as full,
         serving("servers.ours", folder / "empty", manner="ends") as empty,
     ):
+        looking, starting = Weighed(), Weighed()
         listed = await figures.in_turns(
             {
-                "full": lambda: _listed_rate(full, scale, scale.alerts),
-                "empty": lambda: _listed_rate(empty, scale, FEW),
+                "full": lambda: _listed_rate(looking, "full", full, scale, scale.alerts),
+                "empty": lambda: _listed_rate(looking, "empty", empty, scale, FEW),
             },
             scale.rounds,
         )
         # Started on alerts of their own, since each run makes its alert's list longer.
         started = await figures.in_turns(
             {
-                "full": lambda: started_rate(full, scale, range(1, min(scale.alerts, 2000))),
-                "empty": lambda: started_rate(empty, scale, range(1, FEW)),
+                "full": lambda: started_rate(starting, "full", full, scale, range(1, min(scale.alerts, 2000))),
+                "empty": lambda: started_rate(starting, "empty", empty, scale, range(1, FEW)),
             },
             scale.rounds,
         )
     stores = f"{scale.alerts:,} alerts and {scale.actions:,} actions ({size_gb:.1f} GB)"
     return [
-        figures.row(
-            f"list an alert's {each} actions among {stores}",
-            listed,
-            "full",
-            "empty",
-            figures.per_second,
-            Goal("at most", 1.5),
-            turned=True,
-        ),
-        figures.row(
-            f"start a run among {stores}",
-            started,
-            "full",
-            "empty",
-            figures.per_second,
-            Goal("at most", 1.5),
-            turned=True,
-        ),
+        *_rows(f"list an alert's {each} actions among {stores}", listed, looking),
+        *_rows(f"start a run among {stores}", started, starting),
     ]
 
 
-async def _listed_rate(server: Child, scale: Scale, alerts: int) -> Figure:
-    chosen = random.choices(range(1, alerts + 1), k=2000)  # noqa: S311 - which alert is looked at
-    requests = [
-        request(
-            "GET",
-            server.url,
-            f"/api/connector/engine/action/alert/~{number}",
-            headers={"Authorization": f"Bearer {KEY}"},
-        )
-        for number in chosen
+def _rows(what: str, found: Mapping[str, list[Figure]], weighed: Weighed) -> list[Row]:
+    goal = Goal("at most", 1.5)
+    return [
+        figures.row(what, found, "full", "empty", figures.per_second, goal, turned=True),
+        figures.row("the same, processor time", weighed.spent, "full", "empty", figures.microseconds, goal),
     ]
-    return (await load(server.url, requests, seconds=scale.seconds)).per_second
+
+
+async def _listed_rate(weighed: Weighed, name: str, server: Child, scale: Scale, alerts: int) -> Figure:
+    """Of alerts chosen at random; `ALERTS_LOOKED_AT` of them, so that they don't all stay in the store's cache."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    chosen = random.choices(range(1, alerts + 1), k=ALERTS_LOOKED_AT)  # noqa: S311 - which alert is looked at
+    paths = (f"/api/connector/engine/action/alert/~{number}" for number in chosen)
+    requests = [request("GET", server.url, path, headers=headers) for path in paths]
+    return await weighed.rate(name, server, requests, seconds=scale.seconds)

@@ -6,10 +6,11 @@ from pathlib import Path
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale
 from tests.bench.filling import KEY, fill
-from tests.bench.load import Served, load, request
+from tests.bench.load import Weighed, request
 from tests.bench.programs import Child, serving
 
 PATH = "/api/connector/engine/action/alert/~1"
+CORE, PEER, FLOOR = "core", "FastAPI + async ORM", "static bytes"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
 
 
@@ -21,30 +22,29 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
     ):
         size = (await _answer_bytes(ours), await _answer_bytes(peer))
         async with serving("servers.floor", folder / "floor", answer_bytes=size[0]) as floor:
+            weighed = Weighed()
             found = await figures.in_turns(
                 {
-                    "core": lambda: _rate(ours, scale),
-                    "FastAPI + async ORM": lambda: _rate(peer, scale),
-                    "static bytes": lambda: _rate(floor, scale),
+                    CORE: lambda: _rate(weighed, CORE, ours, scale),
+                    PEER: lambda: _rate(weighed, PEER, peer, scale),
+                    FLOOR: lambda: _rate(weighed, FLOOR, floor, scale),
                 },
                 scale.rounds,
             )
     what = f"list 10 actions ({size[0] / 1000:.0f} KB), 32 at once"
+    spent = "the same, processor time of an answer"
     note = f"the peer's answer has {size[1] / 1000:.0f} KB"
     return [
-        figures.row(
-            what, found, "core", "FastAPI + async ORM", figures.per_second, Goal("at least", 10), note=note
-        ),
-        figures.row(what, found, "core", "static bytes", figures.per_second, Goal("at least", 0.30)),
+        figures.row(what, found, CORE, PEER, figures.per_second, Goal("at least", 10), note=note),
+        figures.row(spent, weighed.spent, CORE, PEER, figures.microseconds, Goal("at least", 10), turned=True),
+        figures.row(what, found, CORE, FLOOR, figures.per_second, Goal("at least", 0.30)),
+        figures.row(spent, weighed.spent, CORE, FLOOR, figures.microseconds, Goal("at least", 0.30), turned=True),
     ]
 
 
-async def _rate(server: Child, scale: Scale) -> Figure:
-    return (await _load(server, scale.seconds)).per_second
-
-
-async def _load(server: Child, seconds: float) -> Served:
-    return await load(server.url, [request("GET", server.url, PATH, headers=AUTHORIZED)], seconds=seconds)
+async def _rate(weighed: Weighed, name: str, server: Child, scale: Scale) -> Figure:
+    requests = [request("GET", server.url, PATH, headers=AUTHORIZED)]
+    return await weighed.rate(name, server, requests, seconds=scale.seconds)
 
 
 async def _answer_bytes(server: Child) -> int:

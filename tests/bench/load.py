@@ -3,12 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from statistics import median
 from typing import Any, cast
 from urllib.parse import urlsplit
+
+from tests.bench.programs import TICK_S, Child
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,7 @@ class Served:
     count: int
 
 
-def request(
-    method: str, url: str, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
-) -> bytes:
+def request(method: str, url: str, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None) -> bytes:
     """The bytes of a request; `body` is sent as JSON, or as it is if it is bytes."""
     content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", f"Host: {urlsplit(url).netloc}"]
@@ -104,9 +104,7 @@ class _Connection(asyncio.Protocol):
             run.over.set_result(None)
 
 
-async def load(
-    url: str, requests: Sequence[bytes], *, seconds: float, at_once: int = 32, status: int = 200
-) -> Served:
+async def load(url: str, requests: Sequence[bytes], *, seconds: float, at_once: int = 32, status: int = 200) -> Served:
     """Send `requests`, again and again, over `at_once` connections. Any other answer than `status` ends it."""
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
@@ -114,11 +112,26 @@ async def load(
     run = _Run(cycle(requests), expect, started + seconds, loop.create_future())
     parts = urlsplit(url)
     for _ in range(at_once):
-        await loop.create_connection(lambda: _Connection(run), parts.hostname, parts.port)
+        await loop.create_connection(lambda: _Connection(run), str(parts.hostname), parts.port or 80)
     await run.over
     return Served(len(run.times) / (time.perf_counter() - started), median(run.times), len(run.times))
 
 
-def one_by_one(times: Callable[[], float], count: int) -> float:
-    """The median of some calls."""
-    return median(times() for _ in range(count))
+class Weighed:
+    """Loads on servers, each with the processor time that its server spent on an answer.
+
+    Where other programs use the machine too, the time is the truer figure of the two.
+    """
+
+    def __init__(self) -> None:
+        self.spent: dict[str, list[float]] = {}
+        """Seconds for an answer, by the server's name, a figure for each turn."""
+
+    async def rate(
+        self, name: str, server: Child, requests: Sequence[bytes], *, seconds: float, status: int = 200
+    ) -> float:
+        """Answers in a second."""
+        before = server.busy_s()
+        served = await load(server.url, requests, seconds=seconds, status=status)
+        self.spent.setdefault(name, []).append(max(server.busy_s() - before, TICK_S) / served.count)
+        return served.per_second

@@ -13,7 +13,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0
-_TICKS_S = os.sysconf("SC_CLK_TCK")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+"""What processor time is counted in."""
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -45,7 +46,7 @@ class Child:
     def busy_s(self) -> float:
         """Processor time so far, of all its threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_S
+        return (int(fields[11]) + int(fields[12])) * TICK_S
 
     def memory_mb(self) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
@@ -81,6 +82,12 @@ async def spawn(
             )
         finally:
             os.sched_setaffinity(0, before)
+
+
+def tell(said: Mapping[str, Any]) -> None:
+    """What a child says to who started it: one line of JSON on standard output."""
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
 
 
 @asynccontextmanager

@@ -7,6 +7,8 @@ from typing import Any
 
 import uvicorn
 
+from tests.bench.programs import tell
+
 
 def main(given: dict[str, Any]) -> None:
     body = b"x" * int(given["answer_bytes"])
@@ -17,7 +19,7 @@ def main(given: dict[str, Any]) -> None:
         await send({"type": "http.response.body", "body": body})
 
     sock = socket.create_server(("127.0.0.1", 0))
-    print(json.dumps({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
+    tell({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
     config = uvicorn.Config(app, lifespan="off", access_log=False, log_level="warning", server_header=False)
     uvicorn.Server(config).run([sock])
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import os
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +14,8 @@ import uvloop
 from core import engines, logs
 from core.app import Core, serving, stop_signal
 from core.engines.base import Progress
-from core.models import RunInput
 from core.settings import CoreSection, CoreSettings, EngineSection
-from tests.bench.filling import KEY
+from tests.bench.programs import tell
 from tests.bench.servers.idle import IdleEngine
 from tests.bench.servers.stamping import StampingLoop
 
@@ -39,7 +38,7 @@ async def main(given: Mapping[str, Any]) -> None:
             made, IdleEngine(given["manner"], settings.core.max_concurrent_actions)
         )
     async with serving(settings) as (core, url):
-        print(json.dumps({"url": url}), flush=True)
+        tell({"url": url})
         answering = asyncio.create_task(_answer(core, made))
         await stop_signal()
         answering.cancel()
@@ -62,11 +61,9 @@ async def _answer(core: Core, made: list[IdleEngine]) -> None:
             if told is None:
                 told = await made[0].taken.get()
             answered = await _new_status(core, told, question["number"])
-        elif question["do"] == "send":
-            answered = _sent(question["host"], question["port"])
         else:
-            answered = {"rss": _rss()}
-        print(json.dumps(answered), flush=True)
+            answered = _sent(question["host"], question["port"])
+        tell(answered)
 
 
 async def _new_status(core: Core, told: Any, number: int) -> dict[str, Any]:
@@ -84,15 +81,9 @@ def _sent(host: str, port: int) -> dict[str, Any]:
     if port not in _sockets:
         _sockets[port] = socket.create_connection((host, port))
         _sockets[port].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    import time
-
     at = time.perf_counter()
     _sockets[port].sendall(b"x" * 300)
     return {"at": at}
-
-
-def _rss() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tests.bench.filling import ANALYST, KEY, action, alert
+from tests.bench.programs import tell
 
 
 class Base(DeclarativeBase):
@@ -74,7 +75,6 @@ class Event(Base):
     type: Mapped[str]
     object_id: Mapped[int]
     user: Mapped[str]
-
 
 
 class ActionOut(BaseModel):
@@ -233,7 +233,7 @@ def main(given: dict[str, Any]) -> None:
     if not path.exists():
         asyncio.run(fill(path, int(given.get("actions", 10))))
     sock = socket.create_server(("127.0.0.1", 0))
-    print(json.dumps({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
+    tell({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
     config = uvicorn.Config(application(path, bool(given.get("ends"))), access_log=False, log_level="warning")
     uvicorn.Server(config).run([sock])
 

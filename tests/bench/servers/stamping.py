@@ -13,7 +13,7 @@ class StampingLoop(uvloop.Loop):
 
     woken_at = 0.0
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]  # the arguments' types are not looked at on the way
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Any:
         self.woken_at = time.perf_counter()

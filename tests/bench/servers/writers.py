@@ -20,6 +20,7 @@ from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Transaction
 from core.store.schema import migrate
 from tests.bench.figures import in_turns
 from tests.bench.filling import ANALYST, NOW, RESPONDER, action
+from tests.bench.programs import tell
 
 WRITERS = 32
 
@@ -47,9 +48,7 @@ def work(tx: Transaction) -> None:
         "doc": DOC,
     }
     stored.insert(tx, values)
-    events.record(
-        tx, at=NOW, type="action.created", object_type="Action", object_id=number, root_id=1, user=ANALYST
-    )
+    events.record(tx, at=NOW, type="action.created", object_type="Action", object_id=number, root_id=1, user=ANALYST)
 
 
 DOC = action(123_456_789, 1).wire()
@@ -107,7 +106,7 @@ async def main(given: dict[str, Any]) -> None:
         given["rounds"],
     )
     await database.close()
-    print(json.dumps({"figures": found}), flush=True)
+    tell({"figures": found})
 
 
 async def _rate(write: Callable[[], Any], seconds: float) -> float:
