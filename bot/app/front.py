@@ -15,7 +15,7 @@ from bot.app.arrivals import Arrival, Surface, entry_of, read
 from bot.app.replies import Replies
 from bot.cards import notices, views
 from bot.cards.message import Message
-from bot.delivery import Delivery
+from bot.delivery import Delivery, Left
 from bot.features.base import Ack, Entry, Json, Moment, Tools
 from bot.features.gate import refusal
 from bot.identity import Identity
@@ -25,6 +25,13 @@ QUEUE = 1_000  # reads that wait; more are refused, with a word
 WORKERS = 16
 ANSWER_S = 2.0  # core's time for an answer that is the acknowledgement (slack.md 2)
 REPLAY_EVERY_S = 15.0
+# Older clicks are not carried out after all: nobody expects a host to be cut off an hour after the click, and core
+# forgets an Idempotency-Key after a day.
+REPLAY_LIMIT_MS = 10 * 60_000
+TOO_OLD = (
+    "The bot was away when you asked for something a while ago, so it may not have been done; "
+    "look at the card, and ask again if it is still needed."
+)
 CHANNEL_EVENTS = (  # after these, what a channel may show and whether it takes messages is looked at anew
     "member_joined_channel",
     "channel_archive",
@@ -274,19 +281,23 @@ class Front:
         while True:
             try:
                 for left in await self._delivery.left_behind():
-                    await self._again(left.key, left.payload)
+                    await self._again(left)
             except ResponderBotError as error:
                 log.warning("replay_failed", reason=error.message)
             await asyncio.sleep(REPLAY_EVERY_S)
 
-    async def _again(self, key: str, payload: Mapping[str, Any]) -> None:
-        arrival = read(payload["surface"], payload["body"])
+    async def _again(self, left: Left) -> None:
+        arrival = read(left.payload["surface"], left.payload["body"])
         entry, text = entry_of(arrival)
-        log.info("replayed", surface=arrival.surface)
         if entry is None:  # an older release knew it
-            await self._delivery.settle(key)
-            return
-        await self._queue.put(_Job(entry, arrival, text, True))
+            await self._delivery.settle(left.key)
+        elif self._tools.clock_ms() - left.at > REPLAY_LIMIT_MS:
+            log.info("too_old_to_replay", surface=arrival.surface)
+            await self._delivery.settle(left.key)
+            await Replies(arrival, self._tools.slack, self._session).say(notices.error(TOO_OLD))
+        else:
+            log.info("replayed", surface=arrival.surface)
+            await self._queue.put(_Job(entry, arrival, text, True))
 
 
 def _late_view(result: Json | None) -> Mapping[str, Any]:

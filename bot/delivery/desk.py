@@ -39,10 +39,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Left:
-    """A click that was acknowledged and not carried out."""
+    """A click that was acknowledged at `at` (ms) and perhaps not carried out."""
 
     key: str
     payload: Mapping[str, Any]
+    at: int
 
 
 class Delivery:
@@ -207,7 +208,7 @@ class Delivery:
         def work(tx: Transaction) -> list[Left]:
             until = now + INBOX_LEASE_MS
             return [
-                Left(row["key"], json.loads(row["payload"]))
+                Left(row["key"], json.loads(row["payload"]), row["at"])
                 for row in rows
                 if tables.take_over(tx, row["key"], row["owner"], self._me, until)
             ]
