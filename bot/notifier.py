@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -126,10 +126,13 @@ class Notifier:
             desired += await self._cards(await self._story(subject, created=False))
         await self._delivery.follow(desired, last)
 
-    async def repaint(self, root_id: str) -> None:
-        """Paint the cards of this alert or case now, before machine news: a person did something."""
+    async def repaint(self, root_id: str, log_id: str = "") -> None:
+        """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
         story = await self._story(root_id, created=False)
-        await self._delivery.want(*await self._cards(story, by_person=True))
+        desired = await self._cards(story, by_person=True)
+        if log_id:
+            desired += [replace(one, by_person=True) for one in await self._of_log(log_id, story)]
+        await self._delivery.want(*desired)
 
     # what follows from news
 

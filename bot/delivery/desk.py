@@ -150,6 +150,14 @@ class Delivery:
         rows = tables.buttons_of(self._store, channel, message_key, self._clock() + BUTTON_LIFE_MS // 2)
         return {_intent(row): row["token"] for row in rows}
 
+    async def renew(self, token: str) -> None:
+        """Let the next rendering have another id in its place; until then, and in an old card, this one still counts.
+
+        Slack keeps an entry that was chosen in a menu on show for as long as the menu's block has the same id.
+        """
+        until = self._clock() + BUTTON_LIFE_MS // 2
+        await self._store.transaction(lambda tx: tables.last_until(tx, token, until))
+
     async def press(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
         """What the button means; pressing doesn't use it up.
 

@@ -215,6 +215,12 @@ def add_buttons(tx: Transaction, rows: Sequence[dict[str, str | int]]) -> None:
         )
 
 
+def last_until(tx: Transaction, token: str, until: int) -> None:
+    """This button expires then at the latest."""
+    tx.run("UPDATE button SET expires_at = min(expires_at, :until) WHERE token = :token",
+           {"token": token, "until": until})  # fmt: skip
+
+
 def button(reads: Reads, token: str) -> Row | None:
     return reads.row("SELECT * FROM button WHERE token = :token", {"token": token})
 

@@ -6,6 +6,7 @@ from typing import Any
 from bot.cards import asking, ids, notices
 from bot.cards.message import Button, Intent, Message, intents_in
 from bot.features.base import Moment
+from bot.redaction import Subject
 from core.errors import ResponderBotError
 
 
@@ -47,13 +48,24 @@ def on_ephemeral(moment: Moment) -> bool:
     return isinstance(container, Mapping) and container.get("is_ephemeral") is True
 
 
+async def repaint(moment: Moment, subject: Subject) -> None:
+    """Paint what stands in channels of it now: a person did something."""
+    log_id = subject.id if subject.kind == "case_task_log" else ""
+    await moment.tools.repaint(subject.root_id or subject.id, log_id)
+
+
 async def intent_of(moment: Moment) -> Intent | None:
     """What was clicked means; None when the button no longer counts, which the person is then told."""
+    return await meaning(moment, token_of(moment))
+
+
+def token_of(moment: Moment) -> str:
+    """The opaque id of what was clicked: a menu of responders has it in its block's id, the others as their value."""
     element = clicked(moment)
     block_id = str(element.get("block_id") or "")
-    in_block = block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU
-    token = block_id.removeprefix(ids.MENU_BLOCK) if in_block else chosen(moment) or str(element.get("value") or "")
-    return await meaning(moment, token)
+    if block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU:
+        return block_id.removeprefix(ids.MENU_BLOCK)
+    return chosen(moment) or str(element.get("value") or "")
 
 
 async def meaning(moment: Moment, token: str) -> Intent | None:

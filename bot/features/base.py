@@ -44,6 +44,10 @@ class Mail(Protocol):
         """What the button means. Raises ResponderBotError("gone") for an expired, forwarded or forged one."""
         ...
 
+    async def renew(self, token: str) -> None:
+        """The next rendering gets another id in its place; this one still counts."""
+        ...
+
     async def subjects(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts whose cards stand in this channel, newest first."""
         ...
@@ -65,6 +69,12 @@ class Mail(Protocol):
         ...
 
 
+class Repaint(Protocol):
+    """Repaints the cards of an alert or case now, before machine news; with a log's id its card as well."""
+
+    async def __call__(self, root_id: str, log_id: str = "") -> None: ...
+
+
 @dataclass(frozen=True)
 class Check:
     """One line of `doctor`: what was looked at, whether it is well, and what to do if not."""
@@ -83,7 +93,7 @@ class Tools:
     core: "CoreClient"  # the bot's own key: may only read
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None: not in the settings
-    repaint: Callable[[str], Awaitable[None]]  # root id: repaint its cards now, before machine news
+    repaint: Repaint
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, socket, channels, delivery problems, for `doctor`
     command: str = "/responder"

@@ -34,7 +34,7 @@ async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], w
         return
     action = await call(intent)
     subject = await subjects.of_action(moment.core, action)
-    await moment.tools.repaint(subject.root_id)
+    await answers.repaint(moment, subject)
     if home.is_home(moment):
         await home.publish(moment)
         return

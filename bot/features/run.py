@@ -68,12 +68,22 @@ async def on_responder_menu(moment: Moment) -> None:
     intent = await answers.intent_of(moment)
     if intent is None:
         return
+    await moment.tools.mail.renew(answers.token_of(moment))
     subject = await subjects.of_kind(moment.core, _kind(intent.argument), intent.object_id)
+    ran = False
+    try:
+        ran = await _start_chosen(moment, subject)
+    finally:
+        if not ran and not answers.on_ephemeral(moment):
+            await answers.repaint(moment, subject)  # or the menu would go on showing what was chosen
+
+
+async def _start_chosen(moment: Moment, subject: Subject) -> bool:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     responder = by_option(offered, answers.chosen(moment))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
-    await start(moment, Wish(subject, responder))
+    return await start(moment, Wish(subject, responder))
 
 
 async def on_run_button(moment: Moment) -> None:
@@ -119,12 +129,12 @@ def _kind(text: str) -> Kind:
 # --- the way of a wish ----------------------------------------------------------------------------------------------
 
 
-async def start(moment: Moment, wish: Wish) -> None:
-    """Runs it and says so; or says why not, asks first, or tells of the run that is open already."""
+async def start(moment: Moment, wish: Wish) -> bool:
+    """Runs it and says so; or (False) says why not, asks first, or tells of the run that is open already."""
     responder, subject = wish.responder, wish.subject
     if not can_run(responder):
         await answers.answer(moment, asking.cannot(responder, subject, reasons(responder)))
-        return
+        return False
     if asks_first(wish):
         clearance = own_clearance(moment)
         await answers.answer_with_buttons(
@@ -132,7 +142,7 @@ async def start(moment: Moment, wish: Wish) -> None:
             f"confirm:{subject.id}:{responder.id}",
             lambda button: asking.confirm(responder, subject, clearance=clearance, button=button),
         )
-        return
+        return False
     try:
         action = await run(moment, wish)
     except ResponderBotError as error:
@@ -144,9 +154,10 @@ async def start(moment: Moment, wish: Wish) -> None:
             f"collision:{subject.id}:{responder.id}",
             lambda button: asking.collision(running, responder, subject, button=button),
         )
-        return
-    await moment.tools.repaint(subject.root_id or subject.id)
+        return False
+    await answers.repaint(moment, subject)
     await _tell(moment, action, subject)
+    return True
 
 
 def asks_first(wish: Wish) -> bool:

@@ -8,7 +8,7 @@ from bot.cards import ids, start, views
 from bot.cards.lists import by_option, can_run, reasons
 from bot.cards.start import Place
 from bot.cards.text import escape
-from bot.features import run, subjects
+from bot.features import answers, run, subjects
 from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
 from bot.features.gate import own_clearance
 from bot.features.typed import ids_in, object_id
@@ -129,7 +129,7 @@ async def _started(moment: Moment, place: Place, wish: run.Wish, parameters: str
             return views.problem(error.message)
         again = replace(place, anyway=True)
         return views.update(start.collision_view(again, running, wish.responder, wish.subject, parameters=parameters))
-    await moment.tools.repaint(wish.subject.root_id or wish.subject.id)
+    await answers.repaint(moment, wish.subject)
     return views.update(views.message_view("Started", run.started(action, wish.subject)))
 
 

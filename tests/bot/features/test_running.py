@@ -3,17 +3,23 @@
 from typing import Any
 
 from bot.cards import ids
+from bot.cards.message import Intent
+from bot.workspace import Sight
 from tests.bot.features.stage import SOC, Stage, card_in, checked, said
 
 
 async def choose(scene: Stage, name: str, card: dict[str, Any], responder: str) -> None:
     """Open the menu on a card, type the responder's name, choose it."""
     person = scene[name]
-    block = next(b for b in blocks(card) if str(b.get("block_id", "")).startswith(ids.MENU_BLOCK))
-    place = {"action_id": ids.MENU, "block_id": block["block_id"]}
+    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
     groups = await person.options(SOC, card["ts"], query=responder, **place)
     value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
     await person.click(SOC, card["ts"], value=value, **place)
+
+
+def menu_block(card: dict[str, Any]) -> str:
+    """The id of the block that holds the menu of responders."""
+    return next(str(b["block_id"]) for b in blocks(card) if str(b.get("block_id", "")).startswith(ids.MENU_BLOCK))
 
 
 def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -98,6 +104,24 @@ async def test_an_entry_that_can_not_run_shows_the_reason_and_runs_nothing(scene
     await choose(scene, "anna", await scene.card("anna", alert), "Secret")
     await scene.told("anna", "Nothing was run.")
     assert await scene.admin.actions("alert", alert.id) == []
+
+
+async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(scene: Stage) -> None:
+    """Slack goes on showing a chosen entry for as long as the menu's block has the same id."""
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    before = menu_block(card)
+    await choose(scene, "anna", card, "Secret")
+
+    def repainted(sight: Sight) -> dict[str, Any] | None:
+        now = card_in(sight, SOC, alert.id)
+        return now if now and menu_block(now) != before else None
+
+    after = await scene.seen("ben", repainted)
+    assert menu_block(checked(after)) != before
+    old = before.removeprefix(ids.MENU_BLOCK)
+    intent = await scene.bot.delivery.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    assert intent == Intent("menu", alert.id, "alert")
 
 
 async def test_a_long_report_is_a_file_with_its_first_lines_in_the_thread(scene: Stage) -> None:
