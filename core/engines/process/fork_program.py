@@ -17,6 +17,7 @@ announced itself just as the launcher does, and closes; without that word it has
 other means: the gate of the job folder lets only one start.
 """
 
+import atexit
 import builtins
 import contextlib
 import ctypes
@@ -33,6 +34,7 @@ import threading
 import time
 import types
 from importlib.machinery import SourceFileLoader
+from typing import NoReturn
 
 LOADED = (
     *("json", "re", "datetime", "ipaddress", "logging", "hashlib", "ssl", "smtplib", "urllib.request", "http.client"),
@@ -177,8 +179,8 @@ def _tell_started(run: socket.socket) -> None:
         run.send(b"started")
 
 
-def run_program(argv: list[str]) -> None:
-    """Run the file as `__main__`, as the interpreter does it for the first file that it is given."""
+def run_program(argv: list[str], loaded: frozenset[str]) -> NoReturn:
+    """Run the file as `__main__`, as the interpreter does it for the first file that it is given, and end."""
     path = argv[0]
     sys.argv = argv
     sys.orig_argv = [sys.executable, *argv]
@@ -196,12 +198,50 @@ def run_program(argv: list[str]) -> None:
         sys.exit(2)
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - that is the purpose
-    except (SystemExit, KeyboardInterrupt):
+    except SystemExit as asked:
+        end(asked.code, loaded)
+    except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # shown as it would be, without the frames of this file
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
+        del error
+        end(1, loaded)
+    end(0, loaded)
+
+
+def end(code: object, loaded: frozenset[str]) -> NoReturn:
+    """Do what the interpreter does at its end, but for taking apart what was loaded before the fork.
+
+    That would be most of the time of a short run, and nobody would see it. When any of this fails, the interpreter
+    does it after all, in its own way.
+    """
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)  # noqa: T201 - as Python does
+        code = 1
+    number = int(code or 0) & 0xFF
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
+        atexit._run_exitfuncs()
+        _let_go([module for name, module in list(sys.modules.items()) if name not in loaded])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.PyDLL(None).exit(number)  # also flushes what extensions have printed
+    except BaseException:  # noqa: S110 - the interpreter will come upon it again
+        pass
+    sys.exit(number)
+
+
+def _let_go(modules: list[types.ModuleType]) -> None:
+    """Drop what a program's own modules hold: files that it left open are written and closed by that."""
+    for module in modules:
+        names = vars(module)
+        for private in (True, False):  # in the interpreter's own order
+            for name in list(names):
+                is_private = name.startswith("_") and not name.startswith("__")
+                if name != "__builtins__" and is_private == private:
+                    names[name] = None
+    gc.collect()
 
 
 def _launcher() -> types.ModuleType:
@@ -227,7 +267,8 @@ def main() -> None:
         control.send(json.dumps(facts).encode())
     except (_Unusual, OSError):
         os._exit(1)
-    run_program(become(serve(control, idle_s), launcher))
+    loaded = frozenset(sys.modules) - {"__main__"}
+    run_program(become(serve(control, idle_s), launcher), loaded)
 
 
 if __name__ == "__main__":

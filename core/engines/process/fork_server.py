@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ IDLE_S = 300.0
 
 RENEWED_AFTER = 500
 """Runs that one server forks, then a new one takes its place."""
+
+WAIT_S = 2.0
+"""A run waits so long for a server that was just started, since to import the same by itself would take as long."""
 
 MOST = 8
 """Servers at once; each holds some 25 MB."""
@@ -66,6 +70,7 @@ class Server:
     control: socket.socket
     mark: object
     """What its environment's files looked like."""
+    started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
     modules: frozenset[str] = frozenset()
     path: tuple[Path, ...] = ()
@@ -76,8 +81,12 @@ class Server:
     is_retired: bool = False
 
     def greeted(self, wait_s: float) -> bool:
-        """Whether it has said that it is ready, waiting so long at most. Raises OSError or ValueError if it can't."""
-        if not self.is_ready and select.select([self.control], [], [], wait_s)[0]:
+        """Whether it has said that it is ready; waits until so long after its start.
+
+        Raises OSError or ValueError if it can't be.
+        """
+        left = max(0.0, self.started + wait_s - time.monotonic())
+        if not self.is_ready and select.select([self.control], [], [], left)[0]:
             said = self.control.recv(1 << 20)
             if not said:
                 raise ConnectionResetError("it has ended")
@@ -146,9 +155,9 @@ class ForkServers:
         renewed_after: int = RENEWED_AFTER,
         most: int = MOST,
         answer_s: float = ANSWER_S,
-        wait_s: float = 0.0,
+        wait_s: float = WAIT_S,
     ) -> None:
-        """`wait_s`: how long a run waits for a server that has just been started; by default it goes without."""
+        """Times in seconds, see the constants above."""
         self._idle_s = idle_s
         self._renewed_after = renewed_after
         self._most = most

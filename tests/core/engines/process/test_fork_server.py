@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import stat
 import textwrap
@@ -46,8 +47,8 @@ def places(tmp_path: Path, environments: Path) -> tuple[Path, Path]:
 
 
 def anywhere(value: Any, place: Path) -> Any:
-    """JSON that says nothing of the folder that it was made in."""
-    return json.loads(json.dumps(value).replace(str(place), "PLACE"))
+    """JSON that says nothing of the folder that it was made in, nor of places in memory."""
+    return json.loads(re.sub("0x[0-9a-f]+", "0x0", json.dumps(value).replace(str(place), "PLACE")))
 
 
 def the_server(engine: ProcessEngine) -> Server:
@@ -155,6 +156,13 @@ ENDS = {
     "Broken": "if True print('x')",
     "Leaving": "import sys\nsys.exit('nothing to do')",
     "AtTheEnd": "import atexit, threading as t\natexit.register(print, 'bye')\nt.Timer(0.01, print, ['late']).start()",
+    "Number": "import sys\nsys.exit(300)",
+    "Untrue": "import sys\nsys.exit(True)",
+    "Dropped": "class Thing:\n    def __del__(self): print('dropped')\nthing = Thing()\nthing.own = thing",
+    "LeftOpen": "import sys\nfile = open(sys.argv[1] + '/output/output.json', 'w')\nfile.write('{\"success\": 1')",
+    "InPrinting": "import ctypes\nctypes.CDLL(None).printf(b'by the library')",
+    "AtExitFails": "import atexit\n@atexit.register\ndef bad(): raise ValueError('late')",
+    "FullAtTheEnd": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\nprint('x' * 100)",
     "Killed": "import os\nprint('half', flush=True)\nos.kill(os.getpid(), 11)",
     "Hooked": "import sys\nsys.excepthook = lambda kind, error, tb: print('hook', kind, error)\nraise OSError('x')",
 }
@@ -327,8 +335,8 @@ async def test_an_idle_server_ends_and_the_next_run_brings_a_new_one(tmp_path: P
     await engine.close()
 
 
-async def test_a_run_does_not_wait_for_a_server_that_is_not_there_yet(tmp_path: Path, environments: Path) -> None:
-    engine = forking_engine(tmp_path, environments, ForkServers())
+async def test_a_run_does_not_wait_for_ever_for_a_server(tmp_path: Path, environments: Path) -> None:
+    engine = forking_engine(tmp_path, environments, ForkServers(wait_s=0.0))
     report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
     assert "(exit code 3)" in report.message
     assert the_server(engine).runs == 0
