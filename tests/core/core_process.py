@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 STEPWISE = '''
 """Does the steps that it is told, one after the other; counts its runs in a file."""
-import json, os, signal, sys
+import json, os, signal, sys, time
 from pathlib import Path
 
 job = Path(sys.argv[1])
@@ -49,6 +49,10 @@ def ring(bell):
 def wait(bell):
     with open(bell) as rope:
         rope.readline()
+
+
+def sleep(seconds):
+    time.sleep(float(seconds))
 
 
 def second_term_only(bell):

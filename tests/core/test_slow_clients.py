@@ -84,9 +84,13 @@ async def test_a_body_that_is_too_large_is_refused_before_or_while_it_comes(core
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     async with clients(core, 1, endless_chunks(core)) as [(_, writer)], asyncio.timeout(PROMPT_S):
         with pytest.raises(ConnectionError):
-            while True:
-                writer.write(chunk)
-                await writer.drain()
+            await for_ever(writer, chunk)
+
+
+async def for_ever(writer: asyncio.StreamWriter, chunk: bytes) -> None:
+    while True:
+        writer.write(chunk)
+        await writer.drain()
 
 
 @pytest.mark.slow
