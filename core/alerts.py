@@ -71,6 +71,19 @@ class Alerts:
 
         return await self._change(work)
 
+    async def add_artifact(self, caller: Caller, id_or_ref: str, asked: ArtifactInput) -> Artifact:
+        """Add an artifact; one that it has is changed instead, as the alert itself drops duplicates."""
+        number = self._number(id_or_ref)
+
+        def work(tx: Transaction, now: int) -> Artifact:
+            alert = load(tx, number)
+            added = _artifacts(tx, [asked], caller.login, now, alert.artifacts)
+            others = [item for item in alert.artifacts if item.id != added[0].id]
+            save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now)
+            return added[0]
+
+        return await self._change(work)
+
     async def create_case(self, caller: Caller, id_or_ref: str, template: str | None = None) -> Case:
         """Make a case of it, with its artifacts; `template` wins over the alert's own.
 

@@ -17,10 +17,11 @@ from core.alerts import Alerts
 from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
-from core.api import alias, health, openapi
+from core.api import alias, health, openapi, v1
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import events as events_api
+from core.api import query as query_api
 from core.api import responders as responders_api
 from core.api.listen import GRACE_S, bind, listening
 from core.api.wire import Endpoint, Wire
@@ -137,19 +138,26 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
     probe = health.StoreProbe(database)
     metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in responders.states()))
+    alerts, cases, templates = (
+        Alerts(database, clock, section.organisation),
+        Cases(database, clock),
+        CaseTemplates(database, clock),
+    )
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, runner, feed),
         *responders_api.endpoints(responders, actions, database),
-        *alerts_api.endpoints(Alerts(database, clock, section.organisation)),
-        *cases_api.endpoints(Cases(database, clock)),
-        *case_templates_api.endpoints(CaseTemplates(database, clock)),
+        *alerts_api.endpoints(alerts),
+        *cases_api.endpoints(cases),
+        *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, clock, metrics.lagged),
         *access_api.endpoints(access, section.organisation),
         *health.endpoints(probe, metrics, [lambda: engine_parts(responders)]),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
+    public = [*alias.aliased(table, section.vendor_alias), *v1.aliased(table)]
+    public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias)
     wire = Wire(
-        [*table, *alias.aliased(table, section.vendor_alias)],
+        [*table, *public],
         access,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import ResponderBotError
@@ -70,6 +70,7 @@ _ACTION_COLUMNS: Mapping[str, str] = {
     "responderName": "responder_name",
 }
 """Where an action's field has a column: there are many actions, and these have an index or are small."""
+_ID_COLUMNS = ("id", "object_id")
 _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
 _NUMBERS = frozenset(
@@ -243,7 +244,10 @@ def _leaf_like(operator: str, before: str, after: str) -> Callable[[Any, str], C
         name, wanted = _field_and_value(operator, value)
         if not isinstance(wanted, str) or len(wanted) > MAX_PATTERN_CHARS:
             raise _bad(f"{operator} takes a text of at most {MAX_PATTERN_CHARS} characters")
-        return Like(_path(name, kind), _pattern(before + wanted + after))
+        path = _path(name, kind)
+        if path.column in _ID_COLUMNS:
+            path = replace(path, column="")  # a pattern is one of the id's text
+        return Like(path, _pattern(before + wanted + after))
 
     return read
 
@@ -309,6 +313,8 @@ def _path(name: Any, kind: str) -> Path:
         raise _bad(f"There is no field {_shown(name)}; there are {', '.join(_FIELDS[kind].split())}")
     if name in ("_id", "id"):
         return Path(("$.id",), column="id", check=_text)
+    if kind == "action" and name == "objectId":
+        return Path((f"$.{name}",), column="object_id", check=_text)
     if kind == "action" and name in _ACTION_COLUMNS:
         return Path((f"$.{name}",), column=_ACTION_COLUMNS[name], check=_number if name in _NUMBERS else _text)
     outer, _, inner = name.partition(".")
@@ -361,7 +367,7 @@ def _text(value: Any) -> Scalar:
 
 def _value(path: Path, value: Any) -> Scalar:
     checked = path.check(value)
-    if path.column != "id":
+    if path.column not in _ID_COLUMNS:
         return checked
     return objects.parse_id(str(checked)) or NO_ID
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from core.alerts import Alerts
 from core.api import search
 from core.api.wire import Endpoint, Request, answer
-from core.models import Alert, AlertInput, AlertUpdate, Case, CreateCaseInput
+from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactInput, Case, CreateCaseInput
 
 BASE = "/api/alert"
 
@@ -20,6 +20,10 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     async def one(request: Request) -> Response:
         return answer(alerts.json(request.path["id"]))
+
+    async def add_artifact(request: Request) -> Response:
+        added = await alerts.add_artifact(request.caller, request.path["id"], request.body)
+        return answer(f"[{added.wire()}]", status=201)
 
     async def update(request: Request) -> Response:
         return answer(await alerts.update(request.caller, request.path["id"], request.body))
@@ -57,6 +61,16 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         search.endpoint(BASE, alerts.search, list[Alert], "alerts"),
         Endpoint(
             "GET", f"{BASE}/{{id}}", one, "One alert, by id or by `type;source;sourceRef`", answer=Alert, errors=(404,)
+        ),
+        search.listing(BASE, alerts.search, list[Alert], "alerts"),
+        changes(
+            "POST",
+            "/artifact",
+            add_artifact,
+            "Add an artifact to an alert",
+            body=ArtifactInput,
+            answer=list[Artifact],
+            status=201,
         ),
         changes("PATCH", "", update, "Change an alert", body=AlertUpdate),
         changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),

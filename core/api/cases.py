@@ -7,9 +7,8 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.wire import Endpoint, Request, answer, answer_all
+from core.api.wire import Endpoint, Request, answer
 from core.cases import Cases
-from core.errors import ResponderBotError
 from core.models import (
     Artifact,
     ArtifactInput,
@@ -34,14 +33,8 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     async def create(request: Request) -> Response:
         return answer(await cases.create(request.caller, request.body), status=201)
 
-    async def query(request: Request) -> Response:
-        match request.raw:
-            case {"query": [{"_name": "getLog", "idOrName": str(log_id)}]}:
-                return answer_all([cases.json_log(log_id)])
-        sentence = (
-            f'This address takes {{"query": [{{"_name": "getLog", "idOrName": id}}]}} only; search with {LOG}/_search.'
-        )
-        raise ResponderBotError("bad_request", sentence)
+    async def delete(request: Request) -> Response:
+        return answer(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
     return [
         _adds(CASE, create, CaseInput, Case, "case", "manageCase", errors=(404,)),
@@ -63,8 +56,17 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
         _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
         _changes(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
-        # thehive4py 1.8, when told that it speaks to version 4, asks for a log this way.
-        Endpoint("POST", "/api/v1/query", query, "One log, as a list", answer=list[Log], errors=(404,)),
+        Endpoint(
+            "DELETE",
+            f"{CASE}/{{id}}",
+            delete,
+            "Mark a case as deleted; it stays, and can be opened again",
+            answer=Case,
+            permission="manageCase",
+            what="delete case",
+            errors=(404,),
+        ),
+        search.listing(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
         search.endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),

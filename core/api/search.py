@@ -19,9 +19,21 @@ def endpoint(path: str, search: Callable[[SearchInput], Awaitable[Found]], many:
     """`POST <path>/_search`; `many` is the list that it answers."""
 
     async def handler(request: Request) -> Response:
-        asked: SearchInput = request.body
-        given = {name: request.query[name] for name in _QUERY if name in request.query}
-        found = await search(asked.model_copy(update=given))
-        return answer(found.json, headers={"X-Total": str(found.total)})
+        return await _found(search, request, request.body)
 
     return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, answer=many, query=_QUERY)
+
+
+def listing(path: str, search: Callable[[SearchInput], Awaitable[Found]], many: Any, what: str) -> Endpoint:
+    """`GET <path>`: the same without a query."""
+
+    async def handler(request: Request) -> Response:
+        return await _found(search, request, SearchInput())
+
+    return Endpoint("GET", path, handler, f"List {what}", answer=many, query=_QUERY)
+
+
+async def _found(search: Callable[[SearchInput], Awaitable[Found]], request: Request, asked: SearchInput) -> Response:
+    given = {name: request.query[name] for name in _QUERY if name in request.query}
+    found = await search(asked.model_copy(update=given))
+    return answer(found.json, headers={"X-Total": str(found.total)})

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from tests.clients.generation import client
+from tests.clients.responder import NAME, engine_for_every_kind
 from tests.clients.transcript import Transcript
 from tests.core.running import RunningCore, running_core
 
 thehive4py = client(2, "thehive4py")
+query = client(2, "thehive4py.query")
 TheHiveError = client(2, "thehive4py.errors").TheHiveError
 
 pytestmark = pytest.mark.clients
@@ -53,11 +55,13 @@ async def one_of_each(core: RunningCore) -> dict[str, str]:
 
 
 async def test_responders_are_listed_for_every_kind_of_object(tmp_path: Path, transcript: Transcript) -> None:
-    async with running_core(tmp_path) as core:
+    async with running_core(tmp_path, engine=(engine_for_every_kind(tmp_path),)) as core:
         objects = await one_of_each(core)
         with connected(core, apikey=await core.key("read-only")) as hive:
             for kind, object_id in objects.items():
-                for responder in await transcript.call(hive.cortex.list_responders, kind, object_id):
+                offered = await transcript.call(hive.cortex.list_responders, kind, object_id)
+                assert NAME in [responder["name"] for responder in offered]
+                for responder in offered:
                     assert set(responder) == {"id", "name", "version", "description", "dataTypeList", "cortexIds"}
                     assert f"thehive:{kind}" in responder["dataTypeList"]
 
@@ -168,3 +172,66 @@ async def test_one_log_is_got(tmp_path: Path, transcript: Transcript) -> None:
         with connected(core, apikey=await core.key("read-only")) as hive:
             log = await transcript.call(hive.task_log.get, objects["case_task_log"])
             assert log["message"] == "seen"
+
+
+async def test_alerts_are_created_read_changed_found_and_made_into_cases(
+    tmp_path: Path, transcript: Transcript
+) -> None:
+    asked = {
+        **ALERT,
+        "pap": 1,
+        "observables": [{"dataType": "ip", "data": "192.0.2.7", "tags": ["x"]}],
+        "customFields": [{"name": "score", "value": 7}, {"name": "unit", "value": "HR"}],
+    }
+    async with running_core(tmp_path) as core:
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            made = await transcript.call(hive.alert.create, asked)
+            assert (made["_type"], made["_createdBy"], made["observableCount"]) == (
+                "Alert",
+                "analyst@responder-bot.local",
+                1,
+            )
+            assert [(item["name"], item["type"], item["value"]) for item in made["customFields"]] == [
+                ("score", "integer", 7),
+                ("unit", "string", "HR"),
+            ]
+            assert await transcript.call(hive.alert.get, made["_id"]) == made
+            await transcript.call(hive.alert.update, made["_id"], {"severity": 4, "tags": ["t"]})
+            await transcript.call(
+                hive.alert.create_observable, made["_id"], {"dataType": "domain", "data": "x.example"}
+            )
+            wanted = query.Eq("severity", 4) & query.Like("title", "L*")
+            found = await transcript.call(
+                hive.alert.find, filters=wanted, sortby=query.Desc("_createdAt"), paginate=query.Paginate(0, 5)
+            )
+            assert [(item["_id"], item["observableCount"]) for item in found] == [(made["_id"], 2)]
+            assert await transcript.call(hive.alert.count, filters=wanted) == 1
+            case = await transcript.call(hive.alert.promote_to_case, made["_id"])
+            assert (await transcript.call(hive.alert.get, made["_id"]))["caseId"] == case["_id"]
+            with pytest.raises(TheHiveError, match="already exist"):
+                await transcript.call(hive.alert.create, asked)
+
+
+async def test_a_case_with_tasks_logs_and_observables_is_made_and_found(tmp_path: Path, transcript: Transcript) -> None:
+    async with running_core(tmp_path) as core:
+        with connected(core, apikey=await core.key("org-admin")) as hive:
+            await transcript.call(hive.case_template.create, {"name": "T", "titlePrefix": "[P]"})
+            assert [item["name"] for item in await transcript.call(hive.case_template.find)] == ["T"]
+            asked = {"title": "c", "description": "d", "caseTemplate": "T", "assignee": "anna@soc.example"}
+            case = await transcript.call(hive.case.create, asked)
+            assert (case["title"], case["number"], case["assignee"]) == ("[P] c", 1, "anna@soc.example")
+            task = await transcript.call(hive.case.create_task, case["_id"], {"title": "t", "group": "g"})
+            log = await transcript.call(hive.task.create_log, task["_id"], {"message": "seen"})
+            assert (await transcript.call(hive.task_log.get, log["_id"]))["message"] == "seen"
+            await transcript.call(hive.task.update, task["_id"], {"status": "Completed"})
+            assert (await transcript.call(hive.task.get, task["_id"]))["status"] == "Completed"
+            observable = {"dataType": "ip", "data": "192.0.2.7", "ioc": True}
+            await transcript.call(hive.observable.create_in_case, case["_id"], observable)
+            tasks = await transcript.call(hive.case.find_tasks, case["_id"], filters=query.Eq("group", "g"))
+            assert [item["_id"] for item in tasks] == [task["_id"]]
+            assert [item["_id"] for item in await transcript.call(hive.task.find_logs, task["_id"])] == [log["_id"]]
+            found = await transcript.call(hive.case.find_observables, case["_id"])
+            assert [item["data"] for item in found] == ["192.0.2.7"]
+            await transcript.call(hive.case.update, case["_id"], {"tags": ["z"]})
+            assert (await transcript.call(hive.case.get, case["_id"]))["tags"] == ["z"]
+            assert (await transcript.call(hive.user.get_current))["login"] == "org-admin@responder-bot.local"

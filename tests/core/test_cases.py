@@ -136,15 +136,6 @@ async def test_a_log_sets_its_waiting_task_in_progress(wire: ObjectWire) -> None
     ]
 
 
-async def test_a_log_is_had_the_way_that_version_4_is_asked(wire: ObjectWire) -> None:
-    await wire.post("/api/case", {**CASE, "tasks": [{"title": "t"}]})
-    log = await wire.post("/api/case/task/~2/log", {"message": "seen"})
-    query = {"query": [{"_name": "getLog", "idOrName": log["id"]}]}
-    assert await wire.post("/api/v1/query", query, 200) == [log]
-    assert (await wire.post("/api/v1/query", {"query": [{"_name": "listCase"}]}, 400))["type"] == "BadRequest"
-    await wire.post("/api/v1/query", None, 400)
-
-
 async def test_a_task_that_is_over_stays_so_when_a_log_is_added(wire: ObjectWire) -> None:
     await wire.post("/api/case", CASE)
     await wire.post("/api/case/~1/task", {"title": "t", "status": "Completed", "owner": "me@soc.example"})

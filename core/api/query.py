@@ -1,0 +1,156 @@
+"""`POST /api/v1/query`, as public clients send it: where to begin, what is below that, filter, sort, page, count."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+
+from core.actions import Actions
+from core.alerts import Alerts
+from core.api import v1
+from core.api.wire import Endpoint, Request, answer
+from core.case_templates import CaseTemplates
+from core.cases import Cases
+from core.errors import ResponderBotError
+from core.models import Kind, SearchInput
+from core.search import Found
+
+PATH = "/api/v1/query"
+MAX_STEPS = 20
+
+_KINDS: Mapping[str, str] = {
+    "Alert": "alert",
+    "Case": "case",
+    "Task": "case_task",
+    "Log": "case_task_log",
+    "Observable": "case_artifact",
+    "CaseTemplate": "case_template",
+    "Action": "action",
+}
+_LISTS: Mapping[str, str] = {f"list{name}": kind for name, kind in _KINDS.items()}
+_GETS: Mapping[str, str] = {f"get{name}": kind for name, kind in _KINDS.items()}
+_BELOW: Mapping[tuple[str, str], str] = {
+    ("case", "tasks"): "case_task",
+    ("case", "observables"): "case_artifact",
+    ("case_task", "logs"): "case_task_log",
+}
+
+Search = Callable[[SearchInput], Awaitable[Found]]
+Get = Callable[[str], str]
+"""The JSON of an object by its id or name; raises ResponderBotError("not_found")."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the steps of a query ask for."""
+
+    kind: str
+    criteria: Sequence[Mapping[str, Any]] = ()
+    sort: Sequence[str] = ()
+    range: str = "all"
+    counted: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the client calls `engineId` and the like."""
+
+    def step(self, step: Mapping[str, Any]) -> "Chain":
+        """With one more step. Raises ResponderBotError("bad_request")."""
+        match step:
+            case {"_name": "filter"}:
+                criterion = {key: value for key, value in step.items() if key != "_name"}
+                return replace(self, criteria=[*self.criteria, self._in_our_words(criterion)])
+            case {"_name": "sort", "_fields": list(fields)}:
+                return replace(self, sort=[*self.sort, *(self._sort(item) for item in fields)])
+            case {"_name": "page", "from": int(start), "to": int(end)}:
+                return replace(self, range=f"{start}-{end}")
+            case {"_name": "count"}:
+                return replace(self, counted=True)
+            case {"_name": str(name)} if (self.kind, name) in _BELOW:
+                above = {"_parent": {"_type": self.kind, "_query": {"_and": list(self.criteria)}}}
+                return Chain(_BELOW[self.kind, name], [above], words=self.words)
+        raise _bad(f"{_shown(step)} is no step that can follow here")
+
+    def asked(self) -> SearchInput:
+        """The same question to our own search."""
+        return SearchInput(query={"_and": list(self.criteria)}, sort=list(self.sort), range=self.range)
+
+    def _sort(self, item: Any) -> str:
+        match item:
+            case dict() if len(item) == 1:
+                name, way = next(iter(item.items()))
+                return f"{'-' if way == 'desc' else ''}{self._field(name)}"
+        raise _bad(f'{_shown(item)} is no field to sort by; one is {{"title": "asc"}}')
+
+    def _field(self, name: str) -> str:
+        return self.words.get(name, v1.field(name))
+
+    def _in_our_words(self, value: Any) -> Any:
+        """A criterion with our names of fields; how deep it may be is for the search to say."""
+        if isinstance(value, list):
+            return [self._in_our_words(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        renamed = {self._field(key): self._in_our_words(item) for key, item in value.items()}
+        if isinstance(name := value.get("_field"), str):
+            renamed["_field"] = self._field(name)
+        return renamed
+
+
+def endpoints(alerts: Alerts, cases: Cases, templates: CaseTemplates, actions: Actions, vendor: str) -> list[Endpoint]:
+    """The one address. `vendor` is the word that its clients have for an engine (alias.py)."""
+    in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
+    searches: dict[str, Search] = {kind: partial(cases.search, kind) for kind in in_cases}
+    searches |= {"alert": alerts.search, "case_template": templates.search, "action": actions.search}
+    gets: dict[str, Get] = {
+        "alert": alerts.json,
+        "case": cases.json_case,
+        "case_task": cases.json_task,
+        "case_task_log": cases.json_log,
+        "case_artifact": cases.json_artifact,
+        "case_template": templates.json,
+        "action": actions.json_of,
+    }
+    words = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
+
+    async def query(request: Request) -> Response:
+        chain = _begun(request.raw, gets, words)
+        found = await searches[chain.kind](chain.asked())
+        if chain.counted:
+            return answer(str(found.total))
+        shown = [v1.shown(json.loads(doc)) for doc in found.docs]
+        if chain.kind == "action":
+            theirs = {own: name for name, own in words.items()}
+            shown = [{theirs.get(key, key): value for key, value in item.items()} for item in shown]
+        return answer(json.dumps(shown, ensure_ascii=False), headers={"X-Total": str(found.total)})
+
+    return [Endpoint("POST", PATH, query, "Ask as version 1 does", errors=(404,))]
+
+
+def _begun(raw: Any, gets: Mapping[str, Get], words: Mapping[str, str]) -> Chain:
+    match raw:
+        case {"query": [dict(first), *rest]} if len(rest) < MAX_STEPS:
+            chain = _first(first, gets, words)
+            for step in rest:
+                chain = chain.step(step)
+            return chain
+    raise _bad(f'A query is {{"query": [step, ...]}}, of at most {MAX_STEPS} steps')
+
+
+def _first(step: Mapping[str, Any], gets: Mapping[str, Get], words: Mapping[str, str]) -> Chain:
+    match step:
+        case {"_name": str(name)} if name in _LISTS:
+            return Chain(_LISTS[name], words=words)
+        case {"_name": str(name), "idOrName": str(wanted)} if name in _GETS:
+            found = json.loads(gets[_GETS[name]](wanted))
+            return Chain(_GETS[name], [{"_id": found["id"]}], words=words)
+    raise _bad(f"{_shown(step)} is no step to begin with; there are {', '.join([*_LISTS, *_GETS])}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:100]
+
+
+def _bad(sentence: str) -> ResponderBotError:
+    return ResponderBotError("bad_request", f"{sentence}.")

@@ -1,0 +1,216 @@
+"""What other programs that know the interface send, as their HTTP requests: 201 for each alert (`semantics.md 2, 9`).
+
+The bodies are of the form that each program builds, with values of our own.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.models import OBJECT_TYPES, Kind
+from tests.clients.responder import NAME, engine_for_every_kind
+from tests.core.running import RunningCore, running_core
+
+Body = dict[str, Any]
+
+pytestmark = pytest.mark.clients
+
+ELASTALERT2: Body = {
+    "artifacts": [
+        {"data": "192.0.2.7", "dataType": "ip", "message": None, "tags": [], "tlp": 2},
+        {"data": "host-1", "dataType": "hostname", "message": "seen by sensor", "tags": ["lab"], "tlp": 3},
+    ],
+    "customFields": {
+        "rule": {"order": 0, "string": "ssh brute force"},
+        "count": {"integer": 12, "order": 1},
+        "confirmed": {"boolean": False, "order": 2},
+    },
+    "date": 1_700_000_000_000,
+    "description": "ssh brute force\n\nAt least 10 events occurred",
+    "description_missing_value": "<MISSING VALUE>",
+    "follow": True,
+    "severity": 2,
+    "source": "elastalert",
+    "sourceRef": "3f6b6f2e-7f0e-4f57-9a66-2f0a3f1c7a01",
+    "status": "New",
+    "tags": ["elastalert", "ssh"],
+    "title": "ssh brute force",
+    "tlp": 3,
+    "type": "external",
+}
+
+WAZUH_SCRIPT: Body = {  # thehive4py 1.x, told nothing about versions, sends no `pap` and no `externalLink`
+    "artifacts": [
+        {"data": "192.0.2.7", "dataType": "ip", "ioc": False, "message": None, "sighted": False, "tags": [], "tlp": 2},
+        {
+            "data": "https://x.example/a",
+            "dataType": "url",
+            "ioc": False,
+            "message": None,
+            "sighted": False,
+            "tags": [],
+            "tlp": 2,
+        },
+    ],
+    "caseTemplate": None,
+    "customFields": {},
+    "date": 1_700_000_000_000,
+    "description": "### Timestamp\n| key | val |\n| --- | --- |\n| **timestamp** | 2026-01-01T00:00:00.000+0000 |\n",
+    "severity": 2,
+    "source": "wazuh",
+    "sourceRef": "5a1c0e",
+    "tags": ["wazuh", "rule=5710", "agent_name=web-1", "agent_id=001", "agent_ip=no agent ip"],
+    "title": "sshd: Attempt to login using a non-existent user",
+    "tlp": 2,
+    "type": "wazuh_alert",
+}
+
+N8N: Body = {
+    "title": "Phish",
+    "description": "reported by a user",
+    "severity": 2,
+    "date": 1_700_000_000_000,
+    "tags": ["mail"],
+    "tlp": 2,
+    "status": "New",
+    "type": "mail",
+    "source": "n8n",
+    "sourceRef": "m-1",
+    "follow": True,
+    "caseTemplate": "Phishing",
+    "customFields": {"business-unit": {"string": "HR"}, "score": 7},
+    "artifacts": [
+        {"message": "", "tags": [""], "dataType": "mail", "data": "boss@x.example"},
+        {"message": "the mail", "tags": ["a", " b"], "dataType": "file", "data": "mail.eml;message/rfc822;RnJvbTog"},
+    ],
+}
+
+SHUFFLE: Body = {
+    "artifacts": [
+        {"data": "192.0.2.7", "dataType": "ip", "ioc": False, "message": None, "sighted": False, "tags": [], "tlp": 2}
+    ],
+    "caseTemplate": None,
+    "customFields": {},
+    "date": 1_700_000_000_000,
+    "description": "",
+    "severity": 1,
+    "source": "shuffle",
+    "sourceRef": "s-1",
+    "tags": [],
+    "title": "From a workflow",
+    "tlp": 1,
+    "type": "workflow",
+}
+
+CURL: Body = {
+    "type": "event",
+    "source": "SIEM",
+    "sourceRef": "alert-001",
+    "title": "Login",
+    "description": "from a SIEM",
+}
+
+SENDERS: dict[str, Body] = {
+    "elastalert2": ELASTALERT2,
+    "wazuh": WAZUH_SCRIPT,
+    "n8n": N8N,
+    "shuffle": SHUFFLE,
+    "curl": CURL,
+}
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path, engine=(engine_for_every_kind(tmp_path),)) as opened:
+        yield opened
+
+
+async def sent(core: RunningCore, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+    answer = await core.send(method, path, body, profile="analyst")
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+async def test_an_alert_of_a_known_sender_is_taken(core: RunningCore, sender: str) -> None:
+    body = SENDERS[sender]
+    alert = await sent(core, "POST", "/api/alert", body, 201)
+    for key in ("type", "source", "sourceRef", "title", "description", "tags"):
+        assert alert[key] == body.get(key, [])
+    artifacts = body.get("artifacts", [])
+    assert [item["data"] for item in alert["artifacts"]] == [item["data"] for item in artifacts]
+    assert alert["status"] == "New"
+
+
+async def test_n8n_looks_whether_its_key_works(core: RunningCore) -> None:
+    assert await sent(core, "GET", "/api/case") == []
+    assert (await core.send("GET", "/api/case", headers={"Authorization": "Bearer wrong"})).status_code == 401
+
+
+@pytest.mark.parametrize("kind", ["alert", "case", "case_task", "case_task_log", "case_artifact"])
+async def test_n8n_runs_a_responder_and_reads_how_it_went(core: RunningCore, kind: Kind) -> None:
+    objects = await one_of_each(core)
+    offered = await sent(core, "GET", f"/api/connector/cortex/responder/{kind}/{objects[kind]}")
+    responder = next(item for item in offered if item["name"] == NAME)
+    asked = {"responderId": responder["id"], "objectId": objects[kind], "objectType": kind}
+    action = await sent(core, "POST", "/api/connector/cortex/action", asked, 201)
+    same = [{"_field": name, "_value": action[name]} for name in ("cortexId", "objectId", "startDate")]
+    query = {"query": [{"_name": "listAction"}, {"_name": "filter", "_and": same}]}
+    found = await sent(core, "POST", "/api/v1/query?name=log-actions", query)
+    assert [item["id"] for item in found] == [action["id"]]
+    assert found[0]["cortexJobId"] == action["cortexJobId"]
+
+
+async def test_n8n_counts_lists_and_reads_within_a_case(core: RunningCore) -> None:
+    objects = await one_of_each(core)
+    await sent(core, "POST", "/api/alert", CURL, 201)
+    like = {"_name": "filter", "_and": [{"_like": {"_field": "title", "_value": "*o*"}}]}
+    newest = {"_name": "sort", "_fields": [{"_createdAt": "desc"}]}
+    page = {"_name": "page", "from": 0, "to": 1}
+
+    async def query(*steps: dict[str, Any]) -> Any:
+        return await sent(core, "POST", "/api/v1/query", {"query": list(steps)})
+
+    assert await query({"_name": "listAlert"}, like, {"_name": "count"}) == 2
+    assert [item["title"] for item in await query({"_name": "listAlert"}, like, newest, page)] == ["Login"]
+    case = {"_name": "getCase", "idOrName": objects["case"]}
+    assert [item["id"] for item in await query(case)] == [objects["case"]]
+    assert [item["id"] for item in await query(case, {"_name": "tasks"})] == [objects["case_task"]]
+    assert [item["id"] for item in await query(case, {"_name": "observables"}, newest)] == [objects["case_artifact"]]
+    assert [item["id"] for item in await query({"_name": "listCase"}, like, {"_name": "tasks"}, {"_name": "logs"})] == [
+        objects["case_task_log"]
+    ]
+
+
+async def test_shuffle_reads_marks_and_merges(core: RunningCore) -> None:
+    objects = await one_of_each(core)
+    alert = objects["alert"]
+    assert (await sent(core, "GET", f"/api/alert/{alert}?similarity=1"))["id"] == alert
+    assert (await sent(core, "POST", f"/api/alert/{alert}/markAsRead"))["status"] == "Ignored"
+    assert (await sent(core, "POST", f"/api/alert/{alert}/merge/{objects['case']}"))["id"] == objects["case"]
+
+
+async def test_a_script_follows_an_action_by_the_kind_that_its_answer_named(core: RunningCore) -> None:
+    objects = await one_of_each(core)
+    for kind, object_id in objects.items():
+        for word in (kind, OBJECT_TYPES[kind]):
+            assert await sent(core, "GET", f"/api/connector/cortex/action/{word}/{object_id}") == []
+
+
+async def one_of_each(core: RunningCore) -> dict[Kind, str]:
+    """An object of each kind: its kind in an address, and its id."""
+    case = await sent(core, "POST", "/api/case", {"title": "Look into it", "description": "d"}, 201)
+    task = await sent(core, "POST", f"/api/case/{case['id']}/task", {"title": "Look"}, 201)
+    log = await sent(core, "POST", f"/api/case/task/{task['id']}/log", {"message": "seen"}, 201)
+    observable = {"dataType": "ip", "data": "192.0.2.7", "tlp": 2, "ioc": False, "sighted": False, "status": "Ok"}
+    artifact = await sent(core, "POST", f"/api/case/{case['id']}/artifact", observable, 201)
+    alert = await sent(core, "POST", "/api/alert", {**CURL, "sourceRef": "first", "title": "Look"}, 201)
+    return {
+        "alert": alert["id"],
+        "case": case["id"],
+        "case_task": task["id"],
+        "case_task_log": log["id"],
+        "case_artifact": artifact["id"],
+    }
