@@ -214,7 +214,7 @@ class AlertInput(Input):
     source: Text
     source_ref: Text
     title: Text
-    description: Text
+    description: str
     severity: Severity = 2
     date: Millis | None = None
     tags: Tags = Field(default_factory=list)
@@ -255,7 +255,7 @@ class AlertUpdate(Input):
     """`PATCH /api/alert/{id}`: what is absent stays as it is."""
 
     title: Text | None = None
-    description: Text | None = None
+    description: str | None = None
     severity: Severity | None = None
     date: Millis | None = None
     tags: Tags | None = None
@@ -272,7 +272,7 @@ class CaseUpdate(Input):
     """`PATCH /api/case/{id}`: what is absent stays as it is."""
 
     title: Text | None = None
-    description: Text | None = None
+    description: str | None = None
     severity: Severity | None = None
     start_date: Millis | None = None
     end_date: Millis | None = None
@@ -331,7 +331,7 @@ class CaseInput(Input):
     """`POST /api/case`; `template` is the name of a case template (`semantics.md 2, 3`)."""
 
     title: Text
-    description: Text
+    description: str
     severity: Severity | None = None
     start_date: Millis | None = None
     owner: str | None = None
