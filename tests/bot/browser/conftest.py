@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from bot.workspace import Workspace
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
@@ -77,6 +77,7 @@ async def chromium() -> AsyncIterator[Browser]:
     if program is None:
         pytest.fail("No chromium found. Install it from the system's packages: apt-get install chromium")
     async with async_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_MS)
         browser = await playwright.chromium.launch(executable_path=program, headless=True, args=ARGUMENTS)
         yield browser
         await browser.close()

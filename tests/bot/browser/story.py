@@ -37,18 +37,16 @@ class Tried:
 def trying(state: Path) -> Iterator[Tried]:
     """Start it, wait until it says its addresses, end it as Ctrl+C does."""
     command = [sys.executable, "-m", "bot.cli", "try", "--state", str(state)]
-    process = subprocess.Popen(
-        command, cwd=state, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        said = [process.stdout.readline(), process.stdout.readline()]
-        told = json.loads((state / "try.json").read_text("utf-8"))
-        assert [line.split()[1] for line in said] == [told["page"], told["core"]]
-        yield Tried(told["page"], told["core"], told["keys"])
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=30)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=state, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = [process.stdout.readline(), process.stdout.readline()]
+            told = json.loads((state / "try.json").read_text("utf-8"))
+            assert [line.split()[1] for line in said] == [told["page"], told["core"]]
+            yield Tried(told["page"], told["core"], told["keys"])
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 @dataclass
@@ -121,5 +119,5 @@ async def within_the_window(page: Page, selector: str) -> None:
     box = await page.locator(selector).bounding_box()
     size = await page.evaluate("[innerWidth, innerHeight]")
     assert box is not None
-    assert box["x"] >= 0 and box["y"] >= 0
-    assert box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1]
+    assert min(box["x"], box["y"]) >= 0
+    assert (box["x"] + box["width"], box["y"] + box["height"]) <= tuple(size)

@@ -1,6 +1,5 @@
 """The bot's flows as people go through them in `responder-bot try`, each with a picture."""
 
-import json
 import re
 
 import pytest
@@ -24,7 +23,6 @@ from tests.bot.browser.story import (
 )
 
 pytestmark = pytest.mark.browser
-PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
 
 
 async def test_a_list_by_command_says_what_can_run_and_the_picked_line_can_be_run(story: Story) -> None:
@@ -75,7 +73,7 @@ async def test_the_webhook_asks_first_and_cancel_runs_nothing(story: Story) -> N
     await expect(asked).to_contain_text(alert_id)
     await keep(page, "flow-confirm")
     await asked.get_by_role("button", name="Cancel").click()
-    await expect(page.locator(".message.ephemeral")).to_have_count(0)
+    await expect(page.locator(".message.ephemeral", has_text="It can't be called back.")).to_have_count(0)
     assert await story.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
     await choose(page, shown, "webhook")
     await asked.get_by_role("button", name="Run", exact=True).click()
@@ -95,7 +93,7 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: S
     await keep(ben, "flow-collision")
     await told.get_by_role("button", name="Run anyway").click()
     await expect(theirs.get_by_text(re.compile("Demo_Detonate"))).to_have_count(2, timeout=RUN_ENDS_MS)
-    assert await anna.locator(".message.ephemeral").count() == 0
+    assert await anna.locator(".message.ephemeral", has_text="Nothing new was started").count() == 0
 
 
 async def test_another_person_approves_and_the_one_who_asked_can_not(story: Story) -> None:
@@ -104,28 +102,43 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(story: Stor
     shown = await card(page, title)
     await choose(page, shown, "isolate")
     await whisper(page, "other person").get_by_role("button", name="Run", exact=True).click()
-    approve = page.locator("main .message:not(.ephemeral)").filter(has_text=alert_id).get_by_role("button", name="Approve")
+    await shown.locator(".thread-link").click()
+    approve = page.locator("#pane").get_by_role("button", name="Approve")
     await expect(approve).to_be_visible()
     await keep(page, "flow-approval-asked")
     await approve.click()
-    await expect(whisper(page, re.compile("own|yourself|another person|somebody else", re.IGNORECASE))).to_be_visible()
+    refused = page.locator(".message.ephemeral", has_text="You started this run")
+    await expect(refused).to_be_visible()
     await keep(page, "flow-approval-refused")
     await act_as(page, "Ben (analyst)")
+    shown = await card(page, title)
+    await shown.locator(".thread-link").click()
     await approve.click()
-    await expect(await card(page, title)).to_contain_text(re.compile("Isolate_Host.* done"), timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text(re.compile("Isolate_Host.* done"), timeout=RUN_ENDS_MS)
+    await expect(approve).to_have_count(0)
+    await expect(page.locator("#pane")).to_contain_text("Approved by ben")
     await keep(page, "flow-approval-given")
 
 
 async def test_a_duplicate_name_of_a_template_shows_at_its_field(story: Story) -> None:
+    await story.request("POST", "/api/case/template", "lea", {"name": "Malware beacon"})
     page = await story.look(LEA)
-    for name in ("Malware beacon", "Malware beacon", "Malware beacon 2"):
-        await command(page, "/responder template")
-        field = page.locator("#modal .block-input", has_text="Name").first.locator("input")
-        await field.fill(name)
-        await page.locator("#modal .block-input", has_text="Title").first.locator("input").fill("[MAL]")
-        await keep(page, f"flow-template-form")
-        await page.locator("#modal").get_by_role("button", name="Create").click()
-        break
+    await command(page, "/responder template")
+    name = page.locator("#modal [data-block=name]")
+    await name.locator("input").fill("Malware beacon")
+    await page.fill("#modal [data-block='task:0:title'] input", "Isolate the host")
+    create = page.locator("#modal").get_by_role("button", name="Create")
+    await create.click()
+    await expect(name.locator(".field-error")).to_contain_text("Malware beacon")
+    await expect(name.locator("input")).to_be_focused()
+    await keep(page, "flow-template-duplicate")
+    await name.locator("input").fill("Malware beacon, DMZ")
+    await create.click()
+    await expect(create).to_have_count(0)
+    await expect(page.locator("#modal")).to_contain_text("Malware beacon, DMZ")
+    await keep(page, "flow-template-created")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#modal")).to_be_hidden()
 
 
 async def test_less_is_shown_in_a_shared_channel_and_details_go_to_the_one_who_asks(story: Story) -> None:
@@ -144,49 +157,119 @@ async def test_less_is_shown_in_a_shared_channel_and_details_go_to_the_one_who_a
 
 async def test_somebody_without_rights_is_told_which_and_who_can_give_them(story: Story) -> None:
     page = await story.look(TOM)
-    _, title = await story.alert(2)
+    alert_id, title = await story.alert(2, title="Reported phishing: Parcel held at customs")
     shown = await card(page, title)
     await shown.locator(".select-box").click()
-    await page.wait_for_selector(".picker .option, .picker .picker-note")
+    await expect(page.locator(".picker .menu-heading")).to_contain_text("can't run")
     await keep(page, "flow-no-rights-menu")
-    await page.keyboard.press("Escape")
+    await page.keyboard.press("Enter")
+    await expect(whisper(page, "Nothing was run")).to_contain_text("manageAction")
+    await command(page, f"/responder run ResponderBot_Close {alert_id}")
+    await expect(whisper(page, "org-admin")).to_contain_text("manageAction")
+    await keep(page, "flow-no-rights")
+    await command(page, "/responder template")
+    await expect(whisper(page, "manageCaseTemplate")).to_contain_text("org-admin")
+    await command(page, "/responder help")
+    helped = whisper(page, "/responder help")
+    await expect(helped).to_contain_text("/responder list")
+    assert "/responder run" not in await helped.inner_text()
 
 
 async def test_home_shows_what_waits_for_me_and_what_failed(story: Story) -> None:
     page = await story.look(BEN)
-    _, title = await story.alert()
+    alert_id, title = await story.alert()
     shown = await card(page, title)
     await choose(page, shown, "mail")
     await expect(shown).to_contain_text(re.compile("Mail.* failed"), timeout=RUN_ENDS_MS)
     await keep(page, "flow-failed")
+    asked = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
+    await story.request("POST", "/api/connector/cortex/action", "anna", asked)
     await page.click("[data-room=app]")
     home = page.locator(".home-page")
-    await expect(home).to_contain_text("Failed in the last day")
-    await expect(home).to_contain_text("ResponderBot_Mail")
+    await expect(home).to_contain_text("Demo_Isolate_Host")
+    await expect(home).to_contain_text(re.compile("Mail_1_0 failed"))
     await keep(page, "flow-home")
+    await home.get_by_role("button", name="Deny").last.click()
+    await expect(home).to_contain_text("Waiting for your approval: nothing")
+    await page.click("[data-room=C0ALERTS]")
+    await expect(await card(page, title)).to_contain_text(re.compile("Isolate_Host_1_0 .*denied", re.IGNORECASE))
 
 
-async def test_the_global_shortcut_leads_through(story: Story) -> None:
+async def test_the_global_shortcut_leads_from_an_id_to_a_run(story: Story) -> None:
     page = await story.look()
     alert_id, title = await story.alert()
-    await card(page, title)
+    shown = await card(page, title)
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('Run a responder')")
     await page.fill("#modal input", alert_id)
     await page.keyboard.press("Enter")
-    await page.wait_for_selector("#modal .select-box")
+    await expect(page.locator("#modal")).to_contain_text(title)
+    await pick_in_modal(page, "Extract")
     await keep(page, "flow-shortcut")
+    await page.locator("#modal").get_by_role("button", name="Run", exact=True).click()
+    await expect(shown).to_contain_text(re.compile("ExtractIndicators.* done"), timeout=RUN_ENDS_MS)
+    await leave_modal(page)
 
 
 async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(story: Story) -> None:
     page = await story.look()
     alert_id, title = await story.alert()
-    await card(page, title)
+    shown = await card(page, title)
     await page.fill("#box", f"can somebody look at {alert_id}, please?")
     await page.keyboard.press("Enter")
     said = page.locator("main .message", has_text=f"look at {alert_id}, please")
     await said.hover()
     await said.get_by_role("button", name="More actions").click()
     await page.click("[role=menuitem]:has-text('Run a responder')")
-    await page.wait_for_selector("#modal .select-box")
+    await expect(page.locator("#modal")).to_contain_text(title)
+    await pick_in_modal(page, "Webhook")
+    run = page.locator("#modal").get_by_role("button", name="Run", exact=True)
+    await run.click()
+    await expect(page.locator("#modal")).to_contain_text("It can't be called back.")
     await keep(page, "flow-message-shortcut")
+    await run.click()
+    await expect(shown).to_contain_text(re.compile("Webhook.* done"), timeout=RUN_ENDS_MS)
+    await leave_modal(page)
+
+
+async def test_the_story_is_good_to_read_in_the_dark_and_on_a_phone(story: Story) -> None:
+    alert_id, title = await story.alert()
+    asked = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert_id}
+    dark = await story.look(color_scheme="dark")
+    shown = await card(dark, title)
+    await story.request("POST", "/api/connector/cortex/action", "anna", asked)
+    await expect(shown).to_contain_text(re.compile("FalsePositive.* done"), timeout=RUN_ENDS_MS)
+    await shown.locator(".thread-link").click()
+    await expect(dark.locator("#pane")).to_contain_text("FalsePositive", timeout=RUN_ENDS_MS)
+    await keep(dark, "flow-thread-dark")
+
+    phone = await story.look(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    small = await card(phone, title)
+    await small.locator(".select-box").tap()
+    await phone.wait_for_selector(".picker .option:has-text('Webhook')")
+    await within_the_window(phone, ".picker")
+    await keep(phone, "flow-menu-phone")
+    await phone.tap(".picker .option:has-text('Webhook')")
+    await expect(whisper(phone, "It can't be called back.")).to_be_visible()
+    await keep(phone, "flow-confirm-phone")
+    await small.locator(".thread-link").tap()
+    await expect(phone.locator("#pane")).to_contain_text("FalsePositive")
+    await keep(phone, "flow-thread-phone")
+    assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def pick_in_modal(page: Page, typed: str) -> None:
+    await page.click("#modal .select-box")
+    await page.wait_for_selector(".picker .option")
+    await within_the_window(page, ".picker")
+    await page.keyboard.type(typed)
+    await expect(page.locator(".picker .option")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".picker", state="detached")
+
+
+async def leave_modal(page: Page) -> None:
+    """Whatever it says at the end: the next test finds none open."""
+    if await page.locator("#modal").is_visible():
+        await page.keyboard.press("Escape")
+    await expect(page.locator("#modal")).to_be_hidden()
