@@ -360,3 +360,66 @@ def test_each_event_comes_once_and_in_order(table: Table) -> None:
 
 def test_operations_of_all_are_applied_in_their_places(table: Table) -> None:
     assert table.tags == ["seen"]
+
+
+# --- what takes longer ------------------------------------------------------------------------------------------------
+
+MANY = 3_000
+"""Operations: enough for the transaction that applies them to take longer than a core is given below."""
+
+
+@pytest.mark.slow
+async def test_a_core_killed_while_it_applies_operations_applies_all_or_none(tmp_path: Path) -> None:
+    place = await place_in(tmp_path)
+    operations = [{"type": "CreateTask", "title": f"task {number}"} for number in range(MANY)]
+    async with core_process(place) as core:
+        case = (await core.client().create_case({"title": "t", "description": "d"})).id
+        body = {
+            **asked(case, parameters={"runs": str(place.runs("many")), "operations": operations}),
+            "objectType": "case",
+        }
+        action = await core.client().run(body)
+        await until(lambda: place.counted("many"), "the program")
+    counts = []
+    for life_s in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
+        async with core_process(place):
+            await asyncio.sleep(life_s)
+        counts.append(tasks_in(place))
+    async with core_process(place) as core:
+        ended = await core.ended(action.id)
+        events = await events_of(core, action.id)
+    assert ended.status == "Success"
+    assert {operation["status"] for operation in json.loads(ended.operations)} == {"Success"}
+    assert set(counts) <= {0, MANY}
+    assert (tasks_in(place), place.counted("many"), events.count("action.ended")) == (MANY, 1, 1)
+
+
+def tasks_in(place: Place) -> int:
+    with sqlite3.connect(place.database) as database:
+        (number,) = database.execute("SELECT count(*) FROM object WHERE kind = 'case_task'").fetchone()
+    database.close()
+    return int(number)
+
+
+@pytest.mark.slow
+async def test_where_nobody_can_know_it_is_said_and_not_run_again(tmp_path: Path) -> None:
+    """The remote engine never got the call; it forgot the job; it is not there any more when core is back."""
+    async with scene_in(tmp_path) as scene:
+        async with core_process(scene.place) as core:
+            scene.alert = await alert_in(core)
+            await scene.run(core, "forgotten", responder="Blocker_1_0")
+            scene.cortex.behave("run", Hang(asyncio.Event()))
+            await scene.run(core, "lost", responder="Blocker_1_0")
+            await scene.cortex.until("run", 2)
+            await core.kill()
+        scene.cortex.forget(scene.actions["forgotten"].engine_job_id)
+        async with core_process(scene.place) as core:
+            rows = {point: await row(scene, core, point, "") for point in scene.actions}
+        assert scene.cortex.count("run") == 2
+        assert scene.cortex.jobs == {}
+    assert {row.action.status for row in rows.values()} == {"Failure"}
+    assert rows["forgotten"].said.startswith(
+        "Engine 'remote' does not know job AXj0000 any more: the engine forgot it."
+    )
+    assert rows["lost"].said.startswith("It is not known whether Blocker_1_0 ran on engine 'remote': ")
+    assert "It was not started again" in rows["lost"].said

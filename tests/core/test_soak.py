@@ -20,7 +20,7 @@ from tests.core.core_process import CoreProcess, Place, core_process, place_in
 from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 
 SEED = 20_261_121
-SOAK_S = 20.0
+SOAK_S = 12.0
 LIVES_S = (0.05, 2.0)
 CALLERS = 4
 REMOTE = {**BLOCKER, "dataTypeList": ["thehive:case"]}
@@ -68,7 +68,7 @@ class Soak:
     async def asked(self, key: str) -> str:
         local = self.chance.random() < 0.7
         operations = [{"type": "CreateTask", "title": key}]
-        steps = ["count", f"sleep {self.chance.uniform(0, 0.5):.3f}", "write"]
+        steps = ["count", f"sleep {self.chance.uniform(0, 0.1):.3f}", "write"]
         body = {
             "responderId": "Stepwise_1_0" if local else REMOTE["name"],
             "objectType": "case",
