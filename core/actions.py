@@ -20,7 +20,7 @@ from core.search import Found, search
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import objects
-from core.store.database import Database, Row, Transaction
+from core.store.database import Database, Reads, Row, Transaction
 from core.targets import Target
 
 KEY_KEPT_MS = 24 * 3_600_000  # an Idempotency-Key (semantics.md 5)
@@ -369,7 +369,7 @@ class Actions:
             user=user,
         )
 
-    def _earlier(self, reads: objects.Reads, caller: Caller, key: str, body: str) -> Action | None:
+    def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
         """What this caller started under the same key. Raises ResponderBotError("key_reused")."""
         known = stored.remembered(reads, caller.login, key, self._clock() - KEY_KEPT_MS) if key else None
         if known is None:

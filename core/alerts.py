@@ -13,8 +13,7 @@ from core.errors import ResponderBotError
 from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactInput, Case, CaseInput, SearchInput
 from core.search import Found, search
 from core.store import objects
-from core.store.database import Database, Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Database, Reads, Row, Transaction
 
 KIND = "alert"
 MAX_SEPARATORS = 8  # a reference may itself hold `;`, but nobody needs more ways to read one than this gives

@@ -12,8 +12,7 @@ from core.errors import ResponderBotError
 from core.models import CaseTemplate, CaseTemplateInput, CustomFields, SearchInput, Task, TaskInput
 from core.search import Found, search
 from core.store import objects
-from core.store.database import Database, Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Database, Reads, Row, Transaction
 
 KIND = "case_template"
 

@@ -31,8 +31,7 @@ from core.models import (
 )
 from core.search import Found, search
 from core.store import objects
-from core.store.database import Database, Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Database, Reads, Row, Transaction
 from core.store.search import newest
 
 _NAMES: Mapping[Kind, str] = {

@@ -1,17 +1,14 @@
 """Hands accepted actions to their engines and follows each to its end, also those of a core that died."""
 
 import asyncio
-import hashlib
-import os
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
 from core import actions as life
+from core import owner
 from core.access import Caller
 from core.actions import Actions, Owner
 from core.clock import Clock
@@ -41,7 +38,7 @@ class Runner:
         self._database = database
         self._feed = feed
         self._clock = clock
-        self._id = _owner_id()
+        self._id = owner.me()
         self._follows: dict[int, asyncio.Task[None]] = {}
         self._job_known: dict[int, asyncio.Event] = {}
         self._slots = {
@@ -107,7 +104,7 @@ class Runner:
         for row in stored.followed(self._database):
             if row["owner"] == self._id:
                 self._accept(row["id"])  # followed already, unless following it broke
-            elif row["lease_until"] <= now or _is_gone(row["owner"]):
+            elif row["lease_until"] <= now or owner.is_dead(row["owner"]):
                 await self._take_over(row["id"], row["owner"])
         for number in stored.approvals_due(self._database, now):
             await self._actions.expire(number)
@@ -207,35 +204,3 @@ async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:
                 raise
             log.warning("the store can't be written yet", reason=error.message)
             await asyncio.sleep(STORE_RETRY_S)
-
-
-def _owner_id() -> str:
-    """Names this process so that another one that sees the same processes can tell when it is gone."""
-    pid = os.getpid()
-    return f"{pid}-{_start_ticks(pid)}-{_where()}-{secrets.token_hex(4)}"
-
-
-def _is_gone(owner: str) -> bool:
-    """Whether that process surely has ended; one that can't be seen from here has its lease to tell."""
-    pid, ticks, where, *_ = [*owner.split("-"), "", ""]
-    return where == _where() and _start_ticks(int(pid)) != int(ticks)
-
-
-def _where() -> str:
-    """Names this start of the machine and the process numbers of this container."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        numbers = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return secrets.token_hex(4)  # no such place: nobody's process is seen
-    return hashlib.sha256(f"{boot}{numbers}".encode()).hexdigest()[:8]
-
-
-def _start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot; -1 when there is none, or only its shell is left."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return -1
-    fields = stat.rpartition(")")[2].split()
-    return -1 if fields[0] in "ZX" else int(fields[19])

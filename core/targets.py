@@ -8,8 +8,7 @@ from typing import Any
 from core.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, Kind
 from core.store import objects
-from core.store.database import Row
-from core.store.objects import Reads
+from core.store.database import Reads, Row
 
 _MISSING: Mapping[Kind, str] = {
     "alert": "Alert not found",

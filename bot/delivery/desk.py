@@ -10,12 +10,14 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Button, Intent
-from bot.delivery import owner, tables
+from bot.delivery import tables
 from bot.delivery.pace import Pace
 from bot.delivery.sender import Sender
-from bot.delivery.store import Row, Store, Transaction
+from bot.delivery.store import open_store
 from bot.delivery.words import Desired, Shown, digest, shown
+from core import owner
 from core.errors import ResponderBotError
+from core.store.database import Row, Transaction
 
 BUNDLE_MS = 3_000  # news of machines repaint a message at most this often (slack.md 2)
 SETTLE_MS = 250  # progress waits a moment: a quick run is over by then, and is shown once
@@ -58,7 +60,7 @@ class Delivery:
         pace: Pace | None = None,
         lease_ms: int = LEASE_MS,
     ) -> None:
-        self._store = Store(path)
+        self._store = open_store(path)
         self._clock = clock_ms
         self._me = owner.me()
         self._lease_ms = lease_ms

@@ -11,10 +11,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.delivery import tables
 from bot.delivery.pace import Pace
-from bot.delivery.store import Store, Transaction
 from bot.delivery.trouble import Trouble, trouble
 from bot.delivery.words import Shown, shown
 from core.errors import ResponderBotError
+from core.store.database import Database, Transaction
 
 AT_ONCE = 8  # calls on their way at a time, each to another channel
 LOOK_MS = 200  # how soon the wish of another replica is seen
@@ -32,7 +32,7 @@ log = structlog.get_logger("bot.delivery")
 class Sender:
     """One task that sends; of several replicas only the one that holds the lease runs it."""
 
-    def __init__(self, store: Store, slack: AsyncWebClient, clock_ms: Callable[[], int], pace: Pace) -> None:
+    def __init__(self, store: Database, slack: AsyncWebClient, clock_ms: Callable[[], int], pace: Pace) -> None:
         self._store = store
         self._slack = slack
         self._clock = clock_ms

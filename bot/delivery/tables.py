@@ -3,18 +3,8 @@
 # ruff: noqa: S608  # every fragment is a constant of this module or a made-up parameter name, every value is bound
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
-from bot.delivery.store import Params, Row, Transaction
-
-
-class Reads(Protocol):
-    """A transaction, or the store itself."""
-
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
-
+from core.store.database import Reads, Row, Transaction
 
 # --- messages -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.cards.message import Message
-from bot.delivery.store import Row
+from core.store.database import Row
 
 
 @dataclass(frozen=True)

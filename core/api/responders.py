@@ -8,7 +8,8 @@ from core.actions import Actions
 from core.api.wire import Endpoint, Request, answer, yes
 from core.models import ObjectInContext, OfferedResponder
 from core.responders import Responders
-from core.store.objects import Reads, parse_id
+from core.store.database import Reads
+from core.store.objects import parse_id
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 

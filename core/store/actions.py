@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.store.database import Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Reads, Row, Transaction
 
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (

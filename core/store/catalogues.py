@@ -1,7 +1,6 @@
 """The SQL of the catalogues that engines were last heard to offer."""
 
-from core.store.database import Transaction
-from core.store.objects import Reads
+from core.store.database import Reads, Transaction
 
 
 def keep(tx: Transaction, engine: str, doc: str, at: int) -> None:

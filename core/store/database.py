@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import sqlite_utils
 
@@ -29,6 +29,14 @@ WAL_PAGES = 10_000  # fewer checkpoints: they are what makes a commit slow
 MMAP_BYTES = 268_435_456  # halves the SQL time of a short read
 
 _STOP = object()
+
+
+class Reads(Protocol):
+    """What can be read from: the database outside, a transaction inside."""
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
 
 
 class Transaction:
@@ -187,6 +195,19 @@ class Database:
             item.settle()
         for listener in self._listeners:
             listener()
+
+
+def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
+    """Bring the tables up to date; does nothing where they are.
+
+    Raises ResponderBotError("bad_request") where a newer release has changed them in ways that are not known here.
+    """
+    known = {one.name for one in migrations.pending(sqlite_utils.Database(memory=True))}
+    if not {one.name for one in migrations.applied(db)} <= known:
+        raise ResponderBotError(
+            "bad_request", "This database was made by a newer release; run that one, or name another file."
+        )
+    migrations.apply(db)
 
 
 def _attempt(item: _Work, transaction: Transaction) -> None:

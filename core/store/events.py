@@ -1,7 +1,6 @@
 """The SQL of the event feed."""
 
-from core.store.database import Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Reads, Row, Transaction
 
 
 def append(tx: Transaction, *, at: int, type: str, object_type: str, object_id: int, root_id: int, user: str) -> None:

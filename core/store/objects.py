@@ -1,20 +1,11 @@
 """The SQL of alerts, cases, tasks, logs, artifacts and case templates: one table, told apart by kind."""
 
 import sqlite3
-from typing import Protocol
 
 from core.errors import ResponderBotError
-from core.store.database import Params, Row, Transaction
+from core.store.database import Reads, Row, Transaction
 
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer
-
-
-class Reads(Protocol):
-    """What can be read from: the database outside, a transaction inside."""
-
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
 
 
 def parse_id(text: str) -> int | None:

@@ -2,6 +2,8 @@
 
 from sqlite_utils import Database, Migrations
 
+from core.store.database import apply
+
 migrations = Migrations("core")
 
 
@@ -83,5 +85,5 @@ def first_tables(db: Database) -> None:
 
 
 def migrate(db: Database) -> None:
-    """Bring the tables up to date; does nothing where they are."""
-    migrations.apply(db)
+    """Bring core's tables up to date."""
+    apply(migrations, db)

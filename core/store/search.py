@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.store.database import Database, Row
-from core.store.objects import Reads
+from core.store.database import Database, Reads, Row
 
 Scalar = str | int | float | bool
 Operator = Literal["=", ">", ">=", "<", "<="]

@@ -3,8 +3,7 @@
 import sqlite3
 
 from core.errors import ResponderBotError
-from core.store.database import Row, Transaction
-from core.store.objects import Reads
+from core.store.database import Reads, Row, Transaction
 
 _COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import sqlite_utils
 
 from core.errors import ResponderBotError
 from core.store import objects
@@ -136,3 +137,15 @@ def test_what_is_no_id_names_nothing(text: str) -> None:
 
 def test_an_id_is_a_tilde_and_digits() -> None:
     assert objects.parse_id("~12") == 12
+
+
+async def test_a_database_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+    def newer(db: sqlite_utils.Database) -> None:
+        migrate(db)
+        later = sqlite_utils.Migrations("core")
+        later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
+        later.apply(db)
+
+    await Database(tmp_path / "a.db", newer).close()
+    with pytest.raises(ResponderBotError, match="made by a newer release"):
+        Database(tmp_path / "a.db", migrate)
