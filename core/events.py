@@ -46,7 +46,9 @@ class Feed:
 
         Raises ResponderBotError("gone") with `first` where some of it is no longer kept.
         """
-        seq = self.last() if after is None else after
+        last = self.last()
+        # A number that was never given is from a store that has been put back since: such a reader goes on from now.
+        seq = last if after is None else min(after, last)
         self._refuse_gone(seq)
         page = self._read(seq)
         with suppress(TimeoutError):

@@ -52,12 +52,19 @@ PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
 TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
-Level = Annotated[int, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
-Severity = Annotated[int, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
-Millis = Annotated[int, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
+
+def _whole(value: Any) -> Any:
+    """`2.0` as 2: JSON has one kind of number, and its schema language counts that one among the integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Level = Annotated[Whole, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
+Severity = Annotated[Whole, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
+Millis = Annotated[Whole, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
 ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
 Text = Annotated[str, Field(min_length=1)]
-Order = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Order = Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
 TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
@@ -121,13 +128,14 @@ def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDet
         kinds_text = ", ".join(list(CUSTOM_FIELD_KINDS)[:5])
         complain(f"one value under one of {kinds_text}", *(strange[:1] if not kinds else kinds[1:2]))
         return entry
-    kind, order = kinds[0], entry.get("order")
-    if not _kind_fits(kind, entry[kind]):
+    kind, order = kinds[0], _whole(entry.get("order"))
+    held = _whole(entry[kind]) if kind in ("integer", "date") else entry[kind]
+    if not _kind_fits(kind, held):
         complain(CUSTOM_FIELD_KINDS[kind], kind)
     if not _kind_fits("integer", order):
         complain("an integer", "order")
     known = {"_id": entry["_id"]} if isinstance(entry.get("_id"), str) else {}
-    return {kind: entry[kind], "order": position if order is None else order, **known}
+    return {kind: held, "order": position if order is None else order, **known}
 
 
 def _custom_fields(value: Any) -> Any:

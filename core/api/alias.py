@@ -9,15 +9,16 @@ from core.api.wire import Endpoint
 
 _PREFIX = "/api/connector/engine/"
 _ENDINGS = ("Id", "JobId", "Ids")  # engineId, engineJobId, engineIds
+_FIELD_ERRORS = b'{"type":"AttributeCheckingError"'
 
 
 def aliased(endpoints: Iterable[Endpoint], vendor: str) -> list[Endpoint]:
     """The endpoints that exist under another vendor's word too; none where there is no such word."""
     if not vendor or vendor == "engine":
         return []
-    incoming, outgoing = _incoming(vendor), _outgoing(vendor)
+    outgoing = _outgoing(vendor)
     return [
-        replace(endpoint, path=_path(endpoint.path, vendor), incoming=incoming, outgoing=outgoing)
+        replace(endpoint, path=_path(endpoint.path, vendor), incoming=_incoming(endpoint, vendor), outgoing=outgoing)
         for endpoint in endpoints
         if endpoint.path.startswith(_PREFIX)
     ]
@@ -27,16 +28,22 @@ def _path(path: str, vendor: str) -> str:
     return f"/api/connector/{vendor}/{path.removeprefix(_PREFIX)}"
 
 
-def _incoming(vendor: str) -> Callable[[Any], Any]:
-    """Top-level keys of a body, in the interface's words."""
+def _incoming(endpoint: Endpoint, vendor: str) -> Callable[[Any], Any]:
+    """Turns a body into the interface's words: its keys, and of a search every field that it names."""
     names = {f"{vendor}{ending}": f"engine{ending}" for ending in _ENDINGS}
 
-    def renamed(raw: Any) -> Any:
+    def keys(raw: Any) -> Any:
+        return {names.get(key, key): value for key, value in raw.items()} if isinstance(raw, Mapping) else raw
+
+    def fields(raw: Any) -> Any:
+        if isinstance(raw, list):
+            return [fields(item) for item in raw]
         if not isinstance(raw, Mapping):
             return raw
-        return {names.get(key, key): value for key, value in raw.items()}
+        named = {"_field": names.get(str(raw["_field"]), raw["_field"])} if "_field" in raw else {}
+        return {names.get(key, key): fields(value) for key, value in raw.items()} | named
 
-    return renamed
+    return fields if endpoint.path.endswith("/_search") else keys
 
 
 def _outgoing(vendor: str) -> Callable[[bytes], bytes]:
@@ -44,7 +51,13 @@ def _outgoing(vendor: str) -> Callable[[bytes], bytes]:
 
     A key is told from text by its closing quote and colon: within a JSON string every quote has a backslash before
     it. So the stored JSON need not be parsed, and `report` and `operations`, which are strings, stay as they are.
+    Only the errors of fields name keys in their text.
     """
-    keys = re.compile(rb'"engine(' + "|".join(_ENDINGS).encode() + rb')":')
-    words = rb'"' + vendor.encode() + rb'\1":'
-    return lambda body: keys.sub(words, body)
+    endings = "|".join(_ENDINGS).encode()
+    keys, words = re.compile(rb'"engine(' + endings + rb')":'), rb'"' + vendor.encode() + rb'\1":'
+    named, names = re.compile(rb"\bengine(" + endings + rb")\b"), vendor.encode() + rb"\1"
+
+    def renamed(body: bytes) -> bytes:
+        return named.sub(names, body) if body.startswith(_FIELD_ERRORS) else keys.sub(words, body)
+
+    return renamed

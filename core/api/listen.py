@@ -72,7 +72,8 @@ class _Bounded(HttpToolsProtocol):
 def bind(host: str, port: int) -> socket.socket:
     """A listening place; port 0 takes a free one. Raises ResponderBotError("unavailable")."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio would not switch off Nagle: every answer would then wait 40 ms for the client to nod.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -126,15 +126,6 @@ def answer_all(contents: Iterable[str | Word], headers: Mapping[str, str] | None
     """A JSON list of stored texts or words."""
     texts = (item.wire() if isinstance(item, Word) else item for item in contents)
     return Response("[" + ",".join(texts) + "]", 200, headers, JSON_TYPE)
-
-
-_ID = re.compile(r"~([0-9]{1,18})", re.ASCII)
-
-
-def parse_id(text: str) -> int | None:
-    """The number of an id: `~12` is 12; None for anything else (which then names nothing)."""
-    match = _ID.fullmatch(text)
-    return int(match[1]) if match else None
 
 
 def whole_seconds(request: Request, name: str, most: int) -> float:
@@ -313,14 +304,14 @@ class Routes:
         Raises ResponderBotError("not_found") and ("method_not_allowed").
         """
         segments = [unquote(segment) for segment in path.rstrip("/").split("/")[1:]]
-        allowed: set[str] = set()
-        for node, values in self._nodes(self._root, segments, ()):
-            if found := node.ends.get(method):
-                return found[0], dict(zip(found[1], values, strict=True))
-            allowed.update(node.ends)
-        if not allowed:
+        # The first place is the address: `/api/alert/_search` is never the alert that is called `_search`.
+        node, values = next(self._nodes(self._root, segments, ()), (None, ()))
+        if node is None:
             raise ResponderBotError("not_found", "There is nothing at this address; /api/docs lists what there is.")
-        raise _NotAllowed(sorted(allowed))
+        found = node.ends.get(method)
+        if found is None:
+            raise _NotAllowed(sorted(node.ends))
+        return found[0], dict(zip(found[1], values, strict=True))
 
     def _add(self, endpoint: Endpoint) -> None:
         node, names = self._root, []
@@ -337,7 +328,7 @@ class Routes:
 
     def _nodes(
         self, node: _Node, segments: Sequence[str], values: tuple[str, ...]
-    ) -> Iterable[tuple[_Node, tuple[str, ...]]]:
+    ) -> Iterator[tuple[_Node, tuple[str, ...]]]:
         if not segments:
             if node.ends:
                 yield node, values
@@ -424,13 +415,13 @@ class Wire:
     async def _handled(self, visit: "_Visit", receive: Receive) -> Response:
         """The order of checks of `semantics.md 1`."""
         caller = self._caller(visit.headers) if visit.needs_key() else _NOBODY
-        visit.login = caller.login
+        visit.came(caller)
         visit.check_sizes()
         endpoint, values = self._routes.find(visit.lookup_method, visit.raw_path)
         visit.endpoint = endpoint
         if caller is _NOBODY and not endpoint.open:  # whatever spelling of an address led here
             caller = self._caller(visit.headers)
-            visit.login = caller.login
+            visit.came(caller)
         raw, body = await self._body(visit, endpoint, receive)
         _permit(endpoint, caller)
         request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id)
@@ -517,6 +508,7 @@ class Wire:
             status=status,
             ms=round(seconds * 1000, 1),
             login=visit.login,
+            **({"through": visit.through} if visit.through != visit.login else {}),
         )
 
 
@@ -532,6 +524,7 @@ class _Visit:
         "query_string",
         "raw_path",
         "request_id",
+        "through",
         "unread",
     )
 
@@ -546,7 +539,12 @@ class _Visit:
         self.request_id = asked if _REQUEST_ID.fullmatch(asked) else os.urandom(8).hex()
         self.endpoint: Endpoint | None = None
         self.login = ""
+        self.through = ""
         self.unread = False
+
+    def came(self, caller: Caller) -> None:
+        """Keep who asks, and through whose key, for the log (`semantics.md 1`: audit keeps both)."""
+        self.login, self.through = caller.login, caller.through
 
     @property
     def route(self) -> str:
@@ -578,11 +576,16 @@ class _Visit:
         return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
     def query(self) -> dict[str, str]:
-        if not self.query_string:
-            return {}
+        """Parameters by name; the values of one that is repeated, as clients do with `sort`, are joined by commas."""
+        found: dict[str, str] = {}
+        for name, value in self._pairs() if self.query_string else ():
+            found[name] = f"{found[name]},{value}" if name in found else value
+        return found
+
+    def _pairs(self) -> list[tuple[str, str]]:
         try:
             text = self.query_string.decode("latin-1")
-            return dict(parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=QUERY_LIMIT_FIELDS))
+            return parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=QUERY_LIMIT_FIELDS)
         except ValueError as error:
             sentence = f"The query has more than {QUERY_LIMIT_FIELDS} parameters."
             raise ResponderBotError("bad_request", sentence) from error

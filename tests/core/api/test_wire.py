@@ -404,24 +404,6 @@ def test_each_code_has_its_place_in_the_one_table() -> None:
     assert (status, text) == (404, '{"type":"AuthenticationError","message":"Log not found","requestId":"r1"}')
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("~12", 12),
-        ("~0", 0),
-        ("12", None),
-        ("~", None),
-        ("~-1", None),
-        ("~1 ", None),
-        ("~١", None),
-        ("~" + "9" * 18, 10**18 - 1),
-        ("~" + "9" * 19, None),
-    ],
-)
-def test_an_id_is_a_tilde_and_digits(text: str, number: int | None) -> None:
-    assert wire.parse_id(text) == number
-
-
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
