@@ -279,9 +279,10 @@ class Page {
     const channel = this.store.channels.get(id);
     if (!channel) return toast("You are not in that channel.");
     this.drawer(false);
+    if (this.pane.covers) this.pane.close();
     if (id === this.open.channel && !this.open.home && this.open.list) return byId("box")?.focus();
     this.keepDraft();
-    if (this.pane.thread) this.pane.close();
+    if (this.pane.thread || this.pane.covers) this.pane.close();
     this.open.list?.end();
     this.open = { channel: id, list: null, home: false };
     const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
@@ -397,7 +398,7 @@ class Page {
   openHome() {
     this.drawer(false);
     this.keepDraft();
-    if (this.pane.thread) this.pane.close();
+    if (this.pane.thread || this.pane.covers) this.pane.close();
     this.open.list?.end();
     this.open = { channel: null, list: null, home: true };
     this.composer = null;
@@ -465,7 +466,7 @@ class Page {
   escape() {
     closePopup();
     if (app.classList.contains("drawer")) this.drawer(false);
-    else if (this.pane.thread) this.pane.close(true);
+    else if (this.pane.thread || this.pane.covers) this.pane.close(true);
     else if (document.activeElement !== byId("box")) byId("box")?.focus();
   }
 }

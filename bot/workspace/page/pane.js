@@ -5,7 +5,7 @@ import { h, iconButton } from "./dom.js";
 import { MessageList } from "./messages.js";
 import { mrkdwn } from "./mrkdwn.js";
 
-const WIDE_PX = 1000; // below it the pane would leave too little of the channel
+const WIDE_PX = 1000; // up to it the pane covers the channel (page.css)
 const CLOSED = "workspace.try";
 
 /** `page` gives store, drafts, open.channel, surface(), makeComposer(), holding(), drawTop(), focusBox(), takePointer(). */
@@ -19,6 +19,11 @@ export class Pane {
 
   get draftKey() {
     return `${this.page.store.me} ${this.page.open.channel} ${this.thread.ts}`;
+  }
+
+  /** Whether it hides the channel behind it. */
+  get covers() {
+    return !this.node.hidden && innerWidth <= WIDE_PX;
   }
 
   async openThread(ts) {

@@ -57,6 +57,7 @@ function place(anchor, node) {
   const picker = node.classList.contains("picker");
   if (picker) node.style.minWidth = `${Math.min(Math.max(by.width, 260), innerWidth - 2 * GAP)}px`;
   node.style.maxHeight = `${HIGHEST_PX}px`;
+  node.style.left = "0px"; // its natural width: the room it has depends on where it begins
   const { width, height } = node.getBoundingClientRect();
   const below = bottom - by.bottom - 2 * GAP;
   const above = by.top - 2 * GAP;

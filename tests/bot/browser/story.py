@@ -120,4 +120,5 @@ async def within_the_window(page: Page, selector: str) -> None:
     size = await page.evaluate("[innerWidth, innerHeight]")
     assert box is not None
     assert min(box["x"], box["y"]) >= 0
-    assert (box["x"] + box["width"], box["y"] + box["height"]) <= tuple(size)
+    assert box["x"] + box["width"] <= size[0]
+    assert box["y"] + box["height"] <= size[1]

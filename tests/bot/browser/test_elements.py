@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.bot.browser.conftest import Desk, keep
+from tests.bot.browser.story import within_the_window
 
 pytestmark = pytest.mark.browser
 
@@ -111,3 +112,17 @@ async def test_a_confirm_dialog_asks_first_and_no_means_nothing(desk: Desk) -> N
     await page.click("dialog.confirm >> text=Isolate >> nth=-1")
     assert await chosen(desk, "sure", "value") == "sure"
     assert desk.app.heard.empty()
+
+
+@pytest.mark.parametrize("size", [(1280, 860), (390, 640), (900, 420)])
+async def test_no_popup_is_cut_off_by_the_windows_edge(desk: Desk, size: tuple[int, int]) -> None:
+    page = await desk.look(viewport={"width": size[0], "height": size[1]})
+    await desk.everything()
+    await page.wait_for_selector("[data-action=overflow]")
+    opened = page.locator(".popup")
+    for anchor in await page.locator("main .select-box, main .button.overflow, .composer [aria-haspopup=menu]").all():
+        await anchor.click()
+        await expect(opened.locator(".option, .menu-item").first).to_be_visible()
+        await within_the_window(page, ".popup")
+        await page.keyboard.press("Escape")
+        await expect(opened).to_have_count(0)

@@ -98,7 +98,7 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: S
 
 async def test_another_person_approves_and_the_one_who_asked_can_not(story: Story) -> None:
     page = await story.look(ANNA)
-    alert_id, title = await story.alert()
+    _, title = await story.alert()
     shown = await card(page, title)
     await choose(page, shown, "isolate")
     await whisper(page, "other person").get_by_role("button", name="Run", exact=True).click()
@@ -107,7 +107,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(story: Stor
     await expect(approve).to_be_visible()
     await keep(page, "flow-approval-asked")
     await approve.click()
-    refused = page.locator(".message.ephemeral", has_text="You started this run")
+    refused = page.locator(".message.ephemeral", has_text="You asked for this action")
     await expect(refused).to_be_visible()
     await keep(page, "flow-approval-refused")
     await act_as(page, "Ben (analyst)")

@@ -191,6 +191,49 @@ async def test_a_file_goes_up(desk: Desk) -> None:
     await desk.page.wait_for_selector(".file:has-text('notes.txt')")
 
 
+async def test_a_picture_that_goes_up_is_shown_in_the_channel(desk: Desk) -> None:
+    drawn = await desk.page.screenshot(clip={"x": 0, "y": 0, "width": 120, "height": 60})
+    async with desk.page.expect_file_chooser() as chooser:
+        await desk.page.click("[aria-label='Attach a file']")
+    await (await chooser.value).set_files({"name": "screen.png", "mimeType": "image/png", "buffer": drawn})
+    picture = desk.page.get_by_role("img", name="screen.png")
+    await expect(picture).to_be_visible()
+    await expect(picture).to_have_js_property("naturalWidth", 120)
+    await keep(desk.page, "picture")
+
+
+async def test_people_react_and_see_each_others_reactions(desk: Desk) -> None:
+    ts = desk.workspace.add_message("C0SOC", "U0NORA", "strange mail")
+    anna, ben = desk.page, await desk.look("U0BEN")
+    await anna.hover(f"[data-ts='{ts}']")
+    await anna.click(f"[data-ts='{ts}'] [aria-label='Add a reaction']")
+    await anna.keyboard.type("eyes")
+    await anna.wait_for_selector(".picker .option:has-text('eyes')")
+    await anna.keyboard.press("Enter")
+    await anna.wait_for_selector(".reaction[aria-pressed=true]:has-text('1')")
+    await ben.click(".reaction[aria-pressed=false]")
+    await ben.wait_for_selector(".reaction[aria-pressed=true]:has-text('2')")
+    await expect(anna.locator(".reaction")).to_have_attribute("title", "Anna Analyst, Ben Second reacted with :eyes:")
+    await keep(anna, "reactions")
+
+
+async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(desk: Desk) -> None:
+    page = await desk.look(viewport={"width": 820, "height": 700})
+    await expect(page.locator("#pane")).to_be_hidden()
+    await page.click("[aria-label='Things to try']")
+    await page.wait_for_selector("#pane .pointers")
+    await keep(page, "narrow-pointers")
+    await page.click("[data-room=C0TALK]")
+    await expect(page.locator("#pane")).to_be_hidden()
+    await page.click("[aria-label='Things to try']")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#pane")).to_be_hidden()
+    await page.click("[aria-label='Things to try']")
+    await page.click(".pointer:has-text('Look at an alert')")
+    await expect(page.locator("#pane")).to_be_hidden()
+    assert await page.input_value("#box") == "/responder alert ~12"
+
+
 async def test_dark_light_and_phone(desk: Desk) -> None:
     page = desk.page
     await desk.command("/responder alert ~12")
