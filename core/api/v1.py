@@ -27,6 +27,7 @@ _PATHS: Mapping[str, str] = {
     "/api/case/template": "/api/v1/caseTemplate",
     "/api/case/template/{idOrName}": "/api/v1/caseTemplate/{idOrName}",
     "/api/user/current": "/api/v1/user/current",
+    "/health": "/api/health",
 }
 _TYPES: Mapping[str, str] = {
     "alert": "Alert",

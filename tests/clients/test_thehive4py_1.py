@@ -264,6 +264,10 @@ async def test_who_asks_is_told(hive: Any, ask: Any) -> None:
     assert (await ask(200, hive.get_current_user))["login"] == "org-admin@responder-bot.local"
 
 
+async def test_the_health_of_core_is_told(hive: Any, ask: Any) -> None:
+    assert (await ask(200, hive.health))["status"] == "ok"
+
+
 async def test_a_login_with_the_key_as_its_password_is_as_good(core: RunningCore, ask: Any) -> None:
     key = await core.key("analyst")
     hive = api.TheHiveApi(core.url, "analyst@responder-bot.local", key, organisation="soc")
