@@ -67,7 +67,7 @@ class Scale:
     actions: int = 1_000_000
     starts: int = 1
     """Starts of a program in one turn."""
-    runs: int = 60
+    runs: int = 30
     """Responders run in one turn."""
     events: int = 40
 

@@ -5,57 +5,60 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from core.client import CoreClient
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale
 from tests.bench.filling import KEY, alert, fill
-from tests.bench.programs import CLIENT_CORES, ROOT, SERVER_CORES, Child, serving
+from tests.bench.programs import CLIENT_CORES, ROOT, SERVER_CORES, serving
 
 RESPONDERS = Path(__file__).with_name("responders")
 BUNDLED = ROOT / "core" / "bundled"
-BARE = "xargs -P2"
+FORK, EXEC, BARE = "core, fork server", "core, exec", "xargs -P2"
 
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
-    await asyncio.to_thread(fill, folder / "core.db", 1, 0)
+    both = SERVER_CORES | CLIENT_CORES
     engine = {"name": "local", "python": sys.executable, "responders": [RESPONDERS]}
+    for place in (folder / "fork", folder / "exec"):
+        await asyncio.to_thread(fill, place / "core.db", 1, 0)
     async with (
-        serving("servers.ours", folder, on=SERVER_CORES | CLIENT_CORES, engines=[engine]) as core,
-        CoreClient(core.url, KEY) as client,
+        serving("servers.ours", folder / "fork", on=both, engines=[engine], core={"fork_server": True}) as forking,
+        serving("servers.ours", folder / "exec", on=both, engines=[engine]) as plain,
+        CoreClient(forking.url, KEY) as fork_client,
+        CoreClient(plain.url, KEY) as exec_client,
     ):
+        clients = {FORK: fork_client, EXEC: exec_client}
         imports = await _against_bare(
-            folder, core, client, scale, "Bench_Importing_1_0", RESPONDERS / "Importing" / "importing.py"
+            folder, clients, scale, "Bench_Importing_1_0", RESPONDERS / "Importing" / "importing.py"
         )
         bundled = await _against_bare(
             folder,
-            core,
-            client,
+            clients,
             scale,
             "ResponderBot_CloseAsFalsePositive_1_0",
             BUNDLED / "CloseAsFalsePositive" / "close_as_false_positive.py",
         )
+    what = "responder that imports requests, through core's HTTP interface, two cores"
+    also = "bundled responder (close as false positive), the same"
     return [
-        figures.row(
-            "responder that imports requests, through core's HTTP interface, two cores",
-            imports,
-            "core",
-            BARE,
-            figures.per_second,
-            Goal("at least", 10),
-        ),
-        figures.row("bundled responder (close as false positive), the same", bundled, "core", BARE, figures.per_second),
+        figures.row(f"{what}; fork server", imports, FORK, BARE, figures.per_second, Goal("at least", 10)),
+        figures.row(f"{what}; each by exec", imports, EXEC, BARE, figures.per_second),
+        figures.row(f"{also}; fork server", bundled, FORK, BARE, figures.per_second),
+        figures.row(f"{also}; each by exec", bundled, EXEC, BARE, figures.per_second),
     ]
 
 
 async def _against_bare(
-    folder: Path, core: Child, client: CoreClient, scale: Scale, name: str, program: Path
+    folder: Path, clients: Mapping[str, CoreClient], scale: Scale, name: str, program: Path
 ) -> dict[str, list[Figure]]:
-    offered = {responder.name: responder.id for responder in await client.responders("alert", "~1")}
+    offered = {responder.name: responder.id for responder in await clients[EXEC].responders("alert", "~1")}
     return await figures.in_turns(
         {
-            "core": lambda: _through_core(client, offered[name], scale.runs),
+            FORK: lambda: _through_core(clients[FORK], offered[name], scale.runs),
+            EXEC: lambda: _through_core(clients[EXEC], offered[name], scale.runs),
             BARE: lambda: _bare(folder / "bare", program, scale.runs),
         },
         scale.rounds,
