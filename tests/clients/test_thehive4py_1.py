@@ -119,6 +119,9 @@ async def test_alerts_are_found(hive: Any, ask: Any) -> None:
     assert await references(query=q.In("tags", ["r2", "r3"])) == ["r2", "r3"]
     assert await references(query=q.StartsWith("sourceRef", "r")) == ["r1", "r2", "r3"]
     assert await references(query=q.EndsWith("sourceRef", "3")) == ["r3"]
+    await ask(201, hive.create_alert, an_alert("r4", tlp=3))
+    assert await references(sort=["-tlp", "-sourceRef"]) == ["r4", "r3", "r2", "r1"]
+    assert await references(sort=["-tlp", "+sourceRef"]) == ["r3", "r4", "r2", "r1"]
 
 
 async def test_an_alert_becomes_a_case_by_a_template(hive: Any, ask: Any) -> None:
