@@ -9,20 +9,23 @@ from typing import Any
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError
+from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.app.arrivals import Arrival, Surface, entry_of, read
 from bot.app.replies import Replies
-from bot.cards import notices, views
+from bot.cards import lists, notices, views
 from bot.cards.message import Message
 from bot.delivery import Delivery, Left
+from bot.delivery.trouble import trouble
 from bot.features.base import Ack, Entry, Json, Moment, Tools
 from bot.features.gate import refusal
 from bot.identity import Identity
 from core.errors import ResponderBotError
+from core.models import Person
 
 QUEUE = 1_000  # reads that wait; more are refused, with a word
 WORKERS = 16
+SKELETON_S = 0.8  # when core takes longer to say who asks, the modal opens before it is known what it will show
 ANSWER_S = 2.0  # core's time for an answer that is the acknowledgement (slack.md 2)
 REPLAY_EVERY_S = 15.0
 # Older clicks are not carried out after all: nobody expects a host to be cut off an hour after the click, and core
@@ -43,6 +46,10 @@ CHANNEL_EVENTS = (  # after these, what a channel may show and whether it takes 
 log = structlog.get_logger("bot.app")
 
 Acknowledge = Callable[..., Awaitable[Any]]
+UNKNOWN = "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
+TOO_LATE = ("expired_trigger_id", "exchanged_trigger_id", "trigger_expired", "trigger_exchanged")
+TOO_LATE_WORDS = "The window could not be opened in the time that Slack gives for it; please try again."
+OVERTAKEN = ("hash_conflict", "not_found", "view_not_found")  # a view that was changed again, or closed
 BUSY = "Too much is going on right now; please try again in a moment."
 
 
@@ -125,7 +132,7 @@ class Front:
             await ack()
             self._keep(self._channel_changed(arrival.channel))
         elif entry is None:
-            await self._refuse(arrival, "", ack)
+            await self._refuse(arrival, "" if surface == "event" else UNKNOWN, ack)
         elif entry.ack is Ack.ANSWER:
             await self._answer(_Job(entry, arrival, text, False), ack)
         elif entry.ack is Ack.WRITE:
@@ -138,14 +145,10 @@ class Front:
     # acknowledging
 
     async def _refuse(self, arrival: Arrival, words: str, ack: Acknowledge) -> None:
-        if arrival.surface == "options":
-            await ack({"options": []})
-        elif arrival.surface == "view" and words:
-            await ack(views.problem(words))
-        elif arrival.surface == "command" and words:
-            await ack({"response_type": "ephemeral", "text": words})
-        else:
-            await ack()
+        answer = _as_answer(arrival, notices.error(words)) if words else None
+        await (ack(dict(answer)) if answer else ack())
+        if words and arrival.surface in ("action", "shortcut"):
+            self._keep(Replies(arrival, self._tools.slack, self._session).say(notices.error(words)))
 
     async def _write(self, job: _Job, ack: Acknowledge) -> None:
         """Written down, then acknowledged, then done; a repeated delivery is only acknowledged."""
@@ -186,26 +189,21 @@ class Front:
         try:
             moment = await self._moment(job)
             refused = refusal(job.entry, moment)
-            if refused is not None:
-                return self._as_answer(job.arrival, refused.text)
-            return await job.entry.handler(moment)
+            if refused is None:
+                return await job.entry.handler(moment)
         except ResponderBotError as error:
-            return self._as_answer(job.arrival, error.message)
+            refused = notices.of(error)
         except Exception:
-            return self._as_answer(job.arrival, notices.internal(self._number(job.arrival)).text)
-
-    def _as_answer(self, arrival: Arrival, words: str) -> Json | None:
-        if arrival.surface == "options":
-            return {"options": []}
-        return views.problem(words) if arrival.surface == "view" else None
+            refused = notices.internal(self._number(job.arrival))
+        return _as_answer(job.arrival, refused)
 
     async def _show_late(self, arrival: Arrival, task: "asyncio.Task[Json | None]") -> None:
         view = _late_view(await task)
         view_id = str((arrival.body.get("view") or {}).get("id") or "")
         try:
             await self._tools.slack.views_update(view_id=view_id, view=dict(view))
-        except SlackApiError as error:
-            log.info("late_view_not_shown", code=str(error.response.get("error")))  # it was closed
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.info("late_view_not_shown", code=trouble(error, "").code)  # most likely it was closed
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Let it run beside; it is awaited at the end."""
@@ -229,7 +227,7 @@ class Front:
         replies = Replies(job.arrival, self._tools.slack, self._session)
         message = await self._outcome(job, replies)
         if message is not None:
-            await replies.say(message)
+            await replies.refuse(message)
         if job.is_written:
             await self._delivery.settle(job.arrival.key)
 
@@ -244,13 +242,35 @@ class Front:
         except ResponderBotError as error:
             log.info("refused", surface=job.arrival.surface, code=error.code)
             return notices.of(error)
+        except SlackApiError as error:
+            return self._of_slack(job.arrival, error)
         except Exception:
             return notices.internal(self._number(job.arrival))
+
+    def _of_slack(self, arrival: Arrival, error: SlackApiError) -> Message | None:
+        """A window that Slack does not open or change any more is nobody's fault."""
+        code = trouble(error, "").code
+        if code in TOO_LATE:
+            return notices.error(TOO_LATE_WORDS)
+        if code in OVERTAKEN:
+            log.info("view_overtaken", code=code)
+            return None
+        return notices.internal(self._number(arrival))
+
+    async def _person(self, job: _Job, replies: Replies) -> Person | None:
+        """Who asks. A modal opens meanwhile where that takes long: its trigger lives 3 s (`slack.md 2`)."""
+        looking = asyncio.create_task(self._identity.person(job.arrival.team, job.arrival.user))
+        try:
+            if job.entry.opens and not (await asyncio.wait({looking}, timeout=SKELETON_S))[0]:
+                await replies.show(views.loading(job.entry.opens))
+            return await looking
+        finally:
+            looking.cancel()
 
     async def _moment(self, job: _Job, replies: Replies | None = None) -> Moment:
         arrival, tools = job.arrival, self._tools
         replies = replies or Replies(arrival, tools.slack, self._session)
-        person = await self._identity.person(arrival.team, arrival.user)
+        person = await self._person(job, replies)
         return Moment(
             payload=arrival.payload,
             team=arrival.team,
@@ -265,6 +285,7 @@ class Front:
             key=arrival.key,
             say=replies.say,
             replace=replies.replace,
+            show=replies.show,
             message_ts=arrival.message_ts,
             thread_ts=arrival.thread_ts,
         )
@@ -298,6 +319,15 @@ class Front:
         else:
             log.info("replayed", surface=arrival.surface)
             await self._queue.put(_Job(entry, arrival, text, True))
+
+
+def _as_answer(arrival: Arrival, message: Message) -> Json | None:
+    """What went wrong, as an acknowledgement; those of clicks and events say nothing."""
+    if arrival.surface == "options":
+        return lists.only_words(message.text)
+    if arrival.surface == "command":
+        return notices.acknowledgement(message)
+    return views.update(views.message_view("Not done", message)) if arrival.surface == "view" else None
 
 
 def _late_view(result: Json | None) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """How an answer reaches one person: by response_url, else as an ephemeral message, else as a direct message."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -8,6 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.arrivals import Arrival
+from bot.cards import views
 from bot.cards.message import Message
 
 RESPONSES = 5  # uses of a response_url (slack.md 1)
@@ -22,6 +24,7 @@ class Replies:
         self._arrival = arrival
         self._slack = slack
         self._session = session
+        self._view_id = ""
         self._left = RESPONSES if arrival.response_url else 0
 
     async def say(self, message: Message) -> None:
@@ -38,6 +41,21 @@ class Replies:
         if message is None:
             await self._respond({"delete_original": True})
         elif not await self._respond({"replace_original": True, **message.payload()}):
+            await self.say(message)
+
+    async def show(self, view: Mapping[str, Any]) -> None:
+        """A modal: opened by the trigger, which lives 3 s and counts once; from then on the same one changes."""
+        if self._view_id:
+            await self._slack.views_update(view_id=self._view_id, view=dict(view))
+            return
+        opened = await self._slack.views_open(trigger_id=self._arrival.trigger_id, view=dict(view))
+        self._view_id = str((opened.get("view") or {}).get("id") or "")
+
+    async def refuse(self, message: Message) -> None:
+        """Why nothing was done: in the modal if one is open, else only to this person."""
+        if self._view_id:
+            await self.show(views.message_view("Not done", message))
+        else:
             await self.say(message)
 
     async def _respond(self, body: dict[str, Any]) -> bool:

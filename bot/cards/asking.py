@@ -59,17 +59,18 @@ def several(typed: str, found: list[OfferedResponder], subject: Subject, command
 
 
 def stale(subject_id: str, button: Button) -> Message:
-    """A button that no longer counts: old, forwarded or forged."""
+    """A button that no longer counts: old, forwarded or forged. No subject: Refresh is for the channel's cards."""
     text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
     fresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
     return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
 
 
-def confirm_object(responder_name: str, words: str) -> dict[str, Any]:
-    """Slack's own question, with the policy's words, for a button that stands for one responder."""
+def confirm_object(responder_name: str, screen: Screen, words: str) -> dict[str, Any]:
+    """Slack's own question, with the object and the policy's words, for a button that stands for one responder."""
+    on = f"On {screen.subject.id} ({bare(screen.title(), 60)}). "
     return {
         "title": plain(bare(f"Run {responder_name}?", 100)),
-        "text": plain(bare(words, 300)),
+        "text": plain(bare(on + words, 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }

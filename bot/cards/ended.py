@@ -30,7 +30,7 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
     blocks += _result(action, report, screen)
     if screen.shows_reports:
         blocks += _labels(report) + _changes(report) + _first_lines(report)
-    blocks += _again(action, button, confirm)
+    blocks += _again(action, screen, button, confirm)
     return Message(clip(runs.plain_line(action, screen), MESSAGE_TEXT), tuple(blocks), _color(action))
 
 
@@ -87,7 +87,7 @@ def _is_short(full: str) -> bool:
     return len(full) <= FIRST_CHARACTERS and full.count("\n") < FIRST_LINES
 
 
-def _again(action: Action, button: Button, confirm: str) -> list[Block]:
+def _again(action: Action, screen: Screen, button: Button, confirm: str) -> list[Block]:
     """Running it again makes sense after it failed; after a success it is one menu away."""
     if action.status != "Failure":
         return []
@@ -98,7 +98,7 @@ def _again(action: Action, button: Button, confirm: str) -> list[Block]:
         "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
     }
     if confirm:
-        again["confirm"] = asking.confirm_object(action.responder_name, confirm)
+        again["confirm"] = asking.confirm_object(action.responder_name, screen, confirm)
     return [{"type": "actions", "elements": [again]}]
 
 
@@ -193,7 +193,8 @@ def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
     lines = [_headline(action), title]
     if result := runs.result_of(action, screen, 1000):
         lines.append(result)
-    blocks = (section("\n".join(lines)), context(f"You watch this. `/responder watch off {subject.id}` ends it."))
+    end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
+    blocks = (section("\n".join(lines)), context(end))
     return Message(clip(f"{runs.plain_line(action, screen)} ({subject.id})", MESSAGE_TEXT), blocks, _color(action))
 
 

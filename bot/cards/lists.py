@@ -129,6 +129,11 @@ def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[s
     return {"option_groups": shown} if shown else {"options": []}
 
 
+def only_words(words: str) -> dict[str, Any]:
+    """A menu can say something only as an entry; choosing it runs nothing."""
+    return {"options": [{"text": plain(bare(words, OPTION)), "value": "none"}]}
+
+
 def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
     option: dict[str, Any] = {"text": plain(bare(responder.name, OPTION)), "value": option_value(responder)}
     if about.strip():

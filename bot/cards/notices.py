@@ -1,5 +1,7 @@
 """Short answers that only one person sees: not linked, not set up, errors, confirmations."""
 
+from typing import Any
+
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT, clip, escape, foreign, section
 from core.errors import ResponderBotError
@@ -21,6 +23,11 @@ def of(problem: ResponderBotError) -> Message:
     if problem.code == "forbidden" and "permission" in problem.message and "org-admin" not in problem.message:
         return error(f"{problem.message.rstrip('.')}. An org-admin of responder-bot can give it.")
     return error(problem.message)
+
+
+def acknowledgement(message: Message) -> dict[str, Any]:
+    """The same as the acknowledgement of a command, which only the one who typed it sees."""
+    return {"response_type": "ephemeral", **message.payload()}
 
 
 def unlinked(slack_user: str, team: str = "") -> Message:

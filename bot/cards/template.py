@@ -17,6 +17,8 @@ KINDS = ("string", "integer", "float", "boolean", "date")
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
 SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
 MORE_TASKS = "more_tasks"
+MORE_FIELDS = "more_fields"
+TITLE = "New case template"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,11 @@ def template_view(draft: Draft) -> dict[str, Any]:
         blocks += _field(number, place)
     if len(draft.fields) < OPEN_FIELDS:
         blocks.append(_button("Add a custom field", ids.TEMPLATE_ADD_FIELD))
+    else:
+        hint = "One custom field in each line: name | kind | value | order"
+        blocks.append(views.text_field(MORE_FIELDS, "More custom fields", multiline=True, hint=hint))
     return views.modal(
-        "New case template",
+        TITLE,
         blocks,
         callback_id=ids.TEMPLATE_VIEW,
         submit="Create",
@@ -214,7 +219,24 @@ def _custom_fields(
         fields[name] = {kind: value, "order": order}
         places |= {f"customFields.{name}": f"{at}:name", f"customFields.{name}.{kind}": f"{at}:value"}
         places[f"customFields.{name}.order"] = f"{at}:order"
+    for line in filter(str.strip, typed.get(MORE_FIELDS, "").splitlines()):
+        _field_line(line, fields, errors, places)
     return fields
+
+
+def _field_line(line: str, fields: dict[str, Any], errors: dict[str, str], places: dict[str, str]) -> None:
+    """`name | kind | value | order`, of which only the name is needed."""
+    name, kind, value, order = [part.strip() for part in (*line.split("|", 3), "", "", "")][:4]
+    kind = kind.lower() or "string"
+    if not name or name in fields:
+        wrong = f"there is a custom field {bare(name, 60)!r} already" if name else "it has no name before the first |"
+        errors[MORE_FIELDS] = f"In the line {bare(line, 60)!r}: {wrong}."
+    elif kind not in KINDS:
+        errors[MORE_FIELDS] = f"In the line {bare(line, 60)!r}: the kind is one of {', '.join(KINDS)}."
+    else:
+        made = _custom_value(kind, value, MORE_FIELDS, errors)
+        fields[name] = {kind: made, "order": _integer(order, len(fields) + 1, MORE_FIELDS, errors)}
+        places |= {f"customFields.{name}{part}": MORE_FIELDS for part in ("", f".{kind}", ".order")}
 
 
 def _integer(text: str, default: int, block_id: str, errors: dict[str, str]) -> int:

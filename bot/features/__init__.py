@@ -48,15 +48,18 @@ EVENTS: Mapping[str, Entry] = _merged(*(f.events for f in FEATURES))
 def command_for(text: str) -> tuple[Entry, str]:
     """The entry for the text of the command, and the text that it gets (`Moment.text`).
 
-    Nothing typed leads through a modal; an unknown verb goes whole to `help`, which says what was probably meant.
+    Nothing typed leads through a modal; what is mistyped goes whole to `help`, which says what was probably meant.
     """
-    verb, _, rest = mended(text).partition(" ")
+    typed = mended(text)
+    verb, _, rest = typed.partition(" ")
     if not verb:
         return COMMANDS["start"].entry, ""
     command = COMMANDS.get(verb.lower())
-    if command is not None:
-        return command.entry, rest
-    return COMMANDS["help"].entry, mended(text)
+    if command is None:
+        return help.UNKNOWN, typed
+    if command.mistake(rest, ""):
+        return help.MISTYPED, typed
+    return command.entry, rest
 
 
 def action_for(action_id: str) -> Entry | None:

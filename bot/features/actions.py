@@ -22,4 +22,10 @@ async def show(moment: Moment, subject: Subject) -> None:
     await answers.answer(moment, action_list(actions, subject, clearance=own_clearance(moment), now_ms=now))
 
 
-FEATURE = Feature(commands={"actions": Command(Entry(on_actions_command), USAGE, "what ran on it, and how it went")})
+FEATURE = Feature(
+    commands={
+        "actions": Command(
+            Entry(on_actions_command), USAGE, "what ran on it, and how it went", mistake=subjects.no_id(USAGE)
+        )
+    }
+)

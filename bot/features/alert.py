@@ -28,4 +28,6 @@ async def show(moment: Moment, object_id: str) -> None:
     await answers.answer(moment, alert_in_full(alert, clearance=own_clearance(moment), note=note))
 
 
-FEATURE = Feature(commands={"alert": Command(Entry(on_alert_command), USAGE, "an alert in full")})
+FEATURE = Feature(
+    commands={"alert": Command(Entry(on_alert_command), USAGE, "an alert in full", mistake=subjects.no_id(USAGE))}
+)

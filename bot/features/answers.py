@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bot.cards import asking, ids, notices
+from bot.cards import asking, ids
 from bot.cards.message import Button, Intent, Message, intents_in
 from bot.features.base import Moment
 from bot.redaction import Subject
@@ -77,21 +77,16 @@ async def meaning(moment: Moment, token: str) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        await _tell_stale(moment, str(error.details.get("subject") or ""))
+        subject_id = str(error.details.get("subject") or "") or _subject_here(moment)
+        await answer_with_buttons(moment, f"stale:{subject_id}", lambda b: asking.stale(subject_id, b))
         return None
 
 
-async def _tell_stale(moment: Moment, subject_id: str) -> None:
-    if subject_id:
-        await answer_with_buttons(moment, f"stale:{subject_id}", lambda b: asking.stale(subject_id, b))
-        return
-    await answer(
-        moment,
-        notices.notice(
-            "This button is no longer good (too old, or the message was passed on). Nothing was run. "
-            f"`{moment.tools.command} alert ~id` or `{moment.tools.command} list ~id` shows what there is now."
-        ),
-    )
+def _subject_here(moment: Moment) -> str:
+    """What the message that was clicked is about, if it is ours; else "", which stands for the whole channel."""
+    places = [ts for ts in (moment.message_ts, moment.thread_ts) if ts]
+    shown = [moment.tools.mail.message_at(moment.channel, ts) for ts in places]
+    return next((one.subject for one in shown if one is not None and one.subject), "")
 
 
 def need(moment: Moment, permission: str, what: str) -> None:

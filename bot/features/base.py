@@ -119,6 +119,7 @@ class Moment:
     key: str
     say: Callable[[Message], Awaitable[None]]  # answers only the person: in the ack, by response_url, or postEphemeral
     replace: Callable[[Message | None], Awaitable[None]]  # replaces (None: removes) the ephemeral that was clicked
+    show: Callable[[Json], Awaitable[None]]  # opens a modal by the trigger; called again it changes that one
     message_ts: str = ""  # the message that was clicked
     thread_ts: str = ""
 
@@ -128,11 +129,15 @@ Handler = Callable[[Moment], Awaitable[Json | None]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A handler and how it is acknowledged. `anyone`: also for people who are not linked, in any channel."""
+    """A handler and how it is acknowledged. `anyone`: also for people who are not linked, in any channel.
+
+    `opens`: the title of the modal that it shows, which opens at once as a skeleton when core is slow.
+    """
 
     handler: Handler
     ack: Ack = Ack.READ
     anyone: bool = False
+    opens: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,11 @@ class Command:
     usage: str
     summary: str
     permission: Permission | None = None
+    mistake: Callable[[str, str], str] = lambda _rest, _command: ""
+    """What is wrong with the text after the verb, as a sentence for the acknowledgement (`slack.md 2`); "" if nothing.
+
+    It is told what the whole command is called, such as `/responder`.
+    """
 
 
 @dataclass(frozen=True)

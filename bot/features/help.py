@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bot.cards import notices
 from bot.cards.text import code, foreign
-from bot.features.base import Command, Entry, Feature, Moment
+from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
 from bot.features.typed import mended, nearest
 from core.models import Person
 
@@ -13,19 +13,35 @@ EXAMPLE = "~12"
 
 
 async def on_help_command(moment: Moment) -> None:
-    """Answers with the verbs; a text that began with no verb is answered with the nearest one."""
+    """Answers with the verbs."""
+    await moment.say(notices.notice("\n".join(await _help(moment))))
+
+
+async def on_unknown_command(moment: Moment) -> Json:
+    """A text that begins with no verb: the nearest one, and all there are, in the acknowledgement."""
+    command, verb = moment.tools.command, mended(moment.text).partition(" ")[0].lower()
+    meant = nearest(verb, _commands())
+    hint = f" Did you mean {code(f'{command} {meant}', 100)}?" if meant else ""
+    lines = [f"There is no verb {code(verb, 60)}.{hint}", *await _help(moment)]
+    return notices.acknowledgement(notices.notice("\n".join(lines)))
+
+
+async def on_mistyped_command(moment: Moment) -> Json:
+    """A verb without what it needs: what to type, in the acknowledgement."""
+    verb, _, rest = mended(moment.text).partition(" ")
+    sentence = _commands()[verb.lower()].mistake(rest, moment.tools.command)
+    return notices.acknowledgement(notices.error(sentence))
+
+
+async def _help(moment: Moment) -> list[str]:
+    example = next(iter(await moment.tools.mail.subjects(moment.channel, 1)), EXAMPLE)
+    return help_lines(moment.person, moment.tools.command, example, _commands())
+
+
+def _commands() -> Mapping[str, Command]:
     from bot.features import COMMANDS  # the registry holds this feature, so not at import
 
-    command = moment.tools.command
-    verb = mended(moment.text).partition(" ")[0].lower()
-    lines: list[str] = []
-    if verb and verb not in COMMANDS:
-        meant = nearest(verb, COMMANDS)
-        hint = f" Did you mean {code(f'{command} {meant}', 100)}?" if meant else ""
-        lines.append(f"There is no verb {code(verb, 60)}.{hint}")
-    example = next(iter(await moment.tools.mail.subjects(moment.channel, 1)), EXAMPLE)
-    lines += help_lines(moment.person, command, example, COMMANDS)
-    await moment.say(notices.notice("\n".join(lines)))
+    return COMMANDS
 
 
 def help_lines(person: Person | None, command: str, example: str, commands: Mapping[str, Command]) -> list[str]:
@@ -42,5 +58,8 @@ def may(person: Person | None, command: Command) -> bool:
     """Whether this person has the right that the verb needs."""
     return command.permission is None or (person is not None and command.permission in person.permissions)
 
+
+UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, anyone=True)
+MISTYPED = Entry(on_mistyped_command, Ack.ANSWER)
 
 FEATURE = Feature(commands={"help": Command(Entry(on_help_command, anyone=True), USAGE, "this")})

@@ -26,5 +26,9 @@ async def on_list_command(moment: Moment) -> None:
 
 
 FEATURE = Feature(
-    commands={"list": Command(Entry(on_list_command), USAGE, "what can run on it, and why the rest can't")}
+    commands={
+        "list": Command(
+            Entry(on_list_command), USAGE, "what can run on it, and why the rest can't", mistake=subjects.no_id(USAGE)
+        )
+    }
 )

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.cards import ids
-from bot.cards.lists import responder_options
-from bot.cards.text import plain
+from bot.cards.lists import only_words, responder_options
 from bot.features.base import Ack, Entry, Feature, Json, Moment
 from core.errors import ResponderBotError
 from core.models import KINDS, Kind
@@ -20,7 +19,7 @@ async def on_responder_options(moment: Moment) -> Json:
             token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
         )
     except ResponderBotError:
-        return _only("This menu is too old. Use Refresh, or /responder list.")
+        return only_words("This menu is too old: choose Refresh, or type /responder list and the id")
     return await _entries(moment, intent.argument or "alert", intent.object_id)
 
 
@@ -29,7 +28,7 @@ async def on_start_options(moment: Moment) -> Json:
     view = moment.payload.get("view")
     metadata = _metadata(view if isinstance(view, Mapping) else {})
     if not metadata.get("id"):
-        return _only("Give an id first, and press Enter.")
+        return only_words("Give an id first, and press Enter.")
     return await _entries(moment, str(metadata.get("kind") or "alert"), str(metadata["id"]))
 
 
@@ -37,11 +36,6 @@ async def _entries(moment: Moment, kind: str, object_id: str) -> Json:
     known: Kind = next((k for k in KINDS if k == kind), "alert")
     offered = await moment.core.responders(known, object_id, explain=True)
     return responder_options(offered, str(moment.payload.get("value") or ""))
-
-
-def _only(words: str) -> dict[str, Any]:
-    """A menu can say something only as an entry; choosing it runs nothing."""
-    return {"options": [{"text": plain(words[:75]), "value": "none"}]}
 
 
 def _metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@ from bot.cards.message import Intent
 from bot.features import actions, alert, answers, subjects, watch
 from bot.features.base import Ack, Entry, Feature, Moment
 
+REFRESHED = 5  # cards that a Refresh without a subject repaints
+
 
 async def on_more_menu(moment: Moment) -> None:
     """Does what the chosen entry means."""
@@ -49,9 +51,13 @@ async def _case(moment: Moment, intent: Intent) -> None:
 
 
 async def _refresh(moment: Moment, intent: Intent) -> None:
-    await moment.tools.repaint(intent.object_id)
+    """The card, or where the button told of none the newest ones of this channel."""
+    known = [intent.object_id] if intent.object_id else await moment.tools.mail.subjects(moment.channel, REFRESHED)
+    for subject_id in known:
+        await moment.tools.repaint(subject_id)
     if answers.on_ephemeral(moment):
-        await moment.replace(notices.notice(f"The card of {intent.object_id} is being painted anew."))
+        which = f"The card of {intent.object_id}" if intent.object_id else "The newest cards of this channel"
+        await moment.replace(notices.notice(f"{which} {'is' if intent.object_id else 'are'} painted anew."))
 
 
 _MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {

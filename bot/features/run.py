@@ -11,7 +11,7 @@ from bot.cards.text import foreign, when
 from bot.features import answers, subjects
 from bot.features.base import Ack, Command, Entry, Feature, Moment
 from bot.features.gate import own_clearance
-from bot.features.typed import by_name, nearest
+from bot.features.typed import by_name, nearest, split_name_and_id
 from bot.redaction import Subject, kind_of
 from core.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
@@ -33,10 +33,6 @@ class Wish:
 async def on_run_command(moment: Moment) -> None:
     """Runs it, or asks first where its policy says so."""
     name, object_id = subjects.id_in(moment, USAGE)
-    if not name:
-        raise ResponderBotError(
-            "bad_request", f"Run what? {moment.tools.command} list {object_id} shows what can run on {object_id}."
-        )
     subject = await subjects.find(moment.core, object_id)
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     found = named(name, offered)
@@ -46,6 +42,13 @@ async def on_run_command(moment: Moment) -> None:
     if not found:
         raise _no_such(name, offered, subject, moment.tools.command)
     await start(moment, Wish(subject, found[0]))
+
+
+def _mistake(rest: str, command: str) -> str:
+    name, object_id = split_name_and_id(rest)
+    if object_id is None or name:
+        return subjects.no_id(USAGE)(rest, command)
+    return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 
 def named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
@@ -218,6 +221,7 @@ FEATURE = Feature(
             USAGE,
             "run a responder; the beginning of its name will do",
             "manageAction",
+            mistake=_mistake,
         )
     },
     actions={

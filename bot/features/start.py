@@ -19,17 +19,15 @@ from core.errors import ResponderBotError
 async def on_start_command(moment: Moment) -> None:
     """`/responder` alone, and the global shortcut."""
     view = start.start_view(Place(channel=moment.channel), None, clearance=own_clearance(moment))
-    await moment.tools.slack.views_open(trigger_id=moment.trigger_id, view=view)
+    await moment.show(view)
 
 
 async def on_message_shortcut(moment: Moment) -> None:
     """Opens at once, then finds what the message speaks of; works in threads, where commands don't."""
-    opened = await moment.tools.slack.views_open(trigger_id=moment.trigger_id, view=views.loading(start.TITLE))
-    view_id = str((opened.get("view") or {}).get("id"))
+    await moment.show(views.loading(start.TITLE))
     message = moment.payload.get("message")
     found = list(dict.fromkeys([*_own(moment, message), *ids_in(" ".join(strings(message)))]))
-    view = await _first_known(moment, found)
-    await moment.tools.slack.views_update(view_id=view_id, view=view)
+    await moment.show(await _first_known(moment, found))
 
 
 def _own(moment: Moment, message: Any) -> list[str]:
@@ -155,11 +153,11 @@ def _view(moment: Moment) -> Mapping[str, Any]:
 
 
 FEATURE = Feature(
-    commands={"start": Command(Entry(on_start_command), "start", "", "manageAction")},
+    commands={"start": Command(Entry(on_start_command, opens=start.TITLE), "start", "", "manageAction")},
     actions={ids.VALUE: Entry(on_object_field)},
     views={ids.START_VIEW: Entry(on_start_view, Ack.ANSWER)},
     shortcuts={
-        ids.RUN_SHORTCUT: Entry(on_start_command),
-        ids.RUN_MESSAGE_SHORTCUT: Entry(on_message_shortcut),
+        ids.RUN_SHORTCUT: Entry(on_start_command, opens=start.TITLE),
+        ids.RUN_MESSAGE_SHORTCUT: Entry(on_message_shortcut, opens=start.TITLE),
     },
 )

@@ -45,8 +45,20 @@ def id_in(moment: Moment, usage: str) -> tuple[str, str]:
     """Name (may be empty) and id of a command's text. Raises "bad_request" with an example where there is no id."""
     name, object_id = split_name_and_id(moment.text)
     if object_id is None:
-        raise ResponderBotError("bad_request", f"Which one? Give an id, such as ~12: {moment.tools.command} {usage}")
+        raise ResponderBotError("bad_request", no_id(usage)(moment.text, moment.tools.command))
     return name, object_id
+
+
+def no_id(usage: str) -> Callable[[str, str], str]:
+    """The mistake of a command that wants an id and was given none (`Command.mistake`)."""
+
+    def mistake(rest: str, command: str) -> str:
+        if split_name_and_id(rest)[1] is not None:
+            return ""
+        verb = usage.partition(" ")[0]
+        return f"Which one? Type `{command} {verb}` and the id, such as {command} {usage.replace('~id', '~12')}."
+
+    return mistake
 
 
 async def _read(core: "CoreClient", kind: Kind, object_id: str) -> Subject | None:

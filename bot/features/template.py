@@ -17,7 +17,7 @@ TOO_LONG = 200_000  # characters of JSON; core's own limit is 1 MiB
 async def on_template_command(moment: Moment) -> None:
     """Opens the modal."""
     need(moment, "manageCaseTemplate", "create case templates")
-    await moment.tools.slack.views_open(trigger_id=moment.trigger_id, view=template.template_view(Draft()))
+    await moment.show(template.template_view(Draft()))
 
 
 async def on_template_button(moment: Moment) -> None:
@@ -146,7 +146,11 @@ def _metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 FEATURE = Feature(
-    commands={"template": Command(Entry(on_template_command), USAGE, "make a case template", "manageCaseTemplate")},
+    commands={
+        "template": Command(
+            Entry(on_template_command, opens=template.TITLE), USAGE, "make a case template", "manageCaseTemplate"
+        )
+    },
     actions={
         ids.TEMPLATE_ADD_TASK: Entry(on_template_button),
         ids.TEMPLATE_REMOVE_TASK: Entry(on_template_button),

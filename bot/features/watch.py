@@ -40,13 +40,13 @@ async def _watch_responder(moment: Moment, name: str) -> None:
 
 
 async def _known_responders(moment: Moment) -> list[str]:
-    """All names, as any one object has them explained; without any alert here there is nothing to ask about."""
-    for subject_id in await moment.tools.mail.subjects(moment.channel, 1):
-        subject = await subjects.find(moment.core, subject_id)
-        return [r.name for r in await moment.core.responders(subject.kind, subject.id, explain=True)]
-    raise ResponderBotError(
-        "bad_request", "To watch a responder by name, type this in a channel where alerts are posted."
-    )
+    """All names, as core explains them for any one object: the newest alert will do, wherever it is shown."""
+    found, _ = await moment.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
+    if not found:
+        raise ResponderBotError(
+            "bad_request", "There is no alert yet to learn the names of responders by; type this again after the first."
+        )
+    return [r.name for r in await moment.core.responders("alert", str(found[0]["id"]), explain=True)]
 
 
 def _unclear(name: str, found: list[str], known: list[str]) -> ResponderBotError:
@@ -87,7 +87,8 @@ async def _show(moment: Moment) -> None:
         return
     lines = [f"• {foreign(w.removeprefix(RESPONDER), 200)}" for w in list(watched)[:50]]
     left = [f"and {len(watched) - 50} more"] if len(watched) > 50 else []
-    await moment.say(notices.notice("\n".join(["*You watch*", *lines, *left])))
+    end = f"{code(f'{moment.tools.command} watch off', 100)} and one of these ends it."
+    await moment.say(notices.notice("\n".join(["*You watch*", *lines, *left, end])))
 
 
 FEATURE = Feature(

@@ -45,7 +45,9 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 
     asking = end_reply(ended("Failure"), SUBJECT, clearance=2, button=button, confirm="Blocks the host.")
     assert meant("Failure") == (Intent("run_again", "~40"),)
-    assert asking.blocks[-1]["elements"][0]["confirm"]["text"]["text"] == "Blocks the host."
+    assert asking.blocks[-1]["elements"][0]["confirm"]["text"]["text"] == (
+        "On ~12 (ET MALWARE Beacon to known C2). Blocks the host."
+    )
     assert meant("Success") == ()
 
 
@@ -86,7 +88,7 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
 def test_a_watcher_reads_how_it_ended_and_how_to_stop() -> None:
     assert told(watch_ended(ended(), SUBJECT, clearance=2)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
-        "You watch this. `/responder watch off ~12` ends it.",
+        "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
     ]
 
 

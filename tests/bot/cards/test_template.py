@@ -4,6 +4,7 @@ from typing import Any
 
 from bot.cards import template, views
 from bot.cards.template import Draft
+from bot.workspace.limits import problems
 
 
 def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:
@@ -127,6 +128,31 @@ def test_tasks_past_what_a_view_holds_are_typed_one_in_each_line() -> None:
         {"order": 1, "title": "Block", "group": "default", "description": ""},
     ]
     assert filled.errors == {template.MORE_TASKS: "The line '| no title' has no title before the first |."}
+
+
+def test_custom_fields_past_what_a_view_holds_are_typed_one_in_each_line() -> None:
+    draft = Draft((), (1, 2, 3, 4, 5), 6)
+    view = template.template_view(draft)
+    assert any(block.get("block_id") == template.MORE_FIELDS for block in view["blocks"])
+    assert problems("modal", template.template_view(Draft(tuple(range(12)), draft.fields, 20))) == []
+
+    def more(text: str) -> template.Filled:
+        return template.filled(submitted(draft, {"name": "n", template.MORE_FIELDS: text}))
+
+    filled = more("cost | integer | 42\n\nowner\nseen | Boolean | yes | 9")
+    assert filled.errors == {}
+    assert filled.body["customFields"] == {
+        "cost": {"integer": 42, "order": 1},
+        "owner": {"string": None, "order": 2},
+        "seen": {"boolean": True, "order": 9},
+    }
+    for text, words in {
+        "a | text | b": "the kind is one of",
+        "| string": "no name",
+        "a\na": "already",
+        "a | integer | b": "This is no integer",
+    }.items():
+        assert words in more(text).errors[template.MORE_FIELDS]
 
 
 def test_what_is_typed_stays_while_tasks_come_and_go() -> None:

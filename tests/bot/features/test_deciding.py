@@ -81,12 +81,17 @@ def direct(sight: Sight) -> list[dict[str, Any]]:
 
 
 async def test_a_responder_is_watched_by_its_name(scene: Stage) -> None:
+    await scene["ben"].command(SOC, "/responder watch tell")
+    await scene.told("ben", "There is no alert yet")
     alert = await scene.alert()
     await scene.card("ben", alert)
-    await scene["ben"].command(SOC, "/responder watch tell")
-    await scene.told("ben", "You watch Tell_1_0")
+    elsewhere = await scene["ben"].dm(scene.workspace.bot_user_id)
+    await scene["ben"].command(elsewhere, "/responder watch tell")
+    await scene.told("ben", "You watch Tell_1_0", channel=elsewhere)
+    await scene["ben"].command(SOC, "/responder watch")
+    await scene.told("ben", "• Tell_1_0")
     await scene["anna"].command(SOC, f"/responder run tell {alert.id}")
-    (message,) = await scene.seen("ben", direct)
+    message = await scene.seen("ben", lambda s: next((m for m in direct(s) if "started by anna" in said(m)), None))
     assert f"on {alert.id}, started by anna" in said(checked(message))
 
 

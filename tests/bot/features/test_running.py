@@ -141,7 +141,7 @@ async def test_mistakes_in_a_command_are_answered_with_what_to_type(scene: Stage
     alert = await scene.alert()
     for typed, words in {
         "lsit ~1": "Did you mean",
-        "list": "Give an id, such as ~12",
+        "list": "Type `/responder list` and the id, such as /responder list ~12.",
         "list ~999": "Nothing has the id ~999",
         f"run Tel1_1_0 {alert.id}": "Did you mean Tell_1_0?",
         f"run {alert.id}": "Run what?",

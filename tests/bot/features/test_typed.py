@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.features import COMMANDS, command_for
+from bot.features.help import MISTYPED, UNKNOWN
 from bot.features.typed import by_name, ids_in, mended, nearest, object_id, split_name_and_id, words
 
 
@@ -57,7 +58,9 @@ def test_the_verb_decides_and_nothing_typed_leads_through_a_modal() -> None:
     assert command_for("list ~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("LIST\u00a0~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("  ") == (COMMANDS["start"].entry, "")
-    assert command_for("lsit ~12") == (COMMANDS["help"].entry, "lsit ~12")
+    assert command_for("lsit ~12") == (UNKNOWN, "lsit ~12")
+    assert command_for("list all") == (MISTYPED, "list all")
+    assert command_for("run ~12") == (MISTYPED, "run ~12")
 
 
 @given(st.text(max_size=200))
