@@ -41,6 +41,7 @@ class Runner:
         self._id = owner.me()
         self._follows: dict[int, asyncio.Task[None]] = {}
         self._job_known: dict[int, asyncio.Event] = {}
+        self._from_living: set[int] = set()
         self._slots = {
             state.engine.name: asyncio.Semaphore(state.engine.capacity)
             for state in responders.states()
@@ -118,6 +119,8 @@ class Runner:
         until = self._clock() + life.LEASE_MS
         if await self._database.transaction(lambda tx: stored.take_over(tx, number, old_owner, self._id, until)):
             log.info("action taken over", action_id=f"~{number}", from_owner=old_owner)
+            if not owner.is_dead(old_owner):
+                self._from_living.add(number)
             self._accept(number)
 
     async def _follow(self, number: int) -> None:
@@ -155,7 +158,7 @@ class Runner:
             await self._end(number, job)
             return
         if await self._end(number, await self._report(engine, number, job)):
-            await engine.forget(job.action_id)  # else another core follows it by now and needs what there is of the job
+            await self._forget(engine, number, job)  # else another core follows it by now and needs what there is of it
 
     async def _report(self, engine: Engine, number: int, job: Job) -> Report:
         async def told(progress: Progress) -> None:
@@ -171,6 +174,16 @@ class Runner:
         except Exception:
             log.exception("an engine broke", action_id=job.action_id, engine=engine.name)
             return Report(False, message=f"The engine {engine.name} broke while it ran this; the log says why.")
+
+    async def _forget(self, engine: Engine, number: int, job: Job) -> None:
+        """Have the job cleaned up; not where its first owner only stood still: it would find nothing and run it again.
+
+        What is left then goes with the next start's sweep.
+        """
+        if number in self._from_living:
+            self._from_living.discard(number)
+        else:
+            await engine.forget(job.action_id)
 
     async def _stop_again(self, engine: Engine, job: Job) -> None:
         """Finish what an earlier core was asked to stop, if the engine can do that."""
