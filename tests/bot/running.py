@@ -1,7 +1,7 @@
 """A bot that really runs, for tests: workspace, core and bot in one loop, over Socket Mode or signed HTTP."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,9 +99,14 @@ async def running_bot(
     pace: Callable[[], Pace] | None = None,
     rates: bool = False,
     link_by_email: bool = False,
+    clock_ms: Callable[[], int] = now_ms,
+    way: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[Scene]:
-    """Workspace with people and channels, core with the same people, and the bot between them."""
+    """Workspace with people and channels, core with the same people, and the bot between them.
+
+    `way` makes of core's address the one that the bot is given, such as a door that can be held shut.
+    """
     async with AsyncExitStack() as stack:
         workspace = Workspace(manifest, rates=rates)
         furnish(workspace)
@@ -111,8 +116,9 @@ async def running_bot(
         service = await people(core)
         settings = bot_settings(folder, workspace, core, service, transport, channels, link_by_email)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
-        as_service = await stack.enter_async_context(CoreClient(core.url, service))
-        running_now = running(settings, as_service, clock_ms=now_ms, pace=pace() if pace else Pace(**QUICK))
+        address = await stack.enter_async_context(way(core.url)) if way else core.url
+        as_service = await stack.enter_async_context(CoreClient(address, service))
+        running_now = running(settings, as_service, clock_ms=clock_ms, pace=pace() if pace else Pace(**QUICK))
         bot = await stack.enter_async_context(running_now)
         if isinstance(bot.transport, Http):
             workspace.requests_url = bot.transport.url + EVENTS_PATH
