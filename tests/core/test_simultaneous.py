@@ -108,7 +108,8 @@ def bell(place: Place) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one core", "two cores"])
+# One core is less of a trial than two, so it is left to the long runs.
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2], ids=["one core", "two cores"])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     return asyncio.run(played(tmp_path_factory.mktemp("simultaneous"), request.param))
 
