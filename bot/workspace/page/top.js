@@ -49,7 +49,7 @@ export class Top {
     const tool = (name, label, on, onclick, more = {}) => h("button", { type: "button", class: "tool-button", "aria-pressed": String(on), "aria-label": label, title: label, onclick, ...more }, icon(name), h("span", null, label));
     return h("div", { class: "top-tools" },
       this.store.pointers.length ? tool("compass", "Things to try", pointersOpen, this.deeds.togglePointers) : null,
-      tool("code", "Developer", developerOpen, this.deeds.toggleDeveloper, { title: "Raw payloads both ways" }),
+      tool("code", "Developer", developerOpen, this.deeds.toggleDeveloper, { class: "tool-button seldom", title: "Raw payloads both ways" }),
       iconButton(THEME_ICONS[theme()], "Colours: light, dark or the system's", ({ currentTarget }) => this.openThemes(currentTarget), { "aria-haspopup": "menu", "aria-expanded": "false" }));
   }
 
