@@ -9,7 +9,7 @@ On the control socket (packets), core's words and the answers:
 
 - first of all an answer without a word: `{"modules": [...], "path": [...]}`, what is loaded and where from
 - `run`, with a socket: the child's number, 0 when there is none
-- `look N`, `reap N`: how the child N ended, as `CODE STATUS` of waitid, empty when it hasn't; `reap` forgets it
+- `look N`, `reap N`: how the child N ended, as `CODE STATUS` of waitid, `-` when it hasn't; `reap` forgets it
 - `wait N`: as `reap`, but waits for the end
 
 On a run's socket core writes one line of JSON (`Order` in `fork_server.py`). The child writes `started` once it has
@@ -59,6 +59,8 @@ def prepare() -> dict[str, list[str]]:
             continue
     if threading.active_count() != 1 or len(os.listdir("/proc/self/task")) != 1:
         raise _Unusual("a module has started a thread")
+    if len(os.listdir("/proc/self/fd")) > 5:  # three standard ones, the control socket, this listing
+        raise _Unusual("a module keeps something open")
     gc.collect()
     gc.freeze()  # so that a child's first collection doesn't copy all pages
     modules = {name.partition(".")[0] for name in sys.modules}
@@ -100,12 +102,12 @@ def _end_of(pid: int, word: str) -> str:
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | flags)
     except ChildProcessError:
-        return ""
-    return f"{ended.si_code} {ended.si_status}" if ended else ""
+        return "-"
+    return f"{ended.si_code} {ended.si_status}" if ended else "-"
 
 
-def become(run: socket.socket, launcher: types.ModuleType) -> list[str]:
-    """In a child: all that launcher and exec would do, up to the program itself; its arguments."""
+def become(run: socket.socket, launcher: types.ModuleType) -> tuple[list[str], str]:
+    """In a child: all that launcher and exec would do, up to the program itself; its arguments, and its root."""
     os.setsid()
     with run.makefile("rb") as file:
         line = file.readline()
@@ -130,7 +132,7 @@ def become(run: socket.socket, launcher: types.ModuleType) -> list[str]:
         os._exit(CANNOT_START)
     random.seed()
     time.tzset()
-    return argv
+    return argv, order["folder"]
 
 
 def _renewed(environment: dict[str, str]) -> dict[str, str]:
@@ -179,7 +181,7 @@ def _tell_started(run: socket.socket) -> None:
         run.send(b"started")
 
 
-def run_program(argv: list[str], loaded: frozenset[str]) -> NoReturn:
+def run_program(argv: list[str], root: str) -> NoReturn:
     """Run the file as `__main__`, as the interpreter does it for the first file that it is given, and end."""
     path = argv[0]
     sys.argv = argv
@@ -196,24 +198,24 @@ def run_program(argv: list[str], loaded: frozenset[str]) -> NoReturn:
     except OSError as error:
         print(f"{sys.executable}: can't open file {path!r}: {error}", file=sys.stderr)  # noqa: T201 - as Python does
         sys.exit(2)
+    code: object = 0
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - that is the purpose
     except SystemExit as asked:
-        end(asked.code, loaded)
+        code = asked.code
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # shown as it would be, without the frames of this file
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        del error
-        end(1, loaded)
-    end(0, loaded)
+        code = 1
+    end(code, root)  # not before: an exception keeps alive what its functions had open
 
 
-def end(code: object, loaded: frozenset[str]) -> NoReturn:
+def end(code: object, root: str) -> NoReturn:
     """Do what the interpreter does at its end, but for taking apart what was loaded before the fork.
 
-    That would be most of the time of a short run, and nobody would see it. When any of this fails, the interpreter
+    That would be most of the time of a short run, and nobody would see it. When anything is unusual, the interpreter
     does it after all, in its own way.
     """
     if code is not None and not isinstance(code, int):
@@ -223,25 +225,30 @@ def end(code: object, loaded: frozenset[str]) -> NoReturn:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
         atexit._run_exitfuncs()
-        _let_go([module for name, module in list(sys.modules.items()) if name not in loaded])
-        sys.stdout.flush()
-        sys.stderr.flush()
-        ctypes.PyDLL(None).exit(number)  # also flushes what extensions have printed
+        if len(os.listdir("/proc/self/task")) == 1:  # a thread that goes on would see what is taken from it
+            _let_go(root)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            ctypes.PyDLL(None).exit(number)  # also flushes what extensions have printed
     except BaseException:  # noqa: S110 - the interpreter will come upon it again
         pass
     sys.exit(number)
 
 
-def _let_go(modules: list[types.ModuleType]) -> None:
-    """Drop what a program's own modules hold: files that it left open are written and closed by that."""
-    for module in modules:
-        names = vars(module)
-        for private in (True, False):  # in the interpreter's own order
-            for name in list(names):
-                is_private = name.startswith("_") and not name.startswith("__")
-                if name != "__builtins__" and is_private == private:
-                    names[name] = None
+def _let_go(root: str) -> None:
+    """Drop what the responder's own modules hold: files that it left open are written and closed by that."""
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or str(getattr(module, "__file__", "")).startswith(f"{root}/"):
+            _emptied(vars(module))
     gc.collect()
+
+
+def _emptied(names: dict[str, object]) -> None:
+    """In the interpreter's own order: private names first; what Python itself puts there stays."""
+    for private in (True, False):
+        for name in list(names):
+            if not name.startswith("__") and name.startswith("_") == private:
+                names[name] = None
 
 
 def _launcher() -> types.ModuleType:
@@ -260,6 +267,7 @@ def main() -> None:
     idle_s = float(sys.argv[2])
     launcher = _launcher()
     os.environ.pop("ROOM", None)
+    os.chdir("/")
     launcher.close_all_but(control.fileno())
     show([sys.executable, __file__], dict(os.environ))
     try:
@@ -267,8 +275,7 @@ def main() -> None:
         control.send(json.dumps(facts).encode())
     except (_Unusual, OSError):
         os._exit(1)
-    loaded = frozenset(sys.modules) - {"__main__"}
-    run_program(become(serve(control, idle_s), launcher), loaded)
+    run_program(*become(serve(control, idle_s), launcher))
 
 
 if __name__ == "__main__":

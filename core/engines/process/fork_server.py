@@ -79,6 +79,7 @@ class Server:
     holds: int = 0
     """Launches under way, and children whose end nobody has asked for."""
     is_retired: bool = False
+    is_reaped: bool = False
 
     def greeted(self, wait_s: float) -> bool:
         """Whether it has said that it is ready; waits until so long after its start.
@@ -123,7 +124,10 @@ class Server:
         return pid, ours
 
     def end(self) -> None:
-        """Let it go and wait until it has ended; what it forked goes on."""
+        """Let it go and wait until it has ended; what it forked goes on. May be called twice."""
+        if self.is_reaped:
+            return
+        self.is_reaped = True
         self.control.close()
         with contextlib.suppress(OSError):
             watch = os.pidfd_open(self.pid)
@@ -223,19 +227,18 @@ class ForkServers:
             said = server.asked(f"{'reap' if reap else 'look'} {pid}").split()
         except OSError:
             said = []
-        if reap:
-            del self._of_child[pid]
+        if reap and self._of_child.pop(pid, None) is not None:
             self._release(server)
         return processes.in_words(int(said[0]), int(said[1])) if len(said) == 2 else ""
 
     def close(self) -> None:
         """End all servers. What they forked goes on."""
         with self._lock:
-            servers = {id(server): server for server in (*self._servers.values(), *self._of_child.values())}
+            for server in (*self._servers.values(), *self._of_child.values()):
+                server.is_retired = True
+                server.end()
             self._servers.clear()
             self._of_child.clear()
-        for server in servers.values():
-            server.end()
 
     def _forked(self, server: Server, order: Order) -> int:
         """The number of the child that has announced itself, 0 when it did not."""
@@ -293,8 +296,8 @@ class ForkServers:
 
     def _drop(self, server: Server) -> None:
         with self._lock:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(server.pid, signal.SIGKILL)  # not yet reaped, so the number is still its own
+            if not server.is_reaped:  # else the number may be another's
+                os.kill(server.pid, signal.SIGKILL)
             self._retire(server)
 
 

@@ -160,6 +160,11 @@ ENDS = {
     "Untrue": "import sys\nsys.exit(True)",
     "Dropped": "class Thing:\n    def __del__(self): print('dropped')\nthing = Thing()\nthing.own = thing",
     "LeftOpen": "import sys\nfile = open(sys.argv[1] + '/output/output.json', 'w')\nfile.write('{\"success\": 1')",
+    "LeftInFunction": (
+        "import sys\ndef f():\n    file = open(sys.argv[1] + '/output/output.json', 'w')\n    file.write('{}')\n"
+        "    sys.exit(4)\nf()"
+    ),
+    "Daemon": "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\nprint('on')",
     "InPrinting": "import ctypes\nctypes.CDLL(None).printf(b'by the library')",
     "AtExitFails": "import atexit\n@atexit.register\ndef bad(): raise ValueError('late')",
     "FullAtTheEnd": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\nprint('x' * 100)",
