@@ -83,6 +83,9 @@ class StoreProbe:
         except ResponderBotError as error:
             return Part("store", False, error.message, vital=True)
         self.write_s = self._seconds() - started
+        if not self._database.path.exists():  # SQLite goes on writing to a file that has no name any more
+            sentence = "The database file is no longer there; what is written now is lost. Stop core and put it back."
+            return Part("store", False, sentence, vital=True)
         return Part("store", True, vital=True)
 
 
