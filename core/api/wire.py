@@ -113,7 +113,7 @@ class Endpoint:
     @property
     def writes(self) -> bool:
         """Does it change anything? Searches are reads that need a body."""
-        return self.method != "GET" and not self.path.endswith("/_search")
+        return self.method != "GET" and not self.path.endswith(("/_search", "/query"))
 
 
 def answer(content: str | bytes | Word, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

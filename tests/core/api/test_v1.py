@@ -61,6 +61,11 @@ async def test_a_query_that_makes_no_sense_is_refused(core: RunningCore, steps: 
     assert (await asked(core, *steps, status=400))["type"] == "BadRequest"
 
 
+async def test_a_query_only_reads_so_the_bots_key_may_send_it(core: RunningCore) -> None:
+    body = {"query": [{"_name": "listAlert"}]}
+    assert (await core.send("POST", "/api/v1/query", body, profile="service")).status_code == 200
+
+
 @pytest.mark.parametrize("body", [None, [], 1, {}, {"query": {}}, {"query": None}])
 async def test_a_body_that_is_no_query_is_refused(core: RunningCore, body: Any) -> None:
     assert (await core.send("POST", "/api/v1/query", body)).status_code == 400
