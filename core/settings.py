@@ -45,7 +45,7 @@ class CoreSection(_Section):
     jobs: Path = Path("jobs")
     keep_jobs: bool = False
     environments: Path = Path("environments")
-    fork_server: bool = False
+    fork_server: bool = True
     body_limit_bytes: int = Field(1_048_576, ge=1024)
     report_limit_bytes: int = Field(1_048_576, ge=1024)
     event_days: int = Field(30, ge=1)
