@@ -46,6 +46,10 @@ async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(story: Story)
     await shown.locator(".thread-link").click()
     thread = page.locator("#pane")
     await expect(thread).to_contain_text("ResponderBot_ExtractIndicators", timeout=RUN_ENDS_MS)
+    report = thread.locator(".file")
+    await expect(report).to_contain_text("report-", timeout=RUN_ENDS_MS)
+    await report.get_by_role("button", name="Preview").click()
+    await expect(report.locator(".snippet")).to_contain_text('"indicators"')
     await keep(page, "flow-thread")
 
 
