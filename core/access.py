@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from core.store.database import Database, Row, Transaction
 
 KEY_BYTES = 32  # 256 random bits (semantics.md 1)
 DEFAULT_CLEARANCE = 2  # amber (slack.md 2)
+LOGIN_LIMIT_CHARS = 254  # as of an address
+# What a header carries: `X-On-Behalf-Of` knows no other characters, and in Basic the key comes after the first colon.
+_LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ class Access:
     async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
         """Add a user, linked at once where a Slack id is given; returns the key, which is shown this once.
 
-        Raises ResponderBotError: "exists", or "bad_request" for what is no Slack id; nothing is added then.
+        Raises ResponderBotError: "exists", or "bad_request" for what is no login or no Slack id; nothing is added then.
         """
-        login, key = self.login(name), secrets.token_urlsafe(KEY_BYTES)
+        login, key = self._new_login(name), secrets.token_urlsafe(KEY_BYTES)
         person_in_slack = parse_slack_id(slack_id) if slack_id else None
         now = self._clock()
 
@@ -134,6 +138,13 @@ class Access:
     def everybody(self) -> Sequence[Row]:
         """All users: login, profile, clearance, disabled, created_at, slack_ids."""
         return users.everybody(self._database)
+
+    def _new_login(self, name: str) -> str:
+        login = self.login(name)
+        if not _LOGIN.fullmatch(login) or len(login) > LOGIN_LIMIT_CHARS:
+            sentence = f"{name!r} can't be a login; take a name such as alice, or an address such as alice@example.org."
+            raise ResponderBotError("bad_request", sentence)
+        return login
 
     def _no_user(self, login: str) -> ResponderBotError:
         return ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")

@@ -302,7 +302,7 @@ def _backup(args: argparse.Namespace) -> int:
 
     sections = read_sections(args.config, os.environ)
     settings = core_settings(sections)
-    beside = args.file.with_name(args.file.name + ".slack")
+    beside = Path(f"{args.file}.slack")
     for target in (args.file, beside):
         if target.exists():
             raise ResponderBotError("exists", f"{target} exists already; name another file.")
