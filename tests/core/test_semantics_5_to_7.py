@@ -201,6 +201,33 @@ async def test_a_level_that_rises_before_the_last_one_agrees_ends_the_run(tmp_pa
     assert "TLP:RED is above the TLP:AMBER" in json.loads(ended.report)["errorMessage"]
 
 
+async def test_a_remote_job_s_id_is_waited_for_a_moment_and_may_come_later(tmp_path: Path) -> None:
+    async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
+        prompt, late = [(await here.actions.start(ANNA, ask(here))).action for _ in range(2)]
+        runs = {run.job.action_id: run for run in [await here.engine.taken.get(), await here.engine.taken.get()]}
+        answering = asyncio.ensure_future(here.runner.with_job_id(prompt))
+        await runs[prompt.id].begin("remote-1")
+        answers = [await answering, await here.runner.with_job_id(late)]
+        await runs[late.id].begin("remote-2")
+        later = here.action(late.id)
+        for run in runs.values():
+            run.finish(Report(True))
+        await here.ended(late.id)
+        await here.ended(prompt.id)
+    assert (prompt.engine_job_id, [answer.engine_job_id for answer in answers]) == ("", ["remote-1", ""])
+    assert (later.engine_job_id, later.status) == ("remote-2", "InProgress")
+
+
+async def test_an_event_of_an_action_names_the_alert_or_case_it_belongs_to(tmp_path: Path) -> None:
+    async with place(tmp_path) as there:
+        on = {(await there.run(kind)).id: kind for kind in there.ids}
+        page = await there.here.feed.page(0, wait_s=0)
+    for event in page.events:
+        if event.object_type == "Action":
+            root = there.ids["alert" if on[event.object_id] == "alert" else "case"]
+            assert (event.root_id, event.user) == (root, ANNA.login)
+
+
 # --- 5: on the wire -------------------------------------------------------------------------------------------------
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
