@@ -51,6 +51,35 @@ def read(surface: Surface, body: Mapping[str, Any]) -> Arrival:
     return Arrival(**{**vars(arrival), "key": _key(arrival)})
 
 
+def is_of_slack(body: Mapping[str, Any]) -> bool:
+    """Whether a payload has the shape that Slack's have; Bolt breaks on others before anything of ours sees them."""
+    kind = body.get("type", "")
+    if not isinstance(kind, str) or not isinstance(body.get("command", ""), str):
+        return False
+    if not _is_mapping_or_none(body, "team", "user", "view", "event", "enterprise"):
+        return False
+    view, event = _mapping(body.get("view")), _mapping(body.get("event"))
+    if kind == "block_actions":
+        return _has_texts(_clicked(body), "type", "action_id")
+    if kind in ("view_submission", "view_closed"):
+        return _has_texts(view, "type", "callback_id")
+    if kind == "block_suggestion":
+        return _has_texts(body, "action_id")
+    if kind in ("shortcut", "message_action"):
+        return _has_texts(body, "callback_id")
+    if kind == "event_callback":
+        return _has_texts(event, "type")
+    return True
+
+
+def _is_mapping_or_none(body: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(body.get(name), Mapping | None) for name in names)
+
+
+def _has_texts(holder: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(holder.get(name), str) for name in names)
+
+
 def entry_of(arrival: Arrival) -> tuple[Entry | None, str]:
     """The feature's entry for it, and the text of a command after its verb."""
     if arrival.surface == "command":

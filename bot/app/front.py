@@ -47,7 +47,7 @@ log = structlog.get_logger("bot.app")
 
 Acknowledge = Callable[..., Awaitable[Any]]
 UNKNOWN = "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
-TOO_LATE = ("expired_trigger_id", "exchanged_trigger_id", "trigger_expired", "trigger_exchanged")
+TOO_LATE = ("expired_trigger_id", "exchanged_trigger_id", "invalid_trigger_id", "trigger_expired", "trigger_exchanged")
 TOO_LATE_WORDS = "The window could not be opened in the time that Slack gives for it; please try again."
 OVERTAKEN = ("hash_conflict", "not_found", "view_not_found")  # a view that was changed again, or closed
 BUSY = "Too much is going on right now; please try again in a moment."
@@ -250,10 +250,10 @@ class Front:
     def _of_slack(self, arrival: Arrival, error: SlackApiError) -> Message | None:
         """A window that Slack does not open or change any more is nobody's fault."""
         code = trouble(error, "").code
-        if code in TOO_LATE:
+        if code in TOO_LATE or "trigger_id" in str(error):
             return notices.error(TOO_LATE_WORDS)
-        if code in OVERTAKEN:
-            log.info("view_overtaken", code=code)
+        if code in OVERTAKEN or arrival.surface == "event":  # an event has nobody who waits for an answer
+            log.info("view_not_shown", code=code)
             return None
         return notices.internal(self._number(arrival))
 

@@ -12,9 +12,11 @@ from slack_bolt.adapter.aiohttp import to_aiohttp_response, to_bolt_request
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.app.arrivals import SURFACES, Surface
+from bot.app.arrivals import SURFACES, Surface, is_of_slack
 from bot.app.front import Acknowledge, Front, Team
 from bot.features.base import Check
 from bot.settings import SlackSection
@@ -61,7 +63,7 @@ def bolt(section: SlackSection, front: Front, team: Team) -> AsyncApp:
             bot_user_id=team.bot_user_id,
         )
 
-    app = AsyncApp(
+    app = _App(
         client=web_client(None, section),
         authorize=authorize,
         signing_secret=section.signing_secret,
@@ -78,9 +80,24 @@ def bolt(section: SlackSection, front: Front, team: Team) -> AsyncApp:
         "shortcut": app.shortcut(ANYTHING),
         "event": app.event(ANYTHING),
     }
+    app.view_closed(ANYTHING)(_only_acknowledged)  # no view of ours asks to be told
     for surface in SURFACES:
         register[surface](_listener(front, surface))
     return app
+
+
+async def _only_acknowledged(ack: Acknowledge) -> None:
+    await ack()
+
+
+class _App(AsyncApp):
+    """Bolt, spared what it would break on: payloads that can't be Slack's."""
+
+    async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
+        if is_of_slack(req.body):
+            return await super().async_dispatch(req)
+        # Over Socket Mode anything but 200 means no acknowledgement, and the same payload again.
+        return BoltResponse(status=200 if req.mode == "socket_mode" else 400, body="")
 
 
 def _listener(front: Front, surface: Surface) -> Callable[..., Awaitable[None]]:
@@ -174,7 +191,7 @@ class Http:
     async def _events(self, request: web.Request) -> web.Response:
         try:
             asked = await to_bolt_request(request)
-        except (ValueError, TypeError, AttributeError):  # no payload of Slack's has such a shape
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no payload of Slack's
             return web.Response(status=400, text="not a payload of Slack")
         return await to_aiohttp_response(await self._app.async_dispatch(asked))
 

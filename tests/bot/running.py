@@ -100,6 +100,7 @@ async def running_bot(
     rates: bool = False,
     link_by_email: bool = False,
     clock_ms: Callable[[], int] = now_ms,
+    shared: Sequence[str] = (),
     way: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[Scene]:
@@ -110,6 +111,8 @@ async def running_bot(
     async with AsyncExitStack() as stack:
         workspace = Workspace(manifest, rates=rates)
         furnish(workspace)
+        for channel in shared:  # with another company
+            workspace.add_channel(channel, name=channel[2:].lower(), members=[*PEOPLE, workspace.bot_user_id], is_shared=True)
         await stack.enter_async_context(workspace)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))

@@ -65,6 +65,28 @@ async def test_a_template_from_json_is_shown_before_it_is_created(scene: Stage) 
     assert (await scene.admin.case_template("Ransom")).severity == 4
 
 
+async def test_a_template_from_a_file_is_shown_before_it_is_created(scene: Stage) -> None:
+    lea = scene["lea"]
+
+    async def upload(content: bytes) -> dict[str, Any]:
+        file = await lea.upload("template.json", content)
+        return {"file": {"value:file": [file["id"]]}}
+
+    await lea.command(SOC, "/responder template")
+    view = await scene.seen("lea", topmost(ids.TEMPLATE_VIEW))
+    await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
+    above = await scene.seen("lea", topmost(ids.TEMPLATE_JSON_VIEW))
+    for content, words in ((b"\xff\xfe", "not UTF-8"), (b"[1]", "A template is a JSON object"), (b"{" * 9, "no JSON")):
+        answer = await lea.submit(above["id"], await upload(content))
+        assert words in answer["errors"]["json"]
+    tasks = [{"title": f"Step {n}", "description": "x" * 200} for n in range(60)]  # more than a field could hold
+    await lea.submit(above["id"], await upload(json.dumps({"name": "Long", "tasks": tasks}).encode()))
+    check = fine(await scene.seen("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "60 tasks")))
+    await lea.submit(check["id"], {})
+    await scene.seen("lea", topmost(ids.NOTICE_VIEW, "with 60 tasks"))
+    assert len((await scene.admin.case_template("Long")).tasks) == 60
+
+
 async def test_who_may_not_make_templates_is_told_before_typing(scene: Stage) -> None:
     await scene["anna"].command(SOC, "/responder template")
     await scene.told("anna", "manageCaseTemplate")
