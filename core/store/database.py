@@ -94,6 +94,7 @@ class Database:
     def __init__(self, path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> None:
         self.path = path
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._writer_connection = _connect(path)
         _prepare(self._writer_connection, migrate)
@@ -105,7 +106,8 @@ class Database:
 
     async def close(self) -> None:
         """Commit what was handed in, then let go of the file."""
-        self._queue.put(_STOP)
+        self._hand_in(asyncio.get_running_loop())
+        self._queue.put([_STOP])
         await asyncio.to_thread(self._writer.join)
         self._aside.shutdown()
         for connection in (self._reader, self._aside_reader, self._writer_connection):
@@ -133,10 +135,15 @@ class Database:
         Work of several callers shares one commit. Work that raises is undone alone, and the error comes out here.
         Raises ResponderBotError("unavailable") when the file can't be written.
         """
-        item = _Work(work, asyncio.get_running_loop())
-        self._queue.put(item)
-        # Shielded: a caller that is cancelled must not make the writer's answer fail for the others of its batch.
-        result: T = await asyncio.shield(item.done)
+        loop = asyncio.get_running_loop()
+        item = _Work(work, loop)
+        gathered = self._gathered.setdefault(loop, [])
+        gathered.append(item)
+        if len(gathered) == 1:
+            # Handed in once this turn of the loop is over, and the next, in which its requests become work: the
+            # writer wakes at the first one that it sees, and a commit of few works costs as much as one of many.
+            loop.call_soon(loop.call_soon, self._hand_in, loop)
+        result: T = await item.done
         return result
 
     def on_commit(self, listener: Callable[[], None]) -> None:
@@ -154,12 +161,17 @@ class Database:
         source.close()
         copy.close()
 
+    def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        gathered = self._gathered.pop(loop, None)
+        if gathered:
+            self._queue.put(gathered)
+
     def _write(self) -> None:
         while True:
-            batch = [self._queue.get()]
+            batch = list(self._queue.get())
             with suppress(queue.Empty):
                 while True:
-                    batch.append(self._queue.get_nowait())
+                    batch += self._queue.get_nowait()
             works = [item for item in batch if item is not _STOP]
             if works:
                 self._commit(works)
