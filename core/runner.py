@@ -52,9 +52,8 @@ class Runner:
 
     async def open(self) -> None:
         """Clean up after an earlier core, take over what it followed, then look again at intervals."""
-        open_ids = [f"~{number}" for number in stored.open_ids(self._database)]
         for state in self._responders.states():
-            await state.engine.sweep(open_ids)
+            await state.engine.sweep(self._open_ids)
         await self.tick()
         self._ticking = asyncio.create_task(self._keep_ticking())
 
@@ -109,6 +108,9 @@ class Runner:
                 await self._take_over(row["id"], row["owner"])
         for number in stored.approvals_due(self._database, now):
             await self._actions.expire(number)
+
+    def _open_ids(self) -> list[str]:
+        return [f"~{number}" for number in stored.open_ids(self._database)]
 
     def _accept(self, number: int) -> None:
         if number not in self._follows:

@@ -142,8 +142,12 @@ class Engine(Protocol):
     async def forget(self, action_id: str) -> None:
         """The action's report is stored: clean up what was kept of the job."""
 
-    async def sweep(self, open_action_ids: Collection[str]) -> None:
-        """At start: clean up what is left of actions other than these."""
+    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+        """At start: clean up what is left of actions that have ended.
+
+        The open ones are asked for after looking what is left: an action that another core accepts meanwhile is
+        either not yet to be seen, or among them.
+        """
 
     async def close(self) -> None:
         """Let go of connections and threads; running jobs go on."""

@@ -1,7 +1,7 @@
 """An engine for tests that does what it is told, when it is told, over the real contract."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
@@ -87,8 +87,8 @@ class ScriptedEngine(Engine):
     async def forget(self, action_id: str) -> None:
         self.forgotten.append(action_id)
 
-    async def sweep(self, open_action_ids: Collection[str]) -> None:
-        self.swept.append(set(open_action_ids))
+    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+        self.swept.append(set(open_action_ids()))
 
     async def close(self) -> None:
         return

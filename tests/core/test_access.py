@@ -95,7 +95,7 @@ async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> No
         users = access(database)
         await users.add("anna", "analyst", slack_id="U1")
         for slack_id in ("U1", "T1:U1"):
-            with pytest.raises(ResponderBotError, match="is linked to anna@responder-bot.local already") as caught:
+            with pytest.raises(ResponderBotError, match=r"is linked to anna@responder-bot\.local already") as caught:
                 await users.add("ben", "analyst", slack_id=slack_id)
             assert caught.value.code == "exists"
         assert [row["login"] for row in users.everybody()] == ["anna@responder-bot.local"]

@@ -93,7 +93,7 @@ class CortexEngine:
     async def forget(self, action_id: str) -> None:
         """Nothing of a remote job is kept here."""
 
-    async def sweep(self, open_action_ids: Collection[str]) -> None:
+    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         """Nothing either."""
 
     async def close(self) -> None:

@@ -172,14 +172,15 @@ class ProcessEngine:
         if not self._keep_jobs:
             await asyncio.to_thread(job_folder.remove, self._folder(action_id))
 
-    async def sweep(self, open_action_ids: Collection[str]) -> None:
+    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         """At start: remove the job folders of all actions but those still open.
 
         What still runs there is killed, since nobody will ever read its report. Folders that another core follows
         are left alone.
         """
         if not self._keep_jobs:
-            await asyncio.to_thread(self._sweep, frozenset(open_action_ids))
+            left = await asyncio.to_thread(job_folder.left, self._jobs, self._name)
+            await asyncio.to_thread(self._sweep, job_folder.orphans(left, self._name, open_action_ids()))
 
     async def close(self) -> None:
         """Let go of the fork servers. Running jobs go on, and every other descriptor belongs to a `run`."""
@@ -404,8 +405,8 @@ class ProcessEngine:
             return ended
         return self._fork_servers.ended(pid, reap=reap)
 
-    def _sweep(self, keep: frozenset[str]) -> None:
-        for folder in job_folder.orphans(self._jobs, self._name, keep):
+    def _sweep(self, orphans: Sequence[JobFolder]) -> None:
+        for folder in orphans:
             with job_folder.unfollowed(folder) as free:
                 if free:
                     _removed(folder)

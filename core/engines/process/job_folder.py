@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -435,11 +435,15 @@ def remove(folder: JobFolder) -> None:
     shutil.rmtree(folder.path, ignore_errors=True)
 
 
-def orphans(jobs: Path, engine: str, keep: Collection[str]) -> list[JobFolder]:
-    """Job folders of `engine` for actions not in `keep`, and half-made ones; some may be followed by another core."""
-    kept = {folder_name(engine, action_id) for action_id in keep}
+def left(jobs: Path, engine: str) -> list[JobFolder]:
+    """The job folders of `engine` that are there, half-made ones among them."""
     pattern = re.compile(rf"\.?{re.escape(_slug(engine))}-[0-9]+(\..*)?")
     if not jobs.is_dir():
         return []
-    found = [path for path in sorted(jobs.iterdir()) if pattern.fullmatch(path.name) and path.name not in kept]
-    return [JobFolder(path) for path in found]
+    return [JobFolder(path) for path in sorted(jobs.iterdir()) if pattern.fullmatch(path.name)]
+
+
+def orphans(folders: Iterable[JobFolder], engine: str, keep: Collection[str]) -> list[JobFolder]:
+    """Those for actions not in `keep`; some may still be followed by another core."""
+    kept = {folder_name(engine, action_id) for action_id in keep}
+    return [folder for folder in folders if folder.path.name not in kept]

@@ -1,7 +1,7 @@
 """An engine that does nothing, so that only core is measured."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
@@ -50,7 +50,7 @@ class IdleEngine(Engine):
     async def forget(self, action_id: str) -> None:
         return
 
-    async def sweep(self, open_action_ids: Collection[str]) -> None:
+    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         return
 
     async def close(self) -> None:

@@ -348,7 +348,7 @@ async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callabl
     engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
     await engine.forget("~12")
-    await engine.sweep(["~12"])
+    await engine.sweep(lambda: ["~12"])
 
 
 def test_polls_are_long_by_default() -> None:

@@ -206,9 +206,9 @@ async def test_sweeping_removes_what_belongs_to_no_open_action(
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
     (tmp_path / "jobs" / "other-1").mkdir()
-    await engine.sweep([job.action_id])
+    await engine.sweep(lambda: [job.action_id])
     assert folder.exists()
-    await engine.sweep(["~1"])
+    await engine.sweep(lambda: ["~1"])
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["other-1"]
     assert not is_alive(started.pid)
 
@@ -220,6 +220,6 @@ async def test_sweeping_leaves_alone_what_another_core_follows(
     job = await slow_job(make_engine, tmp_path, bell, go)
     running = asyncio.create_task(engine.run(job, Heard()))
     await bell.rung()
-    await make_engine().sweep([])
+    await make_engine().sweep(lambda: [])
     go.ring()
     assert (await running).message == "Slow"
