@@ -22,7 +22,7 @@ def tree_lines(package: Path) -> list[str]:
     for path in sorted(
         package.rglob("*.py"), key=lambda path: (path.parent.parts, path.name != "__init__.py", path.name)
     ):
-        if "bundled" in path.parts and path.name != "__init__.py":
+        if path.parent.parent.name in ("bundled", "responders"):  # programs of their own, one folder each
             continue
         sentence = first_sentence(path)
         if sentence:

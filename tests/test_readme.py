@@ -1,8 +1,64 @@
 """The README says what is there."""
 
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from bot.settings import BotSection, ChannelSection, Route, SlackSection
+from bot.settings import load as load_bot
+from core.settings import CoreSection, EngineSection, ResponderSection
+from core.settings import load as load_core
 from tests.readme_map import ROOT, with_map
+
+README = (ROOT / "README.md").read_text()
+
+
+def toml_blocks() -> list[str]:
+    return [re.sub(r"^ {3}", "", block, flags=re.M) for block in re.findall(r"```toml\n(.*?)```", README, re.S)]
+
+
+def keys(model: type[BaseModel]) -> set[str]:
+    return set(model.model_fields)
 
 
 def test_the_map_is_made_from_the_modules() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert readme == with_map(readme), "run `uv run python -m tests.readme_map`"
+    assert with_map(README) == README, "run `uv run python -m tests.readme_map`"
+
+
+def test_each_example_of_settings_is_accepted(tmp_path: Path) -> None:
+    assert len(toml_blocks()) == 3
+    for number, block in enumerate(toml_blocks()):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        load_core(file, {})
+        load_bot(file, {})
+
+
+def test_the_settings_name_every_key_and_the_true_default() -> None:
+    tables: dict[str, Any] = tomllib.loads(toml_blocks()[-1])
+    assert set(tables["core"]) == keys(CoreSection)
+    assert set().union(*tables["engine"]) == keys(EngineSection)
+    assert set(tables["responder"]["Mailer_1_0"]) == keys(ResponderSection)
+    assert set(tables["bot"]) == keys(BotSection)
+    assert set(tables["slack"]) == keys(SlackSection)
+    assert set(tables["channel"][0]) == keys(ChannelSection)
+    assert set(tables["channel"][0]["alerts"]) == keys(Route)
+    for name, value in tables["core"].items():
+        default = CoreSection.model_fields[name].default
+        assert value == (str(default) if isinstance(default, Path) else default), name
+
+
+def test_the_two_commands_are_there_and_the_second_is_what_ci_runs() -> None:
+    assert "pip install uv && uv run responder-bot try" in README
+    assert "pip install uv && uv run pytest" in README
+    assert "uv run pytest\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_pictures_are_there_and_small() -> None:
+    pictures = re.findall(r'src(?:set)?="([^"]+\.png)"', README)
+    assert pictures
+    for name in pictures:
+        assert (ROOT / name).stat().st_size < 300_000
