@@ -112,7 +112,8 @@ async def running_bot(
         workspace = Workspace(manifest, rates=rates)
         furnish(workspace)
         for channel in shared:  # with another company
-            workspace.add_channel(channel, name=channel[2:].lower(), members=[*PEOPLE, workspace.bot_user_id], is_shared=True)
+            members = [*PEOPLE, workspace.bot_user_id]
+            workspace.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
         await stack.enter_async_context(workspace)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))

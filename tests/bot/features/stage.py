@@ -182,7 +182,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
         key = await core.core.access.add("responder-bot", "service")
         client = await stack.enter_async_context(CoreClient(core.url, key))
         admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
-        settings = _settings(folder, workspace, core.url, key)
+        settings = bot_settings(folder, workspace, core.url, key)
         bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
         made = Stage(core, admin, bot, workspace, folder)
         for user_id in PEOPLE:
@@ -202,7 +202,8 @@ async def _people(core: RunningCore, workspace: Workspace) -> None:
         workspace.add_channel(channel, name=name)
 
 
-def _settings(folder: Path, workspace: Workspace, core_url: str, key: str) -> BotSettings:
+def bot_settings(folder: Path, workspace: Workspace, core_url: str, key: str) -> BotSettings:
+    """Settings of a bot on this folder's database."""
     slack = SlackSection(bot_token=workspace.bot_token, app_token=workspace.app_token, api_url=workspace.api_url)
     channels = (
         ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),

@@ -183,8 +183,11 @@ async def test_a_task_log_is_shown_with_its_responders_and_runs_one(scene: Stage
         replies = [m for m in sight.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in said(m)]
         return replies[0] if replies else None
 
-    await choose(scene, "anna", checked(await scene.seen("anna", shown)), "Tell")
+    before = checked(await scene.seen("anna", shown))
+    await choose(scene, "anna", before, "Tell")
     await scene["anna"].until(lambda s: "✓ *Tell_1_0* done" in said(shown(s) or {}))
+    assert menu_block(shown_now := await scene.seen("anna", shown)) != menu_block(before)
+    assert shown_now["ts"] == before["ts"]
     await scene["anna"].command(SOC, f"/responder list {log.id}")
     assert "called the owner" in said(await scene.told("anna", f"can run on {log.id}"))
 

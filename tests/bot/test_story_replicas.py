@@ -1,0 +1,70 @@
+"""Several replicas of the bot, and several people at once: any replica takes a click, one run comes of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bot.app import Bot, running
+from bot.cards import ids
+from bot.workspace import Sight
+from core.client import CoreClient
+from core.clock import now_ms
+from tests.bot.features.stage import SOC, Stage, bot_settings, card_in, said, stage
+from tests.bot.features.test_running import choose, menu_block
+
+
+@asynccontextmanager
+async def another(scene: Stage) -> AsyncIterator[Bot]:
+    """A second bot on the same database, with a connection of its own."""
+    key = await scene.core.core.access.add("second", "service")
+    settings = bot_settings(scene.folder, scene.workspace, scene.core.url, key)
+    async with CoreClient(scene.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+        await scene.workspace.wait_connected(2)
+        yield bot
+
+
+def told_of_the_other(sight: Sight) -> bool:
+    return any("Nothing new was started" in said(m) for m in sight.ephemerals(SOC))
+
+
+async def test_two_people_who_click_at_once_start_one_run_whichever_replica_they_meet(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene, another(scene):
+        alert = await scene.alert()
+        card = await scene.card("anna", alert)
+        await asyncio.gather(choose(scene, "anna", card, "Wait"), choose(scene, "ben", card, "Wait"))
+        await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+        people = [scene["anna"], scene["ben"]]
+        waiting = [asyncio.create_task(person.until(told_of_the_other)) for person in people]
+        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        assert len(done) == 1
+        (action,) = await scene.admin.actions("alert", alert.id)
+        first = action.created_by.partition("@")[0]
+        second = "ben" if first == "anna" else "anna"
+        assert f"{first} started it" in said(await scene.told(second, "Nothing new was started"))
+        await scene.go()
+        await scene.ended(alert)
+
+
+async def test_what_one_replica_painted_the_other_understands_and_nothing_stands_twice(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene, another(scene):
+        alert = await scene.alert()
+        before = ""
+        for _ in range(4):  # connections take turns
+            card = await scene.card("anna", alert)
+            await scene["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+            await scene.told("anna", "host web-3 beacons")
+            await choose(scene, "ben", card, "Secret")
+            await scene.told("ben", "Nothing was run.")
+            before = menu_block(card)
+
+            def changed(sight: Sight, before: str = before) -> bool:
+                now = card_in(sight, SOC, alert.id)
+                return now is not None and menu_block(now) != before
+
+            await scene["anna"].until(changed)
+        assert len([m for m in await scene["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
+        assert await scene.admin.actions("alert", alert.id) == []
