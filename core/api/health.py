@@ -100,6 +100,7 @@ class Metrics:
         self._engines = engines
         self._lock = asyncio.Lock()
         self._counted = float("-inf")
+        self._of_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.registry = CollectorRegistry()
 
         def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
@@ -124,8 +125,12 @@ class Metrics:
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answer."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        found = self._of_route.get((route, method, status))
+        if found is None:
+            found = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
+            self._of_route[route, method, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def lagged(self, seconds: float) -> None:
         """Note how late a reader of the feed was."""
