@@ -15,6 +15,7 @@ from core.store.database import Database, Row, Transaction
 
 KEY_BYTES = 32  # 256 random bits (semantics.md 1)
 DEFAULT_CLEARANCE = 2  # amber (slack.md 2)
+_PERMISSIONS = {profile: frozenset(permissions) for profile, permissions in PROFILES.items()}
 LOGIN_LIMIT_CHARS = 254  # as of an address
 # What a header carries: `X-On-Behalf-Of` knows no other characters, and in Basic the key comes after the first colon.
 _LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
@@ -168,7 +169,7 @@ def person(row: Row) -> Person:
 
 def _caller(row: Row, *, through: str) -> Caller:
     profile: Profile = row["profile"]
-    return Caller(row["login"], frozenset(PROFILES[profile]), through, profile, row["clearance"])
+    return Caller(row["login"], _PERMISSIONS[profile], through, profile, row["clearance"])
 
 
 def _hash(key: str) -> str:

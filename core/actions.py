@@ -179,8 +179,8 @@ class Actions:
 
     def list_json(self, kind: Kind, object_id: str) -> str:
         """The JSON array of an object's actions, newest first. Raises ResponderBotError("not_found")."""
-        target = targets.load(self._database, kind, objects.parse_id(object_id))
-        return f"[{','.join(stored.docs_of(self._database, kind, target.id))}]"
+        number = targets.existing(self._database, kind, objects.parse_id(object_id))
+        return f"[{','.join(stored.docs_of(self._database, kind, number))}]"
 
     async def search(self, asked: SearchInput) -> Found:
         """Raises ResponderBotError("bad_request") for a query that makes no sense."""

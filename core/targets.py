@@ -60,6 +60,13 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
     return _LOADERS[kind](reads, row)
 
 
+def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
+    """The number, where there is such an object; it is not read. Raises ResponderBotError("not_found")."""
+    if object_id is None or not objects.exists(reads, kind, object_id):
+        raise ResponderBotError("not_found", _MISSING[kind])
+    return object_id
+
+
 def _alert(reads: Reads, row: Row) -> Target:
     doc = json.loads(row["doc"])
     return Target("alert", row["id"], row["id"], doc["tlp"], doc["pap"], doc)

@@ -7,6 +7,7 @@ follows (404 of an object, the business rule) is the handler's. Every failure be
 import asyncio
 import base64
 import json
+import logging
 import math
 import os
 import re
@@ -303,7 +304,9 @@ class Routes:
 
         Raises ResponderBotError("not_found") and ("method_not_allowed").
         """
-        segments = [unquote(segment) for segment in path.rstrip("/").split("/")[1:]]
+        segments = path.rstrip("/").split("/")[1:]
+        if "%" in path:
+            segments = [unquote(segment) for segment in segments]
         # The first place is the address: `/api/alert/_search` is never the alert that is called `_search`.
         node, values = next(self._nodes(self._root, segments, ()), (None, ()))
         if node is None:
@@ -499,8 +502,11 @@ class Wire:
     def _note(self, visit: "_Visit", status: int, seconds: float) -> None:
         if self._observe is not None:
             self._observe(visit.route, visit.method, status, seconds)
-        log = self._log.info if status >= 400 or (visit.endpoint and visit.endpoint.writes) else self._log.debug
-        log(
+        level = logging.INFO if status >= 400 or (visit.endpoint and visit.endpoint.writes) else logging.DEBUG
+        if not self._log.is_enabled_for(level):
+            return
+        self._log.log(
+            level,
             "answered",
             request_id=visit.request_id,
             method=visit.method,

@@ -49,6 +49,11 @@ def find(reads: Reads, kind: str, object_id: int) -> Row | None:
     )
 
 
+def exists(reads: Reads, kind: str, object_id: int) -> bool:
+    sql = "SELECT 1 FROM object WHERE id = :id AND kind = :kind"
+    return reads.row(sql, {"id": object_id, "kind": kind}) is not None
+
+
 def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
     return reads.row(
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind AND unique_key = :key",
