@@ -269,7 +269,8 @@ class Notifier:
         subject = await self._subject(action, story)
         desired: list[Desired] = []
         if action.object_type == "Log":
-            desired += await self._guarded(self._of_log(action.object_id, story))
+            on_log = await self._guarded(self._of_log(action.object_id, story))
+            desired += [replace(one, is_progress=not has_ended) for one in on_log]
         if action.approval is not None:
             desired += await self._approvals(action, subject, story)
         if has_ended and action.status not in OPEN_STATUSES:
