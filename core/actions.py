@@ -111,11 +111,13 @@ class Actions:
         """
 
         def work(tx: Transaction) -> Action:
-            row, action = self._open(tx, action_id, "cancelled")
-            if action.created_by != caller.login and not caller.may("manageUser"):
+            row = _found(tx, action_id)
+            # The profile, since acting for somebody takes manageUser away: an org-admin may cancel from Slack too.
+            if row["created_by"] != caller.login and caller.profile != "org-admin":
                 raise ResponderBotError(
-                    "forbidden", f"Only {action.created_by} or an org-admin may cancel this action."
+                    "forbidden", f"Only {row['created_by']} or an org-admin may cancel this."
                 )
+            action = _still_open(row, "cancelled")
             if row["handed_at"] is None:
                 return self._end(tx, row, action, "Deleted", _cancelled(caller.login), caller.login)
             stored.set_cancelled_by(tx, row["id"], caller.login)
@@ -188,10 +190,7 @@ class Actions:
 
     def job_of(self, action_id: str) -> tuple[str, Job]:
         """Engine name and job of an action. Raises ResponderBotError("not_found")."""
-        number = objects.parse_id(action_id)
-        row = None if number is None else stored.find(self._database, number)
-        if row is None:
-            raise _not_found()
+        row = _found(self._database, action_id)
         target = targets.load(self._database, row["kind"], row["object_id"])
         return row["engine_name"], self._job(row, target, resumed=True)
 
@@ -381,21 +380,13 @@ class Actions:
         row = stored.find(reads, known["action_id"])
         return None if row is None else Action.model_validate_json(row["doc"])
 
-    def _open(self, tx: Transaction, action_id: str, done: str) -> tuple[Row, Action]:
-        number = objects.parse_id(action_id)
-        row = None if number is None else stored.find(tx, number)
-        if row is None:
-            raise _not_found()
-        if row["status"] not in OPEN_STATUSES:
-            raise ResponderBotError("conflict", f"This action has ended ({row['status']}); it can no longer be {done}.")
-        return row, Action.model_validate_json(row["doc"])
-
     def _awaiting(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Row, Action, Approval]:
-        row, action = self._open(tx, action_id, "approved or denied")
+        row = _found(tx, action_id)
+        if row["created_by"] == caller.login:
+            raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
+        action = _still_open(row, "approved or denied")
         if action.approval is None or row["approval_expires_at"] is None:
             raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
-        if action.created_by == caller.login:
-            raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
         if action.approval.expires_at <= self._clock():
             raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
         return row, action, action.approval
@@ -421,6 +412,22 @@ class Actions:
             resumed=resumed,
             seen_running=row["status"] == "InProgress",
         )
+
+
+def _found(reads: Reads, action_id: str) -> Row:
+    """Raises ResponderBotError("not_found")."""
+    number = objects.parse_id(action_id)
+    row = None if number is None else stored.find(reads, number)
+    if row is None:
+        raise ResponderBotError("not_found", "Action not found")
+    return row
+
+
+def _still_open(row: Row, done: str) -> Action:
+    """Raises ResponderBotError("conflict") where it has ended."""
+    if row["status"] not in OPEN_STATUSES:
+        raise ResponderBotError("conflict", f"This action has ended ({row['status']}); it can no longer be {done}.")
+    return Action.model_validate_json(row["doc"])
 
 
 def _refuse_while_open(tx: Transaction, target: Target, responder_name: str) -> None:

@@ -217,6 +217,16 @@ async def test_what_waits_for_a_place_can_be_cancelled_and_never_runs(tmp_path: 
     assert len(here.engine.runs) == 1
 
 
+async def test_who_may_not_cancel_or_decide_is_told_that_first(tmp_path: Path) -> None:
+    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        await here.actions.deny(BEN, started.action.id)
+        for refused in (here.actions.cancel(BEN, started.action.id), here.actions.approve(ANNA, started.action.id)):
+            with pytest.raises(ResponderBotError) as caught:
+                await refused
+            assert caught.value.code == "forbidden"
+
+
 async def test_a_running_one_is_stopped_where_the_engine_can(tmp_path: Path) -> None:
     async with parts(tmp_path) as here:
         started = await here.actions.start(ANNA, ask(here))

@@ -491,3 +491,10 @@ async def test_a_responder_gets_the_object_with_its_parents_and_the_levels_that_
     assert jobs["case_task_log"].data["case_task"]["case"]["id"] == there.ids["case"]
     assert jobs["case_artifact"].data["case"]["id"] == there.ids["case"]
     assert {kind: job.data["id"] for kind, job in jobs.items()} == there.ids
+
+
+async def test_an_org_admin_may_cancel_through_the_bot_too(tmp_path: Path) -> None:
+    async with asked(tmp_path) as here:
+        await here.core.key("org-admin")
+        status, body = await here.send("DELETE", profile="service", headers={"X-On-Behalf-Of": "org-admin"})
+    assert (status, body["status"]) == (200, "Deleted")
