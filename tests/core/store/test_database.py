@@ -149,3 +149,18 @@ async def test_a_database_of_a_newer_release_is_left_alone(tmp_path: Path) -> No
     await Database(tmp_path / "a.db", newer).close()
     with pytest.raises(ResponderBotError, match="made by a newer release"):
         Database(tmp_path / "a.db", migrate)
+
+
+async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as database:
+        await database.transaction(lambda tx: objects.insert(tx, 1, "alert", "x" * 100_000))
+        other = sqlite3.connect(path)
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        other.close()
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * (path.stat().st_size - 4096))
+        with pytest.raises(ResponderBotError, match="restore a backup") as caught:
+            objects.find(database, "alert", 1)
+    assert caught.value.code == "unavailable"
