@@ -13,7 +13,8 @@ _OPEN = "(m.sent < m.wanted OR m.file_sent = 0) AND m.gone = 0 AND (m.thread_of 
 
 
 def want(tx: Transaction, values: dict[str, str | int]) -> None:
-    """Insert or change the desired state; the same state as before changes nothing, a person's is due at once."""
+    """Insert or change the desired state; the same state as before changes nothing, a person's is due at once
+    (also where news of a machine wanted the same, and waits)."""
     tx.run(
         """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
                tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
@@ -33,7 +34,8 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
                ts = CASE WHEN message.gone = 1 AND :by_person = 1 THEN '' ELSE message.ts END,
                mark = CASE WHEN message.gone = 1 AND :by_person = 1 THEN :mark ELSE message.mark END,
                gone = CASE WHEN :by_person = 1 THEN 0 ELSE message.gone END
-           WHERE message.digest <> :digest OR message.gone = 1""",
+           WHERE message.digest <> :digest OR message.gone = 1
+               OR (:by_person = 1 AND message.by_person = 0 AND message.sent < message.wanted)""",
         values,
     )
 

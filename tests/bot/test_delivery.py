@@ -110,6 +110,32 @@ async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: st
         await it.shows("card", "another")
 
 
+async def test_a_card_that_slack_held_back_says_so(tmp_path: Path) -> None:
+    block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
+    async with desk(tmp_path) as it:
+        it.workspace.faults.ratelimit("chat.postMessage", retry_after_s=30)
+        await it.delivery.want(Desired("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
+        async with asyncio.timeout(10):
+            while not it.delivery.problems():  # noqa: ASYNC110  # a row in a table wakes nobody
+                await asyncio.sleep(0.01)
+        it.clock.ahead_ms = 31_000
+        it.delivery.sender.wake()
+        await it.shows("card")
+        (message,) = await it.anna.messages(SOC)
+        assert "Slack held this back for 31 s." in str(message["blocks"])
+
+
+async def test_what_a_person_wants_does_not_wait_for_a_machine_that_wanted_the_same(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await it.delivery.want(desired("alert:~1:C0SOC", "running"))
+        await it.shows("running")
+        await it.delivery.want(desired("alert:~1:C0SOC", "done"))  # bundled: due in 3 s
+        await it.delivery.want(desired("alert:~1:C0SOC", "done", by_person=True))
+        await it.shows("done", timeout_s=2)
+
+
 async def test_a_reply_whose_answer_was_lost_stands_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         await it.delivery.want(desired("alert:~1:C0SOC", "card"))
