@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -308,9 +308,10 @@ class Routes:
         if "%" in path:
             segments = [unquote(segment) for segment in segments]
         # The first place is the address: `/api/alert/_search` is never the alert that is called `_search`.
-        node, values = next(self._nodes(self._root, segments, ()), (None, ()))
-        if node is None:
+        place = self._place(self._root, segments, ())
+        if place is None:
             raise ResponderBotError("not_found", "There is nothing at this address; /api/docs lists what there is.")
+        node, values = place
         found = node.ends.get(method)
         if found is None:
             raise _NotAllowed(sorted(node.ends))
@@ -329,18 +330,18 @@ class Routes:
             raise ValueError(f"{endpoint.method} {endpoint.path} is in the table twice.")
         node.ends[endpoint.method] = (endpoint, tuple(names))
 
-    def _nodes(
+    def _place(
         self, node: _Node, segments: Sequence[str], values: tuple[str, ...]
-    ) -> Iterator[tuple[_Node, tuple[str, ...]]]:
+    ) -> tuple[_Node, tuple[str, ...]] | None:
         if not segments:
-            if node.ends:
-                yield node, values
-            return
+            return (node, values) if node.ends else None
         segment, rest = segments[0], segments[1:]
-        if (fixed := node.fixed.get(segment)) is not None:
-            yield from self._nodes(fixed, rest, values)
-        if node.named is not None and segment:
-            yield from self._nodes(node.named, rest, (*values, segment))
+        fixed, place = node.fixed.get(segment), None
+        if fixed is not None:
+            place = self._place(fixed, rest, values)
+        if place is None and node.named is not None and segment:
+            place = self._place(node.named, rest, (*values, segment))
+        return place
 
 
 class _NotAllowed(ResponderBotError):
