@@ -100,6 +100,7 @@ class Database:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._is_closed = False
         self._writer_connection = _connect(path)
         _prepare(self._writer_connection, migrate)
         self._reader = _connect(path, read_only=True)
@@ -109,7 +110,8 @@ class Database:
         self._writer.start()
 
     async def close(self) -> None:
-        """Commit what was handed in, then let go of the file."""
+        """Commit what was handed in, then let go of the file; what comes later is "unavailable"."""
+        self._is_closed = True
         self._hand_in(asyncio.get_running_loop())
         self._queue.put([_STOP])
         await asyncio.to_thread(self._writer.join)
@@ -139,6 +141,8 @@ class Database:
         Work of several callers shares one commit. Work that raises is undone alone, and the error comes out here.
         Raises ResponderBotError("unavailable") when the file can't be written.
         """
+        if self._is_closed:
+            raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
         loop = asyncio.get_running_loop()
         item = _Work(work, loop)
         gathered = self._gathered.setdefault(loop, [])
@@ -157,13 +161,6 @@ class Database:
     def version(self) -> int:
         """Changes when another process has committed (`semantics.md 8`)."""
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
-
-    def backup(self, target: Path) -> None:
-        """A consistent copy while in use; blocks, so call it beside the loop."""
-        with sqlite3.connect(self.path) as source, sqlite3.connect(target) as copy:
-            source.backup(copy)
-        source.close()
-        copy.close()
 
     def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
         gathered = self._gathered.pop(loop, None)

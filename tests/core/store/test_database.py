@@ -151,6 +151,14 @@ async def test_a_database_of_a_newer_release_is_left_alone(tmp_path: Path) -> No
         Database(tmp_path / "a.db", migrate)
 
 
+async def test_work_for_a_closed_store_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        pass
+    with pytest.raises(ResponderBotError, match="closed") as caught:
+        await database.transaction(objects.next_id)
+    assert caught.value.code == "unavailable"
+
+
 async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as database:
