@@ -76,6 +76,7 @@ class Bot:
         port = settings.bot.health_port
         self.vitals = None if port is None else Listening("127.0.0.1", port, vitals.routes(), "[bot] health_port")
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_closed = False
 
     async def start(self) -> None:
         """Come up: what each channel may show is known before anything is shown."""
@@ -89,7 +90,10 @@ class Bot:
         self._tasks = [asyncio.create_task(self._lead()), asyncio.create_task(self.channels.keep_looking())]
 
     async def close(self) -> None:
-        """Take nothing new, finish what was taken, let go of the lease and the files."""
+        """Take nothing new, finish what was taken, let go of the lease and the files. May be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         await self.transport.close()
         if self.vitals is not None:
             await self.vitals.close()

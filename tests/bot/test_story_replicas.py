@@ -12,6 +12,7 @@ from core.client import CoreClient
 from core.clock import now_ms
 from tests.bot.features.stage import SOC, Stage, bot_settings, card_in, said, stage
 from tests.bot.features.test_running import choose, menu_block
+from tests.bot.running import running_bot
 
 
 @asynccontextmanager
@@ -68,3 +69,13 @@ async def test_what_one_replica_painted_the_other_understands_and_nothing_stands
             await scene["anna"].until(changed)
         assert len([m for m in await scene["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
         assert await scene.admin.actions("alert", alert.id) == []
+
+
+async def test_when_the_one_that_leads_ends_the_other_takes_over(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
+        await scene.bot.leads.wait()
+        async with running(scene.settings, core, clock_ms=now_ms) as second:
+            await scene.bot.close()
+            await second.leads.wait()
+            anna = await scene.person()
+            assert await scene.card(anna, await scene.post_alert())
