@@ -28,6 +28,7 @@ MEASUREMENTS: Mapping[str, str] = {
     "large": "growing",
     "start": "starting",
     "responder": "running",
+    "acknowledge": "acknowledge",
 }
 """Name on the command line, and its module: each has `measure(folder, scale)`. To add one: a module and a line."""
 

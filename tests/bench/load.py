@@ -84,7 +84,7 @@ class _Connection(asyncio.Protocol):
             if not data.startswith(self._run.expect):
                 self._run.fail(data[:600].decode("utf-8", "replace"))
                 return
-            at = data.find(b"content-length: ") + 16
+            at = data[:end].lower().find(b"content-length: ") + 16
             self._left = int(data[at : data.find(b"\r", at)]) - (len(data) - end - 4)
         if not self._left:
             self._answered()
