@@ -19,6 +19,8 @@ from tests.bench.programs import tell
 from tests.bench.servers.idle import IdleEngine
 from tests.bench.servers.stamping import StampingLoop
 
+ASIDE_S = 0.005  # this answer keeps out of the way of the feed's, which goes out meanwhile
+
 
 def settings_of(given: Mapping[str, Any]) -> CoreSettings:
     """All files below `folder`; `core` and `engine` are sections of the settings."""
@@ -70,7 +72,9 @@ async def _new_status(core: Core, told: Any, number: int) -> dict[str, Any]:
     """Commit a change of an action; when that was done, and the number of its event."""
     await told(Progress(f"job-{number}", running=True))
     loop = asyncio.get_running_loop()
-    return {"at": loop.woken_at if isinstance(loop, StampingLoop) else 0.0, "seq": core.feed.last()}
+    at = loop.woken_at if isinstance(loop, StampingLoop) else 0.0
+    await asyncio.sleep(ASIDE_S)
+    return {"at": at, "seq": core.feed.last()}
 
 
 _sockets: dict[int, socket.socket] = {}
