@@ -29,7 +29,8 @@ class Replies:
 
     async def say(self, message: Message) -> None:
         """Only to this person."""
-        if await self._respond({"response_type": "ephemeral", "replace_original": False, **message.payload()}):
+        place = {"response_type": "ephemeral", "replace_original": False, **self._thread()}
+        if await self._respond({**place, **message.payload()}):
             return
         for attempt in (self._ephemeral, self._direct):
             if await attempt(message):
@@ -40,7 +41,7 @@ class Replies:
         """In place of the ephemeral that was clicked; None takes it away."""
         if message is None:
             await self._respond({"delete_original": True})
-        elif not await self._respond({"replace_original": True, **message.payload()}):
+        elif not await self._respond({"replace_original": True, **self._thread(), **message.payload()}):
             await self.say(message)
 
     async def show(self, view: Mapping[str, Any]) -> None:
@@ -74,9 +75,13 @@ class Replies:
     async def _ephemeral(self, message: Message) -> bool:
         if not self._arrival.channel:
             return False
-        thread = {"thread_ts": self._arrival.thread_ts} if self._arrival.thread_ts else {}
-        place = {"channel": self._arrival.channel, "user": self._arrival.user, **thread}
+        place = {"channel": self._arrival.channel, "user": self._arrival.user, **self._thread()}
         return await self._post("chat.postEphemeral", place, message)
+
+    def _thread(self) -> dict[str, str]:
+        """The thread that was clicked in: on a phone it covers the channel. A root's answers stay in the channel."""
+        root = self._arrival.thread_ts
+        return {"thread_ts": root} if root not in ("", self._arrival.message_ts) else {}
 
     async def _direct(self, message: Message) -> bool:
         if not self._arrival.user:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.cards import ids, runs
+from bot.cards import ids, reports, runs
 from bot.cards.message import Block, Button, Intent, Message
 from bot.cards.text import (
     FIELD,
@@ -30,6 +30,7 @@ SHOWN_ARTIFACTS = 3
 SHOWN_TAGS = 8
 QUIET = "#8d8d8d"  # nothing left to do
 COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity; the word always stands beside it
+RUN_CHANGED = {"MarkAlertAsRead": "Marked as read", "AddTagToAlert": "Tagged", "AddCustomFields": "Changed"}
 STATUS_WORDS = {"New": "new", "Ignored": "read", "Imported": "made into a case", "Updated": "updated"}
 
 
@@ -45,7 +46,7 @@ def alert_card(
     """The card as this clearance may see it. `note` is a sentence of ours, such as that Slack holds us back."""
     screen = Screen(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
-    blocks: list[Block] = [headline(screen), *_details(alert, screen), _last_change(alert, newest)]
+    blocks: list[Block] = [headline(screen, "press Details"), *_details(alert, screen), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
     blocks += run_lines(newest, screen, button, now_ms, alert.id)
     if note:
@@ -53,12 +54,12 @@ def alert_card(
     return Message(_push_text(screen, newest), tuple(blocks), _color(alert))
 
 
-def headline(screen: Screen) -> Block:
-    """The linked title with the severity word; without its words where they are withheld."""
+def headline(screen: Screen, hint: str = "") -> Block:
+    """The linked title with the severity word; without its words where they are withheld, but with our `hint`."""
     subject = screen.subject
     word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
     if not screen.is_open:
-        return section(f"{word}{subject.id} · {withheld(subject.tlp)}")
+        return section(f"{word}{subject.id} · {withheld(subject.tlp)}" + (f": {hint}" if hint else ""))
     # A `|` in a link's label would end it, a `*` its bold.
     title = (foreign(screen.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
     address = safe_link(screen.link())
@@ -122,11 +123,24 @@ def _last_change(alert: Alert, newest: Sequence[Action]) -> Block:
     """What changed last, and by whom."""
     stories = [(alert.created_at, f"Raised by {who(alert.created_by)}")]
     if alert.updated_at is not None:
-        word = {"Ignored": "Marked as read", "Imported": "Made into a case"}.get(alert.status, "Changed")
-        stories.append((alert.updated_at, f"{word} by {who(alert.updated_by or '')}"))
+        stories.append((alert.updated_at, _change(alert, newest)))
     stories += [_story(action) for action in newest]
     at, words = max(stories, key=lambda story: story[0])
-    return context(f"{words} · {when(at, '{date_short_pretty} {time}')} · {alert.id}")
+    return context(f"{alert.id} · {words} · {when(at, '{date_short_pretty} {time}')}")
+
+
+def _change(alert: Alert, newest: Sequence[Action]) -> str:
+    """The last change of the alert itself; where a run's end made it, which run, for whom, and what it did."""
+    person = who(alert.updated_by or "")
+    # Core applies a run's operations in the transaction that ends it, at the same time and in the requester's name.
+    ended = [a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by]
+    for action in ended:
+        kinds = reports.applied(action)
+        word = next((word for kind, word in RUN_CHANGED.items() if kind in kinds), "")
+        if word:
+            return f"{word} by {foreign(action.responder_name, runs.NAME)} ({person})"
+    word = {"Ignored": "Marked as read", "Imported": "Made into a case"}.get(alert.status, "Changed")
+    return f"{word} by {person}"
 
 
 def _story(action: Action) -> tuple[int, str]:
@@ -186,7 +200,7 @@ def run_lines(newest: Sequence[Action], screen: Screen, button: Button, now_ms: 
 
 
 def _run_line(action: Action, screen: Screen, button: Button, now_ms: int) -> Block:
-    text = runs.line(action, screen, now_ms=now_ms)
+    text = runs.line(action, screen, now_ms=now_ms, where="see the thread")
     if action.status != "Waiting":
         return {**context(text), "block_id": f"run:{action.id}"}
     return {

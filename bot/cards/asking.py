@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards import ids, runs
 from bot.cards.message import Button, Intent, Message
-from bot.cards.text import bare, code, count, foreign, plain, section, when, who
+from bot.cards.text import bare, code, count, foreign, plain, section, unmarked, when, who
 from bot.redaction import Screen, Subject
 from core.models import Action, OfferedResponder
 
@@ -70,7 +70,7 @@ def confirm_object(responder_name: str, screen: Screen, words: str) -> dict[str,
     on = f"On {screen.subject.id} ({bare(screen.title(), 60)}). "
     return {
         "title": plain(bare(f"Run {responder_name}?", 100)),
-        "text": plain(bare(on + words, 300)),
+        "text": plain(bare(on + unmarked(words), 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }

@@ -75,11 +75,11 @@ def _changes(report: Report) -> list[Block]:
 def _first_lines(report: Report) -> list[Block]:
     if report.truncated:
         return [context("The report is too long to be listed; core keeps it whole.")]
-    if not report.full:
-        return []
-    first = "\n".join(report.full[: FIRST_CHARACTERS * 2].split("\n")[:FIRST_LINES])
+    whole: list[Block] = [] if _is_short(report.full) else [context("The whole report is in the file.")]
+    if not report.shown:
+        return whole
+    first = "\n".join(report.shown[: FIRST_CHARACTERS * 2].split("\n")[:FIRST_LINES])
     shown = foreign(first.replace("```", "ˋˋˋ"), FIRST_CHARACTERS, lines=True)
-    whole = [] if _is_short(report.full) else [context("The whole report is in the file.")]
     return [section(f"```\n{shown or ' '}\n```"), *whole]
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from bot.cards import ids, runs
 from bot.cards.message import Block, Button, Intent
-from bot.cards.text import context, plain, section
+from bot.cards.text import context, foreign, plain, section, who
 from bot.redaction import Screen, Subject
 from core.models import TLP_NAMES, Action, Person
 
 SHOWN = 10
+TITLE = 100
 
 Told = tuple[Action, Subject]
 
@@ -28,7 +29,7 @@ def home_view(home: Home, person: Person, help_lines: Sequence[str], *, button: 
     """The Home of a person, as far as their clearance goes."""
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
-        context(f"You are {person.login.replace('<', '')}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+        context(f"You are {who(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
     ]
     blocks += _part("Waiting for your approval", home.waiting, person, now_ms, button, "approve")
     blocks += _part("Running for you", home.running, person, now_ms, button, "cancel")
@@ -46,7 +47,8 @@ def _part(title: str, told: Sequence[Told], person: Person, now_ms: int, button:
     blocks: list[Block] = [section(f"*{title}* ({len(told)})" if told else f"*{title}*: nothing")]
     for action, subject in told[:SHOWN]:
         screen = Screen(subject, person.clearance)
-        blocks.append(section(f"{runs.line(action, screen, now_ms=now_ms)} · {subject.id}"))
+        named = f"{subject.id} {foreign(screen.title(), TITLE)}".rstrip()
+        blocks.append(section(f"{runs.line(action, screen, now_ms=now_ms)} · {named}"))
         if what == "approve":
             blocks.append(_buttons(action, button, (("Approve", ids.APPROVE), ("Deny", ids.DENY))))
         elif what == "cancel" and action.status == "Waiting":

@@ -17,6 +17,7 @@ from bot.cards.text import (
     foreign,
     plain,
     section,
+    unmarked,
     when,
     who,
 )
@@ -25,7 +26,7 @@ from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
 OPTIONS = 100
 LINES = 40
-CAN, CANNOT = "can run", "can't run, because ..."
+CAN, CANNOT = "Can run", "Can't run, because ..."
 
 
 def can_run(offered: OfferedResponder) -> bool:
@@ -118,13 +119,16 @@ def _lines(head: str, lines: Sequence[str]) -> list[Block]:
 
 
 def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[str, Any]:
-    """The entries of a menu: two groups, "can run" first, at most 100 together, filtered by what is typed."""
+    """The entries of a menu: two groups, those that can run first, at most 100 together, filtered by what is typed."""
     wanted = typed.casefold().strip()
     found = [r for r in offered if wanted in r.name.casefold() or wanted in r.description.casefold()]
     can, cannot = split(found)
     can = can[:OPTIONS]
     cannot = cannot[: OPTIONS - len(can)]
-    groups = [(CAN, [_option(r, r.description) for r in can]), (CANNOT, [_option(r, reasons(r)) for r in cannot])]
+    groups = [
+        (CAN, [_option(r, unmarked(r.description)) for r in can]),
+        (CANNOT, [_option(r, reasons(r)) for r in cannot]),
+    ]
     shown = [{"label": plain(label), "options": options} for label, options in groups if options]
     return {"option_groups": shown} if shown else {"options": []}
 

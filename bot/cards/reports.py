@@ -16,6 +16,7 @@ class Report:
     labels: tuple[str, ...] = ()  # taxonomies: `namespace:predicate=value`
     changes: tuple[str, ...] = ()  # operations, each with how it went
     full: str = ""
+    shown: str = ""  # the same without its own sentence and without what is empty
     truncated: bool = False
 
 
@@ -23,13 +24,21 @@ def read(action: Action) -> Report:
     """The report of an action; whatever can't be read is left out, since a card must never fail on it."""
     report = _mapping(_json(action.report))
     full = report.get("full")
+    message = _text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full)
     return Report(
-        message=_text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full),
+        message=message,
         labels=tuple(_label(t) for t in _list(_mapping(report.get("summary")).get("taxonomies"))),
         changes=tuple(_change(o) for o in _list(_json(action.operations)) or _list(report.get("operations"))),
         full=_full(full),
+        shown=_full(_without(full, message)),
         truncated=_mapping(full).get("truncated") is True,
     )
+
+
+def applied(action: Action) -> frozenset[str]:
+    """The kinds of what it changed, as core names them."""
+    done = [_mapping(o) for o in _list(_json(action.operations))]
+    return frozenset(_text(o.get("type")) for o in done if o.get("status") == "Success")
 
 
 def _json(text: str) -> Any:
@@ -63,6 +72,14 @@ def _full(full: Any) -> str:
     if full in (None, "", {}, []) or set(_mapping(full)) == {"message"}:
         return ""
     return full if isinstance(full, str) else json.dumps(full, ensure_ascii=False, indent=2, default=str)
+
+
+def _without(full: Any, message: str) -> Any:
+    """A report without the sentence that stands above it anyway, and without empty values."""
+    if not isinstance(full, dict):
+        return full
+    repeated = _inner_message(full) == message
+    return {k: v for k, v in full.items() if v not in (None, "", {}, []) and not (repeated and k == "message")}
 
 
 def _label(taxonomy: Any) -> str:

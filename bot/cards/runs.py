@@ -39,11 +39,15 @@ def state(action: Action) -> str:
     return f"{word}{link}{lasted(action.end_date - action.start_date)}" if link else word
 
 
-def line(action: Action, screen: Screen, *, now_ms: int) -> str:
-    """One line for a card: mark, name, state, who and when, and at the end the result."""
+def line(action: Action, screen: Screen, *, now_ms: int, where: str = "") -> str:
+    """One line for a card: mark, name, state, who and when, and at the end the result.
+
+    `where` tells where people agree to one that awaits it.
+    """
     name = foreign(action.responder_name, NAME)
     by = f"{who(action.created_by)}, {when(action.start_date)}"
-    return f"{MARKS[action.status]} *{name}* {state(action)} · {by}{_tail(action, screen, now_ms)}"
+    told = state(action) + (f": {where}" if where and awaits_approval(action) else "")
+    return f"{MARKS[action.status]} *{name}* {told} · {by}{_tail(action, screen, now_ms)}"
 
 
 def _tail(action: Action, screen: Screen, now_ms: int) -> str:

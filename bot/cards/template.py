@@ -366,5 +366,5 @@ def created_view(template: CaseTemplate) -> dict[str, Any]:
     """That it is there now, with its id."""
     about = f"Case template *{foreign(template.name, 200)}* ({template.id}) was created, with "
     about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
-    blocks = [section(about), context("Cases made with its name as `template` start from it.")]
+    blocks = [section(about), context("Use it: name it as `template` when a case is made.")]
     return views.modal("Template created", blocks, callback_id=ids.NOTICE_VIEW)

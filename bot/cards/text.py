@@ -17,6 +17,7 @@ CONFIRM_TITLE = 100
 CONFIRM_TEXT = 300
 
 _BLANKS = re.compile(r"\s+")
+_MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 
@@ -53,6 +54,11 @@ def foreign(text: str, limit: int, *, lines: bool = False) -> str:
 def bare(text: str, limit: int) -> str:
     """Foreign text for a plain_text field, never empty."""
     return clip(clean(text[: limit * 4]), limit) or "(no name)"
+
+
+def unmarked(text: str) -> str:
+    """Without the signs of markup around words, which a plain_text field would show as they are."""
+    return _MARKED.sub(r"\2", text)
 
 
 def code(text: str, limit: int) -> str:

@@ -9,25 +9,25 @@ from bot.features import answers, home, subjects
 from bot.features.base import Ack, Entry, Feature, Moment
 from core.models import Action
 
-Decision = Callable[[str], Awaitable[Action]]
+Words = Callable[[str, Action], str]
 
 
 async def on_cancel_button(moment: Moment) -> None:
     """Cancels it while that can still be done; core says why where it can't."""
-    await _decide(moment, lambda intent: moment.core.cancel(intent.object_id), "cancelled")
+    await _decide(moment, lambda intent: moment.core.cancel(intent.object_id), _cancelled)
 
 
 async def on_approve_button(moment: Moment) -> None:
     """Agrees to it; core refuses the requester and who has no right (`semantics.md 5`)."""
-    await _decide(moment, lambda intent: moment.core.approve(intent.object_id), "approved")
+    await _decide(moment, lambda intent: moment.core.approve(intent.object_id), _approved)
 
 
 async def on_deny_button(moment: Moment) -> None:
     """Refuses it, which ends it."""
-    await _decide(moment, lambda intent: moment.core.deny(intent.object_id), "denied")
+    await _decide(moment, lambda intent: moment.core.deny(intent.object_id), _denied)
 
 
-async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], word: str) -> None:
+async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], words: Words) -> None:
     """Core stores it before anything is shown."""
     intent = await answers.intent_of(moment)
     if intent is None:
@@ -38,8 +38,23 @@ async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], w
     if home.is_home(moment):
         await home.publish(moment)
         return
-    name = foreign(action.responder_name, runs.NAME)
-    await moment.say(notices.notice(f"You {word} {name} on {action.object_id}; it is {runs.state(action)} now."))
+    what = f"{foreign(action.responder_name, runs.NAME)} on {action.object_id}"
+    await moment.say(notices.notice(words(what, action)))
+
+
+def _cancelled(what: str, action: Action) -> str:
+    return f"You cancelled {what}; it will not run."
+
+
+def _denied(what: str, action: Action) -> str:
+    return f"You denied {what}; it will not run."
+
+
+def _approved(what: str, action: Action) -> str:
+    approval = action.approval
+    if approval is not None and runs.awaits_approval(action):
+        return f"You approved {what}; {approval.needed - len(approval.approved_by)} more must agree."
+    return f"You approved {what}; it starts now."
 
 
 FEATURE = Feature(

@@ -112,9 +112,20 @@ def _furnish(workspace: Workspace) -> None:
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
 POINTERS = (
-    ("See what can be done", "Type `/responder list` and the id on a card.", ALERTS, "/responder list ~"),
-    ("Run one", "Choose Close as false positive in the menu of a card, and watch its line.", ALERTS),
-    ("Ask first", "The webhook asks first; Demo_Isolate_Host needs somebody else to agree: act as Ben.", ALERTS),
+    (
+        "See what can be done",
+        "Type `/responder list` and the id of a card (first on its grey line).",
+        ALERTS,
+        "/responder list ~",
+    ),
+    ("Run one", "Type `false positive` in the menu of a card, choose, and watch its line.", ALERTS),
+    ("Ask first", "The webhook asks before it runs: Cancel runs nothing.", ALERTS),
+    (
+        "Ask somebody else",
+        "Run `isolate`, then act as Ben (bottom left, where your name is): Approve is in the card's thread.",
+        ALERTS,
+    ),
+    ("Ask from anywhere", "The bolt under the message box, then Run a responder.", ALERTS),
     ("Watch it run", "Demo_Detonate takes 20 seconds.", ALERTS),
     ("Let it fail", "The mail responder can't reach its server: the card and the thread say why.", ALERTS),
     ("Less to see", "The same alerts in #csirt-exchange, which is shared: details are withheld.", SHARED),

@@ -70,7 +70,7 @@ def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: li
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
     card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button, now_ms=NOW)
-    assert card.blocks[0]["text"]["text"] == "*HIGH* · ~12 · details withheld (TLP:RED)"
+    assert card.blocks[0]["text"]["text"] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
     assert card.text == (
         "High alert ~12: details withheld (TLP:RED) · CloseFalsePositive done in 3.2 s: details withheld (TLP:RED)"
     )

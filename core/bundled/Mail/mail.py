@@ -91,7 +91,8 @@ def send(mail: EmailMessage, config: dict[str, Any]) -> dict[str, Any]:
         text = error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         return failure(f"The mail server {host} answered {error.smtp_code} {text}")
     except (OSError, smtplib.SMTPException) as error:
-        return failure(f"The mail server {host}:{port} could not take the mail: {error}")
+        reason = error.strerror or error  # without Python's [Errno 111]
+        return failure(f"The mail server {host}:{port} could not take the mail: {reason}")
     return success(mail, refused)
 
 

@@ -164,7 +164,7 @@ async def test_somebody_without_rights_is_told_which_and_who_can_give_them(story
     alert_id, title = await story.alert(2, title="Reported phishing: Parcel held at customs")
     shown = await card(page, title)
     await shown.locator(".select-box").click()
-    await expect(page.locator(".picker .menu-heading")).to_contain_text("can't run")
+    await expect(page.locator(".picker .menu-heading")).to_contain_text("Can't run")
     await keep(page, "flow-no-rights-menu")
     await page.keyboard.press("Enter")
     await expect(whisper(page, "Nothing was run")).to_contain_text("manageAction")

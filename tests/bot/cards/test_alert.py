@@ -1,5 +1,6 @@
 """The card of an alert, as an analyst reads it."""
 
+import json
 from typing import Any
 
 from bot.cards.alert import QUIET, alert_card, safe_link
@@ -32,7 +33,7 @@ def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields
         "*Tags*\n`c2` `host:web-3`",
         "*Artifacts*\nip `203[.]0[.]113[.]1`",
     ]
-    assert shown[7].startswith("Raised by siem · ")
+    assert shown[7].startswith("~12 · Raised by siem · ")
 
 
 def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
@@ -47,8 +48,25 @@ def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
 
 def test_the_last_change_names_who_made_it() -> None:
     shown = told(card(status="Ignored", updated_at=NOW, updated_by="ben@soc.example"))
-    assert any(line.startswith("Marked as read by ben · ") for line in shown)
-    assert any(line.startswith("anna started CloseFalsePositive · ") for line in told(card(action())))
+    assert any(line.startswith("~12 · Marked as read by ben · ") for line in shown)
+    assert any(line.startswith("~12 · anna started CloseFalsePositive · ") for line in told(card(action())))
+
+
+def test_a_change_that_a_run_made_names_the_run_and_what_it_did() -> None:
+    def grey(*operations: dict[str, str], by: str = "anna@soc.example", **more: Any) -> str:
+        run = ended().model_copy(update={"operations": json.dumps(operations)})
+        return told(card(run, updated_at=run.end_date, updated_by=by, **more))[7]
+
+    tagged = {"type": "AddTagToAlert", "tag": "has-ip", "status": "Success"}
+    read = {"type": "MarkAlertAsRead", "status": "Success"}
+    assert grey(tagged).startswith("~12 · Tagged by CloseFalsePositive (anna) · ")
+    assert grey(tagged, read, status="Ignored").startswith("~12 · Marked as read by CloseFalsePositive (anna) · ")
+    assert grey(tagged, by="ben@soc.example").startswith("~12 · Changed by ben · ")
+    assert grey({**tagged, "status": "Failure"}).startswith("~12 · Changed by anna · ")
+
+
+def test_a_withheld_card_says_what_to_press() -> None:
+    assert told(card(tlp=3))[0] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
 
 
 def test_a_run_can_be_cancelled_only_while_it_waits() -> None:
@@ -72,7 +90,7 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
 
 def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:
     line = told(card(awaiting(("cleo@x",), needed=2)))[8]
-    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2) · anna, ")
+    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2): see the thread · anna, ")
     assert line.endswith(" · expires <!date^1763694000^{time}|2025-11-21 03:00 UTC>")
 
 

@@ -39,6 +39,24 @@ def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
     assert report_file(done, SUBJECT, clearance=1) is None
 
 
+def test_a_report_shows_neither_the_sentence_above_it_again_nor_what_is_empty() -> None:
+    def shown(**full: Any) -> list[str]:
+        done = ended().model_copy(update={"report": report(message="Closed.", full={"message": "Closed.", **full})})
+        return told(end_reply(done, SUBJECT, clearance=2, button=button))[1:]
+
+    assert shown(reason="", tag="fp", left=None, found=0) == ["Closed.", '```\n{\n  "tag": "fp",\n  "found": 0\n}\n```']
+    assert shown(reason="", rows=[]) == ["Closed."]
+    assert shown(message="Another.", tag="fp")[1] == '```\n{\n  "message": "Another.",\n  "tag": "fp"\n}\n```'
+
+
+def test_the_file_of_a_long_report_stays_whole() -> None:
+    full = {"message": "Closed.", "reason": "", "rows": list(range(20))}
+    done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
+    name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
+    assert (name, json.loads(text)) == ("report-40.txt", full)
+    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == "The whole report is in the file."
+
+
 def test_only_a_failed_run_offers_to_run_again() -> None:
     def meant(status: str) -> tuple[Intent, ...]:
         return intents_in(lambda b: end_reply(ended(status), SUBJECT, clearance=2, button=b))

@@ -108,6 +108,8 @@ def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
         (lists.CANNOT, "Mailer"),
     ]
     assert groups[1]["options"][0]["description"]["text"] == "TLP:RED is too high"
+    marked = lists.responder_options([words.responder(description="Waits (in `try` *only*)")], "")
+    assert marked["option_groups"][0]["options"][0]["description"]["text"] == "Waits (in try only)"
     assert lists.by_option(offered, groups[0]["options"][0]["value"]) == offered[1]
 
 
@@ -164,7 +166,9 @@ def test_what_was_created_fits() -> None:
         tasks=[],
         custom_fields={},
     )
-    fine_view(template.created_view(made))
+    shown = template.created_view(made)
+    fine_view(shown)
+    assert shown["blocks"][1]["elements"][0]["text"] == "Use it: name it as `template` when a case is made."
 
 
 @given(words.alerts(NO_MARKS), words.responders(), words.levels, words.foreign_text)

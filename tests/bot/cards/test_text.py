@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards.text import bare, clip, code, defang, foreign, lasted, utc, when, who
+from bot.cards.text import bare, clip, code, defang, foreign, lasted, unmarked, utc, when, who
 
 
 @given(st.text(max_size=300), st.integers(1, 80))
@@ -33,6 +33,12 @@ def test_characters_that_turn_text_round_are_left_out() -> None:
 def test_text_on_one_line_has_no_line_breaks() -> None:
     assert foreign(" a\n\n b\t", 100) == "a b"
     assert foreign(" a\n b", 100, lines=True) == "a\n b"
+
+
+def test_a_plain_text_field_shows_no_signs_of_markup() -> None:
+    assert (
+        unmarked("Only in `try`, *really* or **so**; *.exe and 2 * 3") == "Only in try, really or so; *.exe and 2 * 3"
+    )
 
 
 def test_code_is_not_ended_by_a_backtick() -> None:

@@ -27,16 +27,42 @@ async def test_another_approves_and_the_requester_is_refused(scene: Stage) -> No
     await choose(scene, "anna", card, "Isolate")
     await scene.told("anna", "waits for 1 other person")
     request = checked(await scene.seen("ben", in_thread(card["ts"], "asks to run")))
-    await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1)"))
+    await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1): see the thread"))
     await scene["anna"].click(SOC, request["ts"], action_id=ids.APPROVE)
-    await scene.told("anna", "You asked for this action; somebody else must approve or deny it.")
+    refused = await scene.told("anna", "You asked for this action; somebody else must approve or deny it.")
+    assert refused["thread_ts"] == card["ts"]
     assert (await scene.admin.actions("alert", alert.id))[0].status == "Waiting"
     await scene["eve"].click(SOC, request["ts"], action_id=ids.APPROVE)
     await scene.told("eve", "manageAction")
     await scene["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    agreed = await scene.told("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
+    assert agreed["thread_ts"] == card["ts"]
     decided = await scene.seen("anna", in_thread(card["ts"], "Approved by ben."))
     assert ids.APPROVE not in said(checked(decided))
     assert (await scene.ended(alert)).status == "Success"
+
+
+async def test_an_approval_that_is_not_the_last_says_how_many_must_still_agree(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await choose(scene, "anna", card, "Quarantine")
+    request = await scene.seen("ben", in_thread(card["ts"], "asks to run"))
+    await scene["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await scene.told("ben", f"You approved Quarantine_1_0 on {alert.id}; 1 more must agree.")
+
+
+async def test_a_question_in_a_thread_is_answered_there(scene: Stage) -> None:
+    alert = await scene.alert()
+    card = await scene.card("anna", alert)
+    await scene["anna"].command(SOC, f"/responder run fail {alert.id}")
+    failed = await scene.seen("anna", in_thread(card["ts"], "Run again"))
+    await scene["eve"].click(SOC, failed["ts"], action_id=ids.RUN_AGAIN)
+    refused = await scene.told("eve", "manageAction")
+    assert refused["thread_ts"] == card["ts"]
+    root = await scene.card("eve", alert)
+    assert root["thread_ts"] == root["ts"]
+    await scene["eve"].click(SOC, root["ts"], action_id=ids.DETAILS)
+    assert "thread_ts" not in await scene.told("eve", "host web-3 beacons")
 
 
 async def test_a_denied_run_never_starts_and_says_so(scene: Stage) -> None:
@@ -45,6 +71,7 @@ async def test_a_denied_run_never_starts_and_says_so(scene: Stage) -> None:
     await choose(scene, "anna", card, "Isolate")
     request = await scene.seen("ben", in_thread(card["ts"], "asks to run"))
     await scene["ben"].click(SOC, request["ts"], action_id=ids.DENY)
+    await scene.told("ben", f"You denied Isolate_1_0 on {alert.id}; it will not run.")
     assert (await scene.ended(alert)).status == "Failure"
     failed = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* failed"))
     assert "ben" in said(checked(failed))
@@ -56,6 +83,8 @@ async def test_a_run_that_waits_can_be_cancelled_from_its_line(scene: Stage) -> 
     await choose(scene, "anna", card, "Isolate")
     waiting = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
     await scene["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
+    told = await scene.told("anna", f"You cancelled Isolate_1_0 on {alert.id}; it will not run.")
+    assert "thread_ts" not in told  # the card was clicked in the channel
     done = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* cancelled"))
     assert ids.CANCEL not in said(checked(done))
 

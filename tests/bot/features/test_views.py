@@ -137,6 +137,8 @@ async def test_the_home_shows_what_runs_for_me_what_waits_for_me_and_what_failed
     await scene["ben"].open_home()
     home = fine(await scene.seen("ben", lambda s: s.home))
     assert "*Waiting for your approval* (1)" in said(home)
+    assert f"· {alert.id} {alert.title}" in said(home)
+    assert "You are ben, and see" in said(home)
     approve = next(
         e for b in home["blocks"] for e in b.get("elements", []) if ids.family(str(e.get("action_id"))) == ids.APPROVE
     )

@@ -156,6 +156,14 @@ async def test_a_mail_that_nobody_takes_is_a_failure(make_engine: MakeEngine) ->
     assert report.message == ("The mail server 127.0.0.1 refused every receiver: a@refused.example: 550 no such user")
 
 
+async def test_a_mail_server_that_is_not_there_is_told_in_words(make_engine: MakeEngine) -> None:
+    async with server(Post()) as port:
+        pass
+    config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@example.org"}
+    report = await run(make_engine(folders=(), config={"ResponderBot_Mail_1_0": config}), "ResponderBot_Mail_1_0")
+    assert report.message == f"The mail server 127.0.0.1:{port} could not take the mail: Connection refused"
+
+
 TEXT = (
     "Beacon to hxxps://evil[.]example/a.php?x=1, and 198.51.100.7 (c2.evil.example), dropped invoice.exe "
     "d41d8cd98f00b204e9800998ecf8427e; seen 127.0.0.1 and version 1.2.3"
