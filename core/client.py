@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
 from pydantic import TypeAdapter, ValidationError
-from yarl import URL
 
 from core.errors import Code, ResponderBotError
 from core.models import (
@@ -44,35 +43,6 @@ WordT = TypeVar("WordT", bound=Word)
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class _Connections:
-    """The connections to core, opened in the loop that first asks."""
-
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-        self._closed = False
-
-    def session(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise RuntimeError("This client has been closed.")
-        if self._session is None:
-            # A proxy of the environment is for the way out, not for core: aiohttp asks for none by itself.
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEEPALIVE_S)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        return self._session
-
-    async def close(self) -> None:
-        self._closed = True
-        if self._session is not None:
-            await self._session.close()
-
-
 class CoreClient:
     """Core over HTTP, for one API key. Make one and keep it: it holds the connections.
 
@@ -83,7 +53,10 @@ class CoreClient:
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Bearer {api_key}"}
-        self._connections = _Connections()
+        # httpx's words over aiohttp's connections, without httpx.AsyncClient between: there is no redirect, cookie or
+        # proxy on the way to core, and its share was half of a call (tests/bench client).
+        limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
+        self._transport = AiohttpTransport(limits=limits)
 
     def as_user(self, login: str) -> "CoreClient":
         """The same client, acting for a user (`X-On-Behalf-Of`, `semantics.md 1`); shares the connections."""
@@ -94,7 +67,7 @@ class CoreClient:
 
     async def close(self) -> None:
         """Let go of the connections, those of `as_user` too."""
-        await self._connections.close()
+        await self._transport.aclose()
 
     async def __aenter__(self) -> "CoreClient":
         return self
@@ -250,10 +223,10 @@ class CoreClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0,
-    ) -> _Answer:
+    ) -> httpx.Response:
         response = await self._answered(method, path, body, params=params, headers=headers, wait_s=wait_s)
-        if response.status >= 400:
-            raise error_of(response.status, response.content)
+        if response.status_code >= 400:
+            raise error_of(response.status_code, response.content)
         return response
 
     async def _answered(
@@ -265,33 +238,32 @@ class CoreClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0,
-    ) -> _Answer:
+    ) -> httpx.Response:
         content = None if body is None else _json(body)
         sent = {**self._headers, **(headers or {}), **({"Content-Type": "application/json"} if content else {})}
-        asked = f"{path}?{urlencode(params)}" if params else path
-        timeout = aiohttp.ClientTimeout(
-            connect=self._timeout_s, sock_connect=self._timeout_s, sock_read=self._timeout_s + wait_s
-        )
+        timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
         try:
-            async with self._connections.session().request(
+            request = httpx.Request(
                 method,
-                URL(self._url + asked, encoded=True),
-                data=content,
+                self._url + path,
+                content=content,
+                params=params,
                 headers=sent,
-                timeout=timeout,
-                allow_redirects=False,
-            ) as response:
-                return _Answer(response.status, response.headers, await response.read())
-        except TimeoutError as error:
+                extensions={"timeout": timeout.as_dict()},
+            )
+            response = await self._transport.handle_async_request(request)
+            await response.aread()
+            return response
+        except httpx.TimeoutException as error:
             raise self._silent(f"no answer within {self._timeout_s + wait_s:g} s") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._silent(str(error) or type(error).__name__) from error
 
     def _silent(self, why: str) -> ResponderBotError:
         sentence = f"Core does not answer at {self._url}; is it running, and is the address right? ({why})"
         return ResponderBotError("unavailable", sentence)
 
-    def _parsed(self, response: _Answer, parse: Callable[[bytes], T]) -> T:
+    def _parsed(self, response: httpx.Response, parse: Callable[[bytes], T]) -> T:
         try:
             return parse(response.content)
         except ValidationError as error:
