@@ -176,3 +176,11 @@ def test_the_client_reads_the_table_of_errors_backwards(code: Any) -> None:
 def test_an_answer_that_is_no_error_body_still_becomes_an_error(content: bytes) -> None:
     assert error_of(502, content).code == "unavailable"
     assert error_of(418, content).code == "bad_request"
+
+
+async def test_a_proxy_of_the_environment_is_not_on_the_way_to_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
+        assert (await client.health())["status"] == "ok"
