@@ -26,7 +26,7 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
         await asyncio.to_thread(fill, place / "core.db", 1, 0)
     async with (
         serving("servers.ours", folder / "fork", on=both, engines=[engine], core={"fork_server": True}) as forking,
-        serving("servers.ours", folder / "exec", on=both, engines=[engine]) as plain,
+        serving("servers.ours", folder / "exec", on=both, engines=[engine], core={"fork_server": False}) as plain,
         CoreClient(forking.url, KEY) as fork_client,
         CoreClient(plain.url, KEY) as exec_client,
     ):
