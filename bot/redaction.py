@@ -71,9 +71,7 @@ class Subject:
         title = f"{artifact.data_type} {artifact.data}"
         if case is None:
             return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, above_tlp=RED)
-        return Subject(
-            "case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, above_tlp=case.tlp
-        )
+        return Subject("case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, above_tlp=case.tlp)
 
     @staticmethod
     def unknown(action: Action) -> "Subject":

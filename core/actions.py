@@ -114,9 +114,7 @@ class Actions:
             row = _found(tx, action_id)
             # The profile, since acting for somebody takes manageUser away: an org-admin may cancel from Slack too.
             if row["created_by"] != caller.login and caller.profile != "org-admin":
-                raise ResponderBotError(
-                    "forbidden", f"Only {row['created_by']} or an org-admin may cancel this."
-                )
+                raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
             action = _still_open(row, "cancelled")
             if row["handed_at"] is None:
                 return self._end(tx, row, action, "Deleted", _cancelled(caller.login), caller.login)

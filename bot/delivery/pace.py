@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+BURST_SHARE = 0.4  # of a minute's updates, this much may go at once
 MACHINE_RESERVE = 5.0  # of the budget for updates, this much is kept for what people cause
 
 
@@ -26,7 +27,9 @@ class Pace:
     def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 1.0, updates_a_minute: float = 50.0) -> None:
         self._post_burst = post_burst
         self._posts_per_s = posts_per_s
-        self._update = _Bucket(updates_a_minute / 2, updates_a_minute / 60, updates_a_minute / 2, 0)
+        # What may go at once and what comes back within a minute are together no more than Slack takes in any minute.
+        burst = updates_a_minute * BURST_SHARE
+        self._update = _Bucket(burst, (updates_a_minute - burst) / 60, burst, 0)
         self._posts: dict[str, _Bucket] = {}
         self._held: dict[str, int] = {}
 

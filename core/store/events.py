@@ -21,9 +21,12 @@ def after(reads: Reads, seq: int, limit: int) -> list[Row]:
 
 def bounds(reads: Reads) -> tuple[int, int]:
     """The first seq that is kept (0 when there is none) and the last one ever given."""
-    first = reads.row("SELECT min(seq) AS first FROM event")
-    last = reads.row("SELECT seq AS last FROM sqlite_sequence WHERE name = 'event'")
-    return (first["first"] or 0) if first else 0, last["last"] if last else 0
+    # One statement, so that both are of one moment: between two, another's commit would look like a gap.
+    row = reads.row(
+        "SELECT coalesce((SELECT min(seq) FROM event), 0) AS first,"
+        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) AS last"
+    )
+    return (row["first"], row["last"]) if row else (0, 0)
 
 
 def prune(tx: Transaction, before: int) -> int:

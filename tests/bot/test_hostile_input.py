@@ -53,7 +53,6 @@ class Ear:
             await self._changed.wait_for(lambda: words in json.dumps(self.heard))
         return json.dumps(self.heard)
 
-
     async def times(self, number: int) -> None:
         """Until something was said that many times."""
         async with asyncio.timeout(10), self._changed:

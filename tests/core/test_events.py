@@ -9,6 +9,7 @@ from core import events
 from core.errors import ResponderBotError
 from core.events import Feed
 from core.store.database import Database
+from core.store.events import bounds
 from tests.clock import SetClock
 from tests.core.store.test_database import opened
 
@@ -83,3 +84,14 @@ async def test_a_reader_at_the_end_of_a_pruned_feed_is_not_sent_away(tmp_path: P
         await feed.prune(30)
         page = await feed.page(1, wait_s=0)
     assert page.events == []
+
+
+async def test_the_bounds_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
+    """Read in two statements, a first event between them looked like one that is no longer kept."""
+    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "a.db") as there:
+        writing = asyncio.ensure_future(asyncio.gather(*(change(there, number) for number in range(1, 300))))
+        while not writing.done():
+            first, last = bounds(here)
+            assert (first, last) == (0, 0) or first == 1
+            await asyncio.sleep(0)  # lets the writers go on; not a wait
+        await writing
