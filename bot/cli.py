@@ -257,7 +257,11 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
     from core.clock import now_ms
 
     logs.configure("error")
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        sentence = f"The folder {state} can't be made ({error.strerror}); give another with --state."
+        raise ResponderBotError("bad_request", sentence) from error
     manifest = _manifest()
     if args.workspace_only:
         return _completed(tryout.workspace_only(_tell, _for_ever, args.port))
@@ -277,14 +281,11 @@ class _CoreSide:
 
     async def add_user(self, login: str, profile: Any, clearance: int, slack_id: str) -> str:
         try:
-            key = await self._core.access.add(login, profile, clearance=clearance)
+            return await self._core.access.add(login, profile, clearance=clearance, slack_id=slack_id)
         except ResponderBotError as error:
             if error.code != "exists":
                 raise
             return await self._core.access.new_key(login)  # STATE was used before
-        if slack_id:
-            await self._core.access.link(login, slack_id)
-        return key
 
 
 @asynccontextmanager

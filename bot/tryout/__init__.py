@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.tryout.once import once
-from bot.tryout.place import OpenCore, opened
+from bot.tryout.place import OpenCore, listen, opened
 
 Tell = Callable[[str], None]
 
@@ -52,7 +52,7 @@ async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: 
     workspace.add_user("U0ANNA", name="anna", real_name="Anna")
     workspace.add_user("U0BEN", name="ben", real_name="Ben")
     workspace.add_channel("C0GENERAL", name="general")
-    await workspace.start(port=port)
+    await listen(workspace, port)
     try:
         tell(f"page: {workspace.page_url}")
         tell(f"SLACK_API_URL={workspace.api_url}")

@@ -14,6 +14,7 @@ from bot.app import running
 from bot.settings import parse
 from bot.workspace import Workspace
 from core.client import CoreClient
+from core.errors import ResponderBotError
 
 HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
@@ -79,7 +80,7 @@ async def opened(
     async with AsyncExitStack() as stack:
         workspace = Workspace(manifest)
         _furnish(workspace)
-        await workspace.start(port=port)
+        await listen(workspace, port)
         stack.push_async_callback(workspace.stop)
         received: list[Mapping[str, Any]] = []
         receiver = await stack.enter_async_context(_receiver(received))
@@ -97,6 +98,18 @@ async def opened(
         await workspace.wait_connected()
         _write(state / "try.json", workspace, core.url, keys)
         yield Place(workspace, core.url, keys, siem, received)
+
+
+async def listen(workspace: Workspace, port: int) -> None:
+    """Start the workspace. Raises ResponderBotError where the port can't be had."""
+    try:
+        await workspace.start(port=port)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise ResponderBotError(
+            "bad_request",
+            f"The port {port} can't be used ({reason}); give another with --port or leave it out.",
+        ) from error
 
 
 def _furnish(workspace: Workspace) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -55,3 +56,19 @@ async def test_try_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
             assert (await answer.json())["status"] == "ok"
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
+
+
+async def test_a_port_or_a_folder_that_can_not_be_had_is_one_sentence_and_2(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        mistakes = [
+            (["--port", port], "give another with --port"),
+            (["--workspace-only", "--port", port], "give another with --port"),
+            (["--state", str(tmp_path / "file" / "x")], "give another with --state"),
+        ]
+        for arguments, hint in mistakes:
+            process = await started(tmp_path, *arguments)
+            _, said = await process.communicate()
+            assert (process.returncode, said.decode().count("\n")) == (2, 1), said.decode()
+            assert hint in said.decode()
