@@ -1,6 +1,7 @@
 """The caller's end of the wire: core's operations as methods that raise core's own errors."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -255,6 +256,9 @@ class CoreClient:
             await response.aread()
             return response
         except httpx.TimeoutException as error:
+            cause = error.__cause__  # the transport calls a refused connection a timeout; the cause tells them apart
+            if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
+                raise self._silent(os.strerror(cause.errno).lower() if cause.errno else str(cause)) from error
             raise self._silent(f"no answer within {self._timeout_s + wait_s:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._silent(str(error) or type(error).__name__) from error

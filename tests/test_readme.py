@@ -11,6 +11,8 @@ from bot.settings import BotSection, ChannelSection, Route, SlackSection
 from bot.settings import load as load_bot
 from core.settings import CoreSection, EngineSection, ResponderSection
 from core.settings import load as load_core
+from tests.core.api.test_interface import alert, ended, run
+from tests.core.running import running_core
 from tests.readme_map import ROOT, with_map
 
 README = (ROOT / "README.md").read_text()
@@ -62,3 +64,18 @@ def test_the_pictures_are_there_and_small() -> None:
     assert pictures
     for name in pictures:
         assert (ROOT / name).stat().st_size < 300_000
+
+
+async def test_the_responder_of_the_example_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "responders" / "Hello"
+    folder.mkdir(parents=True)
+    (definition,) = re.findall(r"```json\n(.*?)```", README, re.S)
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    (folder / "Hello.json").write_text(definition)
+    (folder / "hello.py").write_text(program)
+    engine = EngineSection(name="local", responders=(folder.parent,))
+    async with running_core(tmp_path, engine=(engine,)) as core:
+        alert_id = await alert(core)
+        action = await ended(core, (await run(core, "Hello_1_0", "alert", alert_id))["id"])
+        assert action["status"] == "Success"
+        assert (await core.send("GET", f"/api/alert/{alert_id}")).json()["tags"] == ["greeted"]

@@ -58,6 +58,7 @@ async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: 
         tell(f"SLACK_API_URL={workspace.api_url}")
         tell(f"SLACK_BOT_TOKEN={workspace.bot_token}")
         tell(f"SLACK_APP_TOKEN={workspace.app_token}")
+        tell("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
         await stop()
     finally:
         await workspace.stop()

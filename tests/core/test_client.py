@@ -184,3 +184,12 @@ async def test_a_proxy_of_the_environment_is_not_on_the_way_to_core(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
         assert (await client.health())["status"] == "ok"
+
+
+async def test_a_refused_connection_is_called_that() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with CoreClient(f"http://127.0.0.1:{port}", "key") as client:
+        with pytest.raises(ResponderBotError, match="connection refused") as caught:
+            await client.health()
+    assert caught.value.code == "unavailable"
