@@ -172,6 +172,8 @@ def engine_parts(responders: Responders) -> list[health.Part]:
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
         message = "" if state.up else state.message
         parts.append(health.Part(f"engine {state.engine.name}", state.up, " ".join([message, *skipped]).strip()))
+    if unknown := responders.unknown_sections():
+        parts.append(health.Part("responder settings", False, " ".join(unknown)))
     return parts
 
 

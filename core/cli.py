@@ -16,7 +16,7 @@ from core.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from core.access import Access
-    from core.engines.base import Engine
+    from core.engines.base import Catalogue, Engine
     from core.engines.process.environments import Building
     from core.settings import CoreSettings
 
@@ -105,7 +105,7 @@ def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
-    verb("check", _responders_check, "as list; ends with 1 if an engine or a responder can't be used")
+    verb("check", _responders_check, "as list; ends with 1 if an engine or a responder of the settings can't be used")
 
 
 def _add(
@@ -245,21 +245,27 @@ async def _show_responders(settings: "CoreSettings") -> bool:
     import logging
 
     from core import engines, logs
+    from core.responders import unknown_sections
 
     logs.configure("error")  # what is skipped is printed here
     logging.getLogger().setLevel(logging.ERROR)
     found = [await _show_engine(engine) for engine in engines.make(settings)]
-    return all(found)
+    catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
+    unknown = unknown_sections(settings.responder, catalogues) if len(catalogues) == len(found) else []
+    for sentence in unknown:
+        print(sentence)
+    return all(fine for _, fine in found) and not unknown
 
 
-async def _show_engine(engine: "Engine") -> bool:
+async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
+    """What it offers (None: it is down), and whether all that is wanted of it can be used."""
     from core.engines.process.engine import BUNDLED
 
     try:
         catalogue = await engine.catalogue()
     except ResponderBotError as error:
         print(f"{engine.name}: down: {error.message}")
-        return False
+        return None, False
     finally:
         await engine.close()
     print(f"{engine.name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
@@ -268,7 +274,7 @@ async def _show_engine(engine: "Engine") -> bool:
     for left_out in catalogue.skipped:
         print(f"  {left_out.name} can't be used: {left_out.reason}")
     # A bundled one that nobody has configured is not wanted.
-    return all(left_out.reason.startswith(f"{BUNDLED}/") for left_out in catalogue.skipped)
+    return catalogue, all(left_out.reason.startswith(f"{BUNDLED}/") for left_out in catalogue.skipped)
 
 
 def _responders_install(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 
 import structlog
 
@@ -13,6 +14,7 @@ from core.engines.base import Catalogue, Engine, Responder, Skipped
 from core.errors import ResponderBotError
 from core.models import OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
 from core.settings import ResponderSection
+from core.settings_file import plain
 from core.store import catalogues
 from core.store.database import Database
 from core.targets import Target
@@ -114,6 +116,12 @@ class Responders:
 
     def policy(self, responder_name: str) -> ResponderSection:
         return self._policies.get(responder_name) or ResponderSection()
+
+    def unknown_sections(self) -> list[str]:
+        """What is wrong with the settings' `[responder."..."]`; nothing while an engine that may know is silent."""
+        if not all(state.heard for state in self._states.values()):
+            return []
+        return unknown_sections(self._policies, [state.catalogue for state in self._states.values()])
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -234,6 +242,21 @@ def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
         for responder in catalogue.responders:
             entries.setdefault(responder.name, []).append((engine_name, responder))
     return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
+
+
+def unknown_sections(names: Iterable[str], catalogues: Iterable[Catalogue]) -> list[str]:
+    """A sentence for each name that no engine has: a question or an approval under a misspelt name would be missing."""
+    found = list(catalogues)
+    known = [one.name for catalogue in found for one in catalogue.responders]
+    known += [one.name for catalogue in found for one in catalogue.skipped]
+    as_variables = {plain(name) for name in known}
+    return [_unknown_section(name, known) for name in names if plain(name) not in as_variables]
+
+
+def _unknown_section(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
+    return f'The settings\' [responder."{name}"] names no responder that an engine knows; {hint}'
 
 
 def applies(data_types: Iterable[str], kind: Kind) -> bool:

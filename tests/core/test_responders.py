@@ -108,3 +108,20 @@ def test_a_kind_is_compared_without_case_and_product(kind: str, product: str, up
 
 def test_offers_are_sorted_by_name() -> None:
     assert list(merge([("one", Catalogue((NOTIFY, BLOCK_HOST)))])) == ["BlockHost_1_0", "Notify_2_1"]
+
+
+async def test_settings_of_a_responder_that_nobody_knows_are_told(tmp_path: Path) -> None:
+    """A question or an approval under a misspelt name would silently be missing."""
+    engine = ScriptedEngine()
+    policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
+    async with opened(tmp_path / "core.db") as database:
+        responders = Responders([engine], policies, database, SetClock())
+        before = responders.unknown_sections()
+        await responders.open()
+        told = responders.unknown_sections()
+        await responders.close()
+    assert before == []
+    assert told == [
+        'The settings\' [responder."BlokHost_1_0"] names no responder that an engine knows;'
+        ' did you mean "BlockHost_1_0"?'
+    ]
