@@ -141,6 +141,7 @@ class Page {
   }
 
   async reopen() {
+    if (this.open.coming) return null;
     if (this.open.home) return this.home.draw();
     if (!this.open.channel || !this.store.channels.has(this.open.channel)) return this.openFirst();
     this.drawSidebar();
@@ -169,10 +170,9 @@ class Page {
 
   async actAs(user, channel = this.open.channel) {
     if (user === this.store.me) return;
-    this.keepDraft();
+    this.leave();
     this.pane.close();
     sessionStorage.setItem("workspace.user", user);
-    this.open = { channel: null, list: null, home: false };
     this.store.me = user;
     this.store.views.clear();
     this.modals.draw();
@@ -271,8 +271,14 @@ class Page {
     document.title = `${unread ? `(${unread}) ` : ""}${where ? `${where} · ` : ""}${this.store.team.name}`;
   }
 
-  keepDraft() {
+  /** What was open is gone at once: nothing typed from here on, before the next is there, can go to the old place. */
+  leave() {
     if (this.open.channel && this.composer) this.drafts.set(`${this.store.me} ${this.open.channel}`, this.composer.text);
+    if (this.pane.thread || this.pane.covers) this.pane.close();
+    this.open.list?.end();
+    this.open = { channel: null, list: null, home: false };
+    this.composer = null;
+    main.replaceChildren(this.top.node);
   }
 
   async openChannel(id) {
@@ -281,10 +287,8 @@ class Page {
     this.drawer(false);
     if (this.pane.covers) this.pane.close();
     if (id === this.open.channel && !this.open.home && this.open.list) return byId("box")?.focus();
-    this.keepDraft();
-    if (this.pane.thread || this.pane.covers) this.pane.close();
-    this.open.list?.end();
-    this.open = { channel: id, list: null, home: false };
+    this.leave();
+    this.open.channel = id;
     const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
     history.replaceState(null, "", `/#/${this.store.me}/${id}`);
     this.composer = this.makeComposer(channel, null);
@@ -382,12 +386,16 @@ class Page {
   async openPerson(user) {
     const talk = [...this.store.channels.values()].find((channel) => channel.is_im && this.store.partner(channel) === user);
     if (talk) return this.openChannel(talk.id);
+    const before = this.open.channel;
+    this.leave();
+    const coming = (this.open.coming = user); // who goes elsewhere meanwhile stays there
     try {
       const { channel } = await send("/page/dm", { user: this.store.me, with: user });
       this.store.channels.set(channel.id, channel);
-      return this.openChannel(channel.id);
+      return this.open.coming === coming ? this.openChannel(channel.id) : null;
     } catch (error) {
-      return toast(error.message);
+      toast(error.message);
+      return this.open.coming === coming && before ? this.openChannel(before) : null;
     }
   }
 
@@ -397,11 +405,8 @@ class Page {
 
   openHome() {
     this.drawer(false);
-    this.keepDraft();
-    if (this.pane.thread || this.pane.covers) this.pane.close();
-    this.open.list?.end();
-    this.open = { channel: null, list: null, home: true };
-    this.composer = null;
+    this.leave();
+    this.open.home = true;
     history.replaceState(null, "", `/#/${this.store.me}/home`);
     main.replaceChildren(this.top.node, this.home.node);
     this.drawTop();

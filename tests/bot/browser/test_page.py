@@ -1,7 +1,9 @@
 """The page as people use it: commands, live messages, threads, people, keys, looks."""
 
+import asyncio
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.bot.browser.conftest import Desk, keep
 from tests.bot.browser.sample_blocks import HOSTILE
@@ -161,6 +163,43 @@ async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(
     await page.wait_for_selector(".message-text:has-text('hi Anna')")
     anna = await desk.look()
     await anna.wait_for_selector(".room.unread:has-text('Nora Newcomer')")
+
+
+async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_channel_that_was_left(desk: Desk) -> None:
+    page = desk.page
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def later(route: Route) -> None:
+        asked.set()
+        await answered.wait()
+        await route.continue_()
+
+    await page.route("**/page/dm", later)
+    await page.fill("#box", "half a sentence for the channel")
+    await page.click(".room:has-text('Nora Newcomer')")
+    await asked.wait()
+    assert await page.locator("#box").count() == 0
+    answered.set()
+    await page.fill("#box", "hi Nora")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".scroller:has(.intro:has-text('Nora Newcomer')) .message-text:has-text('hi Nora')")
+    await page.click("[data-room=C0SOC]")
+    await expect(page.locator("#box")).to_have_value("half a sentence for the channel")
+    assert await page.locator(".message-text:has-text('hi Nora')").count() == 0
+
+
+async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) -> None:
+    page = desk.page
+
+    async def refused(route: Route) -> None:
+        await route.fulfill(status=500, json={"text": "The workspace is not ready; try again."})
+
+    await page.route("**/page/dm", refused)
+    await page.click(".room:has-text('Nora Newcomer')")
+    await page.wait_for_selector(".toast:has-text('not ready')")
+    await page.wait_for_selector("[data-room=C0SOC].current")
+    await page.wait_for_selector("#box")
+    desk.trouble.clear()  # the browser itself notes an answer of 500
 
 
 async def test_the_developers_panel_shows_what_goes_both_ways(desk: Desk) -> None:
