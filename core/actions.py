@@ -25,6 +25,7 @@ from core.targets import Target
 
 KEY_KEPT_MS = 24 * 3_600_000  # an Idempotency-Key (semantics.md 5)
 LEASE_MS = 15_000  # a core that is silent this long has lost its actions to another
+RENEWED_MS = LEASE_MS // 2  # one that has less than this left was silent itself, and renews before it starts anything
 MINUTE_MS = 60_000
 
 
@@ -40,8 +41,8 @@ class Owner:
     """The process that follows an action, in this core."""
 
     id: str
-    accepted: Callable[[int], None]
-    """Called after the commit with the number of each action that may now be handed to its engine."""
+    accepted: Callable[[int, str], None]
+    """Called after the commit with the number and the engine of each action that may now be handed over."""
 
 
 class Actions:
@@ -65,7 +66,7 @@ class Actions:
         self._product = product
         self._report_limit_bytes = report_limit_bytes
         self._spread_load = spread_load
-        self._owner = Owner("", lambda _: None)
+        self._owner = Owner("", lambda number, engine_name: None)
 
     def own(self, owner: Owner) -> None:
         """Name who follows the actions that this process accepts."""
@@ -100,7 +101,7 @@ class Actions:
 
         started = await self._database.transaction(work)
         if started.new and started.action.approval is None:
-            self._owner.accepted(_number(started.action))
+            self._owner.accepted(_number(started.action), started.action.engine_id)
         return started
 
     async def cancel(self, caller: Caller, action_id: str) -> Action:
@@ -144,15 +145,13 @@ class Actions:
             approval = approval.model_copy(update={"approved_by": [*approval.approved_by, caller.login]})
             action = action.model_copy(update={"approval": approval})
             enough = len(approval.approved_by) >= approval.needed
-            owner = self._owner.id if enough else None
-            lease_until = self._clock() + LEASE_MS if enough else None
-            stored.set_approved(tx, row["id"], action.wire(), owner, lease_until)
+            stored.set_approved(tx, row["id"], action.wire(), self._owner.id if enough else None)
             self._tell(tx, row, "action.updated", caller.login)
             return action
 
         action = await self._database.transaction(work)
         if action.approval is not None and len(action.approval.approved_by) >= action.approval.needed:
-            self._owner.accepted(_number(action))
+            self._owner.accepted(_number(action), action.engine_id)
         return action
 
     async def deny(self, caller: Caller, action_id: str, message: str = "") -> Action:
@@ -215,8 +214,11 @@ class Actions:
             refused = self._responders.refuse(target, row["responder_name"], row["engine_name"])
             if refused:
                 return Report(False, message=refused)
-            if not stored.hand_over(tx, number, self._owner.id, self._clock()):
+            now = self._clock()
+            if not stored.hand_over(tx, number, self._owner.id, now):
                 return None
+            if stored.lease_until(tx, self._owner.id) < now + RENEWED_MS:
+                stored.renew(tx, self._owner.id, now + LEASE_MS)
             return self._job(row, target, resumed=False)
 
         return await self._database.transaction(work)
@@ -325,7 +327,6 @@ class Actions:
             "acted_through": caller.through,
             "created_at": now,
             "owner": self._owner.id if expires_at is None else None,
-            "lease_until": now + LEASE_MS if expires_at is None else None,
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(asked.parameters),
             "approval_expires_at": expires_at,

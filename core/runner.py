@@ -1,6 +1,7 @@
 """Hands accepted actions to their engines and follows each to its end, also those of a core that died."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -18,7 +19,7 @@ from core.events import Feed
 from core.models import Action
 from core.responders import Responders
 from core.store import actions as stored
-from core.store.database import Database
+from core.store.database import Database, Row, Transaction
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -29,8 +30,16 @@ STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer 
 STORE_RETRY_S = 1.0  # between tries to store an end while the store can't be written
 
 
+class _Line:
+    """The free places of one engine, and the actions that wait for one, the oldest first."""
+
+    def __init__(self, places: int) -> None:
+        self.free = places
+        self.waiting: OrderedDict[int, None] = OrderedDict()
+
+
 class Runner:
-    """Follows the actions of this process, one task for each."""
+    """Follows the actions of this process, one task for each that its engine has a place for."""
 
     def __init__(self, actions: Actions, responders: Responders, database: Database, feed: Feed, clock: Clock) -> None:
         self._actions = actions
@@ -42,11 +51,12 @@ class Runner:
         self._follows: dict[int, asyncio.Task[None]] = {}
         self._job_known: dict[int, asyncio.Event] = {}
         self._from_living: set[int] = set()
-        self._slots = {
-            state.engine.name: asyncio.Semaphore(state.engine.capacity)
+        self._lines = {
+            state.engine.name: _Line(state.engine.capacity)
             for state in responders.states()
             if state.engine.capacity is not None
         }
+        self._is_closed = False
         self._ticking: asyncio.Task[None] | None = None
         actions.own(Owner(self._id, self._accept))
 
@@ -59,26 +69,29 @@ class Runner:
 
     async def close(self) -> None:
         """Stop following; what runs goes on, and the next core takes over."""
+        self._is_closed = True
         tasks = [*self._follows.values(), *([self._ticking] if self._ticking else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(ResponderBotError):
-            await self._database.transaction(lambda tx: stored.renew(tx, self._id, 0))
+            await self._database.transaction(lambda tx: stored.forget_owner(tx, self._id))
 
-    def waiting(self) -> int:
-        """How many actions this process has accepted that no engine has yet."""
-        return sum(1 for number in self._follows if number in self._job_known)
+    def followed(self) -> int:
+        """How many actions this process follows, those that wait for a place among them."""
+        return len(self._follows) + sum(len(line.waiting) for line in self._lines.values())
 
     async def with_job_id(self, action: Action) -> Action:
         """The action with its engine's job id, waited for a moment where it was not known when recorded."""
-        known = self._job_known.get(int(action.id[1:]))
-        if action.engine_job_id or action.approval is not None or known is None:
+        number = int(action.id[1:])
+        if action.engine_job_id or action.approval is not None:
             return action
-        with suppress(TimeoutError):
-            async with asyncio.timeout(JOB_ID_WAIT_S):
-                await known.wait()
-        row = stored.find(self._database, int(action.id[1:]))
+        if self._is_followed(number):
+            known = self._job_known.setdefault(number, asyncio.Event())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(JOB_ID_WAIT_S):
+                    await known.wait()
+        row = stored.find(self._database, number)
         return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
 
     async def cancel(self, caller: Caller, action_id: str) -> None:
@@ -99,60 +112,87 @@ class Runner:
     async def tick(self) -> None:
         """Renew what is ours, take over what nobody follows any more, end what nobody approved."""
         now = self._clock()
-        if self._follows:
+        if self.followed():
             await self._database.transaction(lambda tx: stored.renew(tx, self._id, now + life.LEASE_MS))
-        for row in stored.followed(self._database):
-            if row["owner"] == self._id:
-                self._accept(row["id"])  # followed already, unless following it broke
-            elif row["lease_until"] <= now or owner.is_dead(row["owner"]):
-                await self._take_over(row["id"], row["owner"])
+        for row in await self._database.rows_aside(stored.OWNERS):
+            if row["id"] != self._id:
+                await self._take_over(row["id"], now)
+        for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._id}):
+            if not self._is_followed(row["id"]):  # following it broke, or who asked for it hung up at its commit
+                self._accept_again(row["id"])
         for number in stored.approvals_due(self._database, now):
             await self._actions.expire(number)
 
     def _open_ids(self) -> list[str]:
         return [f"~{number}" for number in stored.open_ids(self._database)]
 
-    def _accept(self, number: int) -> None:
-        if number not in self._follows:
-            self._job_known[number] = asyncio.Event()
-            self._follows[number] = asyncio.create_task(self._follow(number))
+    def _is_followed(self, number: int) -> bool:
+        return number in self._follows or any(number in line.waiting for line in self._lines.values())
 
-    async def _take_over(self, number: int, old_owner: str) -> None:
-        until = self._clock() + life.LEASE_MS
-        if await self._database.transaction(lambda tx: stored.take_over(tx, number, old_owner, self._id, until)):
-            log.info("action taken over", action_id=f"~{number}", from_owner=old_owner)
-            if not owner.is_dead(old_owner):
-                self._from_living.add(number)
-            self._accept(number)
+    def _accept(self, number: int, engine_name: str, *, may_run: bool = False) -> None:
+        """Follow an action once its engine has a place; at once if it may run already: an earlier core handed it over.
 
-    async def _follow(self, number: int) -> None:
+        Until then it is a number in a line: thousands may wait.
+        """
+        if self._is_closed or self._is_followed(number):
+            return
+        line = self._lines.get(engine_name)
+        if line is None or (may_run and not line.free):
+            self._follows[number] = asyncio.create_task(self._follow(number, engine_name, None))
+        else:
+            line.waiting[number] = None
+            self._next(line, engine_name)
+
+    def _accept_again(self, number: int) -> None:
+        row = stored.find(self._database, number)
+        if row is not None and row["owner"] == self._id:
+            self._accept(number, row["engine_name"], may_run=row["handed_at"] is not None)
+
+    def _next(self, line: _Line, engine_name: str) -> None:
+        while line.free and line.waiting and not self._is_closed:
+            line.free -= 1
+            number, _ = line.waiting.popitem(last=False)
+            self._follows[number] = asyncio.create_task(self._follow(number, engine_name, line))
+
+    async def _take_over(self, old_owner: str, now: int) -> None:
+        is_dead = owner.is_dead(old_owner)
+        if not is_dead and stored.lease_until(self._database, old_owner) > now:
+            return
+
+        def work(tx: Transaction) -> list[Row]:
+            if not is_dead and stored.lease_until(tx, old_owner) > now:
+                return []  # it has renewed it
+            stored.forget_owner(tx, old_owner)
+            return stored.take_over(tx, old_owner, self._id)
+
+        for row in await self._database.transaction(work):
+            log.info("action taken over", action_id=f"~{row['id']}", from_owner=old_owner)
+            if not is_dead:
+                self._from_living.add(row["id"])
+            self._accept(row["id"], row["engine_name"], may_run=row["handed_at"] is not None)
+
+    async def _follow(self, number: int, engine_name: str, line: _Line | None) -> None:
+        """Follow an action to its end; `line`: where it has taken a place."""
         try:
-            await self._run(number)
+            await self._run(number, engine_name)
         except Exception:
             log.exception("following an action failed", action_id=f"~{number}")
             await self._end(number, Report(False, message="Core broke while it followed this; its log says why."))
         finally:
-            self._follows.pop(number, None)
-            self._job_known.pop(number).set()  # there will be no id any more: nobody is to wait for it
+            del self._follows[number]
+            known = self._job_known.pop(number, None)
+            if known is not None:
+                known.set()  # there will be no id any more: nobody is to wait for it
+            if line is not None:
+                line.free += 1
+                self._next(line, engine_name)
 
-    async def _run(self, number: int) -> None:
-        row = stored.find(self._database, number)
-        if row is None:
-            return
+    async def _run(self, number: int, engine_name: str) -> None:
         try:
-            engine = self._responders.engine(row["engine_name"])
+            engine = self._responders.engine(engine_name)
         except ResponderBotError as error:
             await self._end(number, Report(False, message=f"{error.message}; it is no longer in the settings."))
             return
-        slots = self._slots.get(engine.name)
-        # What an earlier core handed over may run already: it is followed at once, whether there is a place or not.
-        if slots is None or (row["handed_at"] is not None and slots.locked()):
-            await self._run_on(engine, number)
-            return
-        async with slots:
-            await self._run_on(engine, number)
-
-    async def _run_on(self, engine: Engine, number: int) -> None:
         job = await _once_writable(lambda: self._actions.hand_over(number))
         if job is None:
             return

@@ -8,7 +8,7 @@ from core.store.database import Reads, Row, Transaction
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, created_at,"
-    " handed_at, owner, lease_until, engine_job_id, pid, pid_started, cancelled_by, parameters, approval_expires_at,"
+    " handed_at, owner, engine_job_id, pid, pid_started, cancelled_by, parameters, approval_expires_at,"
     " doc"
 )
 
@@ -17,10 +17,9 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Record an action. `values` has a key for each column that the statement names."""
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, owner, lease_until, engine_job_id, parameters, approval_expires_at,"
-        " doc) VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
-        " :created_by, :acted_through, :created_at, :owner, :lease_until, :engine_job_id, :parameters,"
-        " :approval_expires_at, :doc)",
+        " created_by, acted_through, created_at, owner, engine_job_id, parameters, approval_expires_at, doc)"
+        " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
+        " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :approval_expires_at, :doc)",
         values,
     )
 
@@ -78,17 +77,17 @@ def set_state(tx: Transaction, action_id: int, status: str, doc: str) -> None:
 def set_end(tx: Transaction, action_id: int, status: str, doc: str, whole_report: str | None, now: int) -> None:
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report, ended_at = :now,"
-        " owner = NULL, lease_until = NULL, approval_expires_at = NULL WHERE id = :id",
+        " owner = NULL, approval_expires_at = NULL WHERE id = :id",
         {"id": action_id, "status": status, "doc": doc, "whole_report": whole_report, "now": now},
     )
 
 
-def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None, lease_until: int | None) -> None:
+def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None) -> None:
     """Keep who has agreed; with an owner the last one did, and the wait for people is over."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = :owner, lease_until = :lease_until,"
+        "UPDATE action SET doc = :doc, owner = :owner,"
         " approval_expires_at = CASE WHEN :owner IS NULL THEN approval_expires_at END WHERE id = :id",
-        {"id": action_id, "doc": doc, "owner": owner, "lease_until": lease_until},
+        {"id": action_id, "doc": doc, "owner": owner},
     )
 
 
@@ -96,18 +95,29 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-def renew(tx: Transaction, owner: str, lease_until: int) -> int:
-    return tx.run(
-        f"UPDATE action SET lease_until = :lease_until WHERE {_OPEN} AND owner = :owner",
-        {"owner": owner, "lease_until": lease_until},
+def renew(tx: Transaction, owner: str, lease_until: int) -> None:
+    """Keep how long a core has its actions; a core with no row has lost them."""
+    tx.run(
+        "INSERT INTO owner (id, lease_until) VALUES (:owner, :until)"
+        " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
+        {"owner": owner, "until": lease_until},
     )
 
 
-def followed(reads: Reads) -> list[Row]:
-    """Open actions that a core follows or followed: id, owner, lease_until; those that may run already first."""
-    return reads.rows(
-        f"SELECT id, owner, lease_until FROM action WHERE {_OPEN} AND owner IS NOT NULL ORDER BY handed_at IS NULL, id"
-    )
+def lease_until(reads: Reads, owner: str) -> int:
+    row = reads.row("SELECT lease_until FROM owner WHERE id = :owner", {"owner": owner})
+    return int(row["lease_until"]) if row else 0
+
+
+OWNERS = f"SELECT id FROM owner UNION SELECT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL"
+"""The cores that have a lease or had one, and those that open actions name."""
+
+OWN_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :owner"
+"""The open actions that a core follows."""
+
+
+def forget_owner(tx: Transaction, owner: str) -> None:
+    tx.run("DELETE FROM owner WHERE id = :owner", {"owner": owner})
 
 
 def places_taken(reads: Reads, owner: str) -> dict[str, int]:
@@ -119,28 +129,24 @@ def places_taken(reads: Reads, owner: str) -> dict[str, int]:
     return {row["engine_name"]: row["count"] for row in rows}
 
 
-def take_over(tx: Transaction, action_id: int, old_owner: str, owner: str, lease_until: int) -> int:
-    return tx.run(
-        f"UPDATE action SET owner = :owner, lease_until = :lease_until WHERE id = :id AND owner = :old AND {_OPEN}",
-        {"id": action_id, "old": old_owner, "owner": owner, "lease_until": lease_until},
+def take_over(tx: Transaction, old_owner: str, owner: str) -> list[Row]:
+    """Give a core's open actions to another: `id, engine_name, handed_at`, those that may run already first."""
+    rows = tx.rows(
+        f"UPDATE action SET owner = :owner WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, handed_at",
+        {"old": old_owner, "owner": owner},
     )
+    return sorted(rows, key=lambda row: (row["handed_at"] is None, row["id"]))
 
 
 def approvals_due(reads: Reads, now: int) -> list[int]:
     rows = reads.rows(
-        f"SELECT id FROM action WHERE {_OPEN} AND approval_expires_at IS NOT NULL AND approval_expires_at <= :now",
-        {"now": now},
+        f"SELECT id FROM action WHERE {_OPEN} AND owner IS NULL AND approval_expires_at <= :now", {"now": now}
     )
     return [row["id"] for row in rows]
 
 
 def open_ids(reads: Reads) -> list[int]:
     return [row["id"] for row in reads.rows(f"SELECT id FROM action WHERE {_OPEN}")]
-
-
-def counts(reads: Reads) -> list[Row]:
-    """How many actions there are: `status, responder_name, count`."""
-    return reads.rows("SELECT status, responder_name, count(*) AS count FROM action GROUP BY status, responder_name")
 
 
 def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:

@@ -139,7 +139,8 @@ class Database:
         """Run `work` in the writer; returns what it returns, once that is durable.
 
         Work of several callers shares one commit. Work that raises is undone alone, and the error comes out here.
-        Raises ResponderBotError("unavailable") when the file can't be written.
+        `work` may be run twice, and changes nothing but the store. Raises ResponderBotError("unavailable") when the
+        file can't be written.
         """
         if self._is_closed:
             raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
@@ -182,11 +183,12 @@ class Database:
 
     def _commit(self, works: list[_Work]) -> None:
         connection = self._writer_connection
-        transaction = Transaction(connection)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for item in works:
-                _attempt(item, transaction)
+            if not _all_at_once(works, connection):
+                connection.execute("ROLLBACK")
+                connection.execute("BEGIN IMMEDIATE")
+                _one_by_one(works, connection)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -223,12 +225,32 @@ def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> Non
     migrations.apply(db)
 
 
+def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
+    """Run each once, as nearly always all can stay; False where one has raised after it had changed something."""
+    transaction = Transaction(connection)
+    for item in works:
+        before = connection.total_changes
+        _attempt(item, transaction)
+        if item.error is not None and connection.total_changes != before:
+            return False
+    return True
+
+
+def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
+    """Run each in a part of its own, which is undone if it raises."""
+    transaction = Transaction(connection)
+    for item in works:
+        connection.execute("SAVEPOINT one")
+        _attempt(item, transaction)
+        if item.error is not None:
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+
+
 def _attempt(item: _Work, transaction: Transaction) -> None:
+    item.result = item.error = None
     try:
-        with transaction.part():
-            item.result = item.work(transaction)
-    except ResponderBotError as error:
-        item.error = error
+        item.result = item.work(transaction)
     except sqlite3.OperationalError:
         raise  # disk full, file gone: the whole commit is in doubt
     except Exception as error:

@@ -76,7 +76,7 @@ async def test_a_core_that_was_silent_too_long_leaves_the_job_to_the_one_that_fo
             await runner.tick()
             run = await taken(other)
             late.finish(Report(True, full={"message": "late"}))
-            await until(lambda: not here.runner.waiting(), "the end of what the first follows")
+            await until(lambda: not here.runner.followed(), "the end of what the first follows")
             assert here.engine.forgotten == []
             run.finish(Report(True, full={"message": "by the second"}))
             ended = await here.ended(action.id)
@@ -102,8 +102,9 @@ async def test_what_may_run_already_is_followed_though_all_places_are_taken(tmp_
 
 
 async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
-    def moved(tx: Transaction) -> int:
-        return tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
+    def moved(tx: Transaction) -> None:
+        tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
+        tx.run("UPDATE owner SET id = '1-1-elsewhere-1'")
 
     other = ScriptedEngine()
     async with parts(tmp_path) as here:

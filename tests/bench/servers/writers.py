@@ -41,7 +41,6 @@ def work(tx: Transaction) -> None:
         "acted_through": ANALYST,
         "created_at": NOW,
         "owner": "1-1-bench",
-        "lease_until": NOW,
         "engine_job_id": "",
         "parameters": "{}",
         "approval_expires_at": None,

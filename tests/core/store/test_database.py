@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -52,6 +52,30 @@ async def test_work_that_raises_is_undone_alone(tmp_path: Path) -> None:
         assert [results[0], results[2]] == [1, 2]
         assert isinstance(results[1], ResponderBotError)
         assert objects.find(database, "alert", 900) is None
+
+
+async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path) -> None:
+    def insert(number: int) -> Callable[[Transaction], int]:
+        def work(tx: Transaction) -> int:
+            objects.insert(tx, number, "alert", "{}")
+            if number % 3 == 0:
+                raise ValueError(number)
+            return number
+
+        return work
+
+    def refuse(tx: Transaction) -> None:
+        raise ResponderBotError("conflict", "no")
+
+    async with opened(tmp_path / "a.db") as database:
+        works = [refuse if number % 5 == 0 else insert(number) for number in range(1, 31)]
+        results = await asyncio.gather(*(database.transaction(work) for work in works), return_exceptions=True)
+        kept = [row["id"] for row in database.rows("SELECT id FROM object ORDER BY id")]
+    expected = [number for number in range(1, 31) if number % 3 and number % 5]
+    assert kept == [result for result in results if isinstance(result, int)] == expected
+    for number, result in enumerate(results, 1):
+        kind = ResponderBotError if number % 5 == 0 else ValueError if number % 3 == 0 else int
+        assert isinstance(result, kind)
 
 
 async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: Path) -> None:
