@@ -106,9 +106,21 @@ def _sections(args: argparse.Namespace) -> "Sections":
 
 
 def _bot_settings(args: argparse.Namespace) -> "BotSettings":
-    from bot.settings import load
+    """The bot's settings; without `[bot] core_url` core is where `[core]` of the same settings has it."""
+    from bot.settings import bot_settings
+    from core.settings import core_settings
 
-    return load(args.config, os.environ)
+    sections = _sections(args)
+    settings = bot_settings(sections)
+    if "core_url" in settings.bot.model_fields_set:
+        return settings
+    url = _url_of(core_settings(sections))
+    return settings.model_copy(update={"bot": settings.bot.model_copy(update={"core_url": url})})
+
+
+def _url_of(settings: "CoreSettings") -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.core.port}"
 
 
 def _require_slack(settings: "BotSettings") -> None:
@@ -203,12 +215,14 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.manifest:
         _tell(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
         return 0
+    from core import logs
     from core.client import CoreClient
     from core.clock import now_ms
 
+    logs.silence()
     try:
-        _sections(args)
         settings = _bot_settings(args)
+        first = _settings_lines(args, settings)
     except ResponderBotError as error:
         _tell(f"FAIL  settings: {error.message}")
         return 1
@@ -216,11 +230,26 @@ def _doctor(args: argparse.Namespace) -> int:
     async def look() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
             found = await doctor.checks(settings, core, _manifest(), now_ms)
-        for check in found:
-            _tell(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.message}")
-        return 0 if all(check.ok for check in found) else 1
+        lines = [*first, *((check.ok, check.name, check.message) for check in found)]
+        for is_well, name, message in lines:
+            _tell(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
+        return 0 if all(is_well for is_well, _, _ in lines) else 1
 
     return _completed(look())
+
+
+def _settings_lines(args: argparse.Namespace, settings: "BotSettings") -> list[tuple[bool, str, str]]:
+    """What the settings alone tell: whether each is well, its name, its words. Raises as reading them does."""
+    from core.settings import core_settings, folder_troubles
+
+    sections = _sections(args)
+    core = core_settings(sections)
+    file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
+    channels = len(settings.channel)
+    lines = [(True, "settings", f"{file}, {channels} channel{'' if channels == 1 else 's'}")]
+    if settings.bot.core_url == _url_of(core):
+        lines += [(False, "folders", trouble) for trouble in folder_troubles(core)]
+    return lines
 
 
 def _manifest_text() -> str:

@@ -13,6 +13,7 @@ from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.delivery.trouble import trouble
 from bot.features.base import Check
+from bot.features.doctor import core_checks
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.errors import ResponderBotError
@@ -24,9 +25,8 @@ MEMBERS = 100  # people of a channel that are looked up
 async def checks(
     settings: BotSettings, core: CoreClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
 ) -> Sequence[Check]:
-    """All of them; each stands for itself, so one that fails hides no other."""
-    found = [Check("settings", True, f"{len(settings.channel)} channel(s)"), *await _core(core)]
-    found.append(await _key(settings, core))
+    """All but the settings; each stands for itself, so one that fails hides no other."""
+    found = [*await _core(core), await _key(settings, core)]
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
@@ -46,12 +46,7 @@ async def _core(core: CoreClient) -> list[Check]:
         health = await core.health()
     except ResponderBotError as error:
         return [Check("core", False, f"{error.message} Start it: `responder-bot serve`, or `responder-bot core`.")]
-    parts = [part for part in health.get("parts") or [] if isinstance(part, Mapping)]
-    words = {"ok": "well", "degraded": "works, but something is missing"}.get(str(health.get("status")), "down")
-    return [
-        Check("core", health.get("status") != "down", words),
-        *(Check(str(p.get("name")), bool(p.get("ok")), str(p.get("message") or "well")) for p in parts),
-    ]
+    return core_checks(health)
 
 
 async def _key(settings: BotSettings, core: CoreClient) -> Check:

@@ -28,11 +28,12 @@ from core.api.wire import Endpoint, Wire
 from core.case_templates import CaseTemplates
 from core.cases import Cases
 from core.clock import Clock, now_ms
+from core.engines.base import Catalogue
 from core.errors import ResponderBotError
 from core.events import DAY_MS, Feed
 from core.responders import Responders
 from core.runner import Runner
-from core.settings import CoreSettings
+from core.settings import CoreSettings, folder_troubles
 from core.store import actions as stored_actions
 from core.store.database import Database
 from core.store.opening import open_database
@@ -116,6 +117,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     access = Access(database, section.user_domain, clock)
     feed = Feed(database, clock)
 
+    for trouble in folder_troubles(settings):
+        raise ResponderBotError("unavailable", trouble)
     made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)
@@ -166,15 +169,26 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
 
 def engine_parts(responders: Responders) -> list[health.Part]:
-    """How each engine is, and which definitions of its can't be used."""
+    """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
     for state in responders.states():
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
-        message = "" if state.up else state.message
-        parts.append(health.Part(f"engine {state.engine.name}", state.up, " ".join([message, *skipped]).strip()))
-    if unknown := responders.unknown_sections():
-        parts.append(health.Part("responder settings", False, " ".join(unknown)))
+        message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
+        parts.append(health.Part(f"engine {state.engine.name}", state.up, message))
+    if complaints := responders.complaints():
+        parts.append(health.Part("responder settings", False, "\n".join(complaints)))
     return parts
+
+
+def _figures(catalogue: Catalogue) -> str:
+    """How many are on offer and how many are not configured; names only of what is wrong, and of three at most."""
+    wrong = [left_out.name for left_out in catalogue.skipped if left_out.is_wanted]
+    idle = len(catalogue.skipped) - len(wrong)
+    words = f"{len(catalogue.responders)} on offer" + (f", {idle} not configured" if idle else "")
+    if not wrong:
+        return words
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return f"{words}; can't be used: {', '.join(wrong[:3])}{more} (`responder-bot responders list` says why)"
 
 
 async def _keep_house(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:

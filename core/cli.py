@@ -242,25 +242,20 @@ def _responders_check(args: argparse.Namespace) -> int:
 
 async def _show_responders(settings: "CoreSettings") -> bool:
     """Print what each engine offers and what it left out; False if something that is wanted can't be used."""
-    import logging
-
     from core import engines, logs
-    from core.responders import unknown_sections
+    from core.responders import complaints
 
-    logs.configure("error")  # what is skipped is printed here
-    logging.getLogger().setLevel(logging.ERROR)
+    logs.silence()  # what is skipped is printed here
     found = [await _show_engine(engine) for engine in engines.make(settings)]
     catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
-    unknown = unknown_sections(settings.responder, catalogues) if len(catalogues) == len(found) else []
-    for sentence in unknown:
+    wrong = complaints(settings.responder, catalogues, all_heard=len(catalogues) == len(found))
+    for sentence in wrong:
         print(sentence)
-    return all(fine for _, fine in found) and not unknown
+    return all(fine for _, fine in found) and not wrong
 
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
     """What it offers (None: it is down), and whether all that is wanted of it can be used."""
-    from core.engines.process.engine import BUNDLED
-
     try:
         catalogue = await engine.catalogue()
     except ResponderBotError as error:
@@ -273,8 +268,7 @@ async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
         _print_table([("  " + item.name, item.version, " ".join(item.data_types)) for item in catalogue.responders])
     for left_out in catalogue.skipped:
         print(f"  {left_out.name} can't be used: {left_out.reason}")
-    # A bundled one that nobody has configured is not wanted.
-    return catalogue, all(left_out.reason.startswith(f"{BUNDLED}/") for left_out in catalogue.skipped)
+    return catalogue, not any(left_out.is_wanted for left_out in catalogue.skipped)
 
 
 def _responders_install(args: argparse.Namespace) -> int:

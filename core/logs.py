@@ -1,5 +1,6 @@
 """Structured logs: one JSON line an event on standard error, without secrets."""
 
+import io
 import json
 import logging
 import sys
@@ -33,6 +34,11 @@ def configure(level: str = "info", *, to: TextIO | None = None, human: bool = Fa
         logger_factory=structlog.WriteLoggerFactory(stream),
     )
     _libraries(stream, shared, renderer)
+
+
+def silence() -> None:
+    """No logs at all, not even of libraries: for a command whose report says everything."""
+    configure("error", to=io.StringIO())
 
 
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 import structlog
 
@@ -77,6 +78,7 @@ class Responders:
         self._clock = clock
         self._offers: Mapping[str, Offer] = {}
         self._names_by_id: Mapping[str, str] = {}
+        self._complaints_told: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -117,11 +119,10 @@ class Responders:
     def policy(self, responder_name: str) -> ResponderSection:
         return self._policies.get(responder_name) or ResponderSection()
 
-    def unknown_sections(self) -> list[str]:
-        """What is wrong with the settings' `[responder."..."]`; nothing while an engine that may know is silent."""
-        if not all(state.heard for state in self._states.values()):
-            return []
-        return unknown_sections(self._policies, [state.catalogue for state in self._states.values()])
+    def complaints(self) -> list[str]:
+        """What is wrong with the settings' folders and `[responder."..."]`, as far as engines have been heard."""
+        heard = [state.catalogue for state in self._states.values() if state.heard]
+        return complaints(self._policies, heard, all_heard=len(heard) == len(self._states))
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -139,8 +140,12 @@ class Responders:
         ]
 
     def explained(self, target: Target, *, may_run: bool, running: Mapping[str, str]) -> list[OfferedResponder]:
-        """All responders with verdict, reasons and policy; `running`: responder name to who started it."""
-        return [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
+        """All responders with verdict, reasons and policy; `running`: responder name to who started it.
+
+        One that is for this kind of object, but not fit for use, is among them with the reason.
+        """
+        found = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
+        return sorted([*found, *self._unfit(target)], key=lambda one: one.name)
 
     def choose(
         self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
@@ -192,14 +197,28 @@ class Responders:
             names = ", ".join(name for name, _ in offer.entries)
             objections = [*objections, f"its engine {names} does not answer"]
         notes = [f"already running, started by {started_by}"] if started_by else []
-        policy = self.policy(offer.name)
         return _wire(offer).model_copy(
             update={
                 "verdict": "cannot_run" if objections else "can_run",
                 "reasons": [*objections, *notes],
-                "policy": Policy(confirm=policy.confirm, approval=policy.approval),
+                "policy": self._policy(offer.name),
             }
         )
+
+    def _unfit(self, target: Target) -> list[OfferedResponder]:
+        found: dict[str, OfferedResponder] = {}
+        for name, skipped in self.skipped():
+            would_be = skipped.responder
+            if would_be is None or would_be.name in self._offers or not applies(would_be.data_types, target.kind):
+                continue
+            shown = _wire(Offer(would_be.name, ((name, would_be),)))
+            verdict = {"verdict": "cannot_run", "reasons": [skipped.objection], "policy": self._policy(would_be.name)}
+            found.setdefault(would_be.name, shown.model_copy(update=verdict))
+        return list(found.values())
+
+    def _policy(self, responder_name: str) -> Policy:
+        section = self.policy(responder_name)
+        return Policy(confirm=section.confirm, approval=section.approval)
 
     async def _keep_looking(self, state: EngineState, first: asyncio.Task[None]) -> None:
         await first
@@ -222,6 +241,11 @@ class Responders:
         if not changed:
             return
         self._merge()
+        complaints = self.complaints()
+        for complaint in complaints:
+            if complaint not in self._complaints_told:
+                log.warning("wrong settings", reason=complaint)
+        self._complaints_told = complaints
         doc, now = json.dumps(asdict(catalogue)), self._clock()
         with suppress(
             ResponderBotError
@@ -244,19 +268,52 @@ def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
     return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
 
 
-def unknown_sections(names: Iterable[str], catalogues: Iterable[Catalogue]) -> list[str]:
-    """A sentence for each name that no engine has: a question or an approval under a misspelt name would be missing."""
+def complaints(
+    sections: Mapping[str, ResponderSection], catalogues: Iterable[Catalogue], *, all_heard: bool = True
+) -> list[str]:
+    """A sentence for each thing of the settings that no engine can follow.
+
+    A folder that can't be read; a name that no engine has: a question or an approval under a misspelt name would be
+    missing (not while an engine that may have it is silent); an item that the responder does not have.
+    """
     found = list(catalogues)
-    known = [one.name for catalogue in found for one in catalogue.responders]
-    known += [one.name for catalogue in found for one in catalogue.skipped]
-    as_variables = {plain(name) for name in known}
-    return [_unknown_section(name, known) for name in names if plain(name) not in as_variables]
+    wrong = [sentence for catalogue in found for sentence in catalogue.unreadable]
+    if not all_heard:
+        return wrong
+    read: dict[str, list[Responder]] = {}
+    for catalogue in found:
+        for responder in catalogue.responders:
+            read.setdefault(responder.name, []).append(responder)
+        for left_out in catalogue.skipped:
+            read.setdefault(left_out.name, []).extend([left_out.responder] if left_out.responder else [])
+    by_plain = {plain(name): responders for name, responders in read.items()}
+    for name, section in sections.items():
+        if plain(name) not in by_plain:
+            wrong.append(_unknown_section(name, list(read)))
+        elif responders := by_plain[plain(name)]:
+            wrong += _unknown_items(name, section, [item for one in responders for item in one.items])
+    return wrong
 
 
 def _unknown_section(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, 1)
     hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
     return f'The settings\' [responder."{name}"] names no responder that an engine knows; {hint}'
+
+
+def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -> list[str]:
+    place = f'The settings\' [responder."{name}"] config'
+    if section.config and not known:
+        return [f"{place} does nothing: only a remote engine has that responder; set it there."]
+    as_variables = {plain(item): item for item in known}
+    sentences = []
+    for item in section.config:
+        if plain(item) in as_variables:
+            continue
+        near = get_close_matches(plain(item), as_variables, 1)
+        hint = f'did you mean "{as_variables[near[0]]}"?' if near else f"there are {', '.join(as_variables.values())}."
+        sentences.append(f'{place} names an item "{item}" that the responder does not have; {hint}')
+    return sentences
 
 
 def applies(data_types: Iterable[str], kind: Kind) -> bool:
@@ -298,6 +355,15 @@ def _wire(offer: Offer) -> OfferedResponder:
 def _catalogue(doc: str) -> Catalogue:
     kept = json.loads(doc)
     return Catalogue(
-        tuple(Responder(**{**entry, "data_types": tuple(entry["data_types"])}) for entry in kept["responders"]),
-        tuple(Skipped(**entry) for entry in kept["skipped"]),
+        tuple(_responder(entry) for entry in kept["responders"]),
+        tuple(_skipped(entry) for entry in kept["skipped"]),
     )
+
+
+def _skipped(entry: Mapping[str, Any]) -> Skipped:
+    would_be = entry.get("responder")
+    return Skipped(**{**entry, "responder": _responder(would_be) if would_be else None})
+
+
+def _responder(entry: Mapping[str, Any]) -> Responder:
+    return Responder(**{**entry, "data_types": tuple(entry["data_types"]), "items": tuple(entry.get("items", ()))})

@@ -82,6 +82,20 @@ class CoreSettings(_Section):
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
 
 
+def folder_troubles(settings: CoreSettings) -> list[str]:
+    """A sentence for each folder of core's own files that could not be made or written to; nothing is made here."""
+    if not any(engine.type == "process" for engine in settings.engine) and settings.engine:
+        return []
+    found = []
+    for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):
+        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+        reason = "is no folder" if not there.is_dir() else "can't be written to by this user"
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            what = "" if there == folder else f", where {folder} is to be made,"
+            found.append(f"{there}{what} {reason}; correct that, or set [core] {key} to another folder.")
+    return found
+
+
 # --- reading --------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """`/responder doctor`: every cause of a dead button, with the cure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bot.cards import notices
 from bot.cards.text import foreign
@@ -58,10 +59,17 @@ async def _core(moment: Moment) -> list[Check]:
         health = await moment.tools.core.health()
     except ResponderBotError as error:
         return [Check("core", False, f"{error.message} Is `responder-bot core` running, at [bot] core_url?")]
-    parts = health.get("parts")
-    checks = [Check("core", health.get("status") != "down", str(health.get("status")))]
-    for part in parts if isinstance(parts, list) else []:
-        checks.append(Check(str(part.get("name")), bool(part.get("ok")), str(part.get("message") or "well")))
+    return core_checks(health)
+
+
+def core_checks(health: Mapping[str, Any]) -> list[Check]:
+    """Core and its parts, as `/health` tells: the first line of a part that is well, each line of another."""
+    status = str(health.get("status"))
+    words = {"ok": "well", "degraded": "works, but something is missing"}.get(status, "down")
+    checks = [Check("core", status != "down", words)]
+    for part in health.get("parts") or []:
+        name, is_well, lines = str(part.get("name")), bool(part.get("ok")), str(part.get("message")).splitlines()
+        checks += [Check(name, is_well, line) for line in (lines[:1] if is_well else lines) or ["well"]]
     return checks
 
 

@@ -23,11 +23,31 @@ EVENT_SCOPES = {
     "message.mpim": ("mpim:history",),
     "channel_archive": ("channels:read",),
     "channel_rename": ("channels:read",),
+    "channel_shared": ("channels:read", "groups:read"),
+    "channel_unarchive": ("channels:read",),
+    "channel_unshared": ("channels:read", "groups:read"),
     "reaction_added": ("reactions:read",),
     "reaction_removed": ("reactions:read",),
     "member_joined_channel": ("channels:read", "groups:read"),
     "member_left_channel": ("channels:read", "groups:read"),
 }
+
+EVERY_SCOPE = (
+    "app_mentions:read",
+    *(f"{kind}:{right}" for kind in ("channels", "groups", "im", "mpim") for right in ("history", "read")),
+    "channels:join",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "im:write",
+    "metadata.message:read",
+    "reactions:read",
+    "reactions:write",
+    "users:read",
+    "users:read.email",
+)
+"""What a bot's token can be given here."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,9 @@ class Manifest:
 
     @property
     def scopes(self) -> list[str]:
-        """The bot's scopes; empty without a manifest."""
+        """The bot's scopes."""
+        if self.tree is None:
+            return list(EVERY_SCOPE)
         return [str(scope) for scope in _inside(self.tree or {}, "oauth_config", "scopes", "bot") or []]
 
     def may(self, scope: str) -> bool:

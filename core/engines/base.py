@@ -31,6 +31,8 @@ class Responder:
     max_pap: int = 3
     definition: str = ""
     """`responderDefinition` on the wire; the name where the engine has nothing else."""
+    items: tuple[str, ...] = ()
+    """What the settings may give it, by name; none where the engine keeps the configuration itself."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class Skipped:
 
     name: str
     reason: str
+    responder: Responder | None = None
+    """What it would be, where so much could be read."""
+    objection: str = ""
+    """The reason for people who see no files of this machine, such as `not configured: url missing`."""
+    is_wanted: bool = True
+    """False for one that came along and that nobody has configured."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class Catalogue:
 
     responders: tuple[Responder, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """A sentence for each folder of the settings that can't be read."""
 
 
 @dataclass(frozen=True)

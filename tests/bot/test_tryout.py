@@ -14,12 +14,12 @@ import aiohttp
 ROOT = Path(__file__).parents[2]
 
 
-async def started(folder: Path, *args: str) -> asyncio.subprocess.Process:
+async def started(folder: Path, *args: str, command: str = "try") -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bot.cli",
-        "try",
+        command,
         *args,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -56,6 +56,30 @@ async def test_try_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
             assert (await answer.json())["status"] == "ok"
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
+
+
+async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_but_its_lines(tmp_path: Path) -> None:
+    process = await started(tmp_path, "--workspace-only")
+    assert process.stdout is not None
+    lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
+    address, bot_token, app_token = (line.partition("=")[2] for line in lines[1:4])
+    (tmp_path / "responder-bot.toml").write_text(
+        f'[core]\nport = 9\njobs = "responder-bot.toml/below"\n'
+        f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\n'
+        '[[channel]]\nid = "C0GENERAL"\nclearance = "amber"\n[[channel]]\nid = "C0GONE"\nclearance = "amber"\n'
+    )
+    doctor = await started(tmp_path, command="doctor")
+    out, err = await doctor.communicate()
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
+    assert (doctor.returncode, err.decode()) == (1, "")
+    told = {tuple(line.split(":")[0].split(None, 1)) for line in out.decode().splitlines()}
+    assert told == {
+        *((("ok"), name) for name in ("settings", "key", "token", "scopes", "clock", "socket", "channel C0GENERAL")),
+        ("ok", "people"),
+        *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),
+    }
+    assert "core: Core does not answer at http://127.0.0.1:9;" in out.decode()  # where [core] of the same file has it
 
 
 async def test_a_port_or_a_folder_that_can_not_be_had_is_one_sentence_and_2(tmp_path: Path) -> None:

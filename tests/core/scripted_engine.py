@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
+from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Skipped, Told
 from core.errors import ResponderBotError
 
 BLOCK_HOST = Responder(
@@ -50,6 +50,7 @@ class ScriptedEngine(Engine):
     stoppable: bool = True
     fixed_job_ids: bool = True
     down: str = ""
+    left_out: tuple[Skipped, ...] = ()
     runs: list[Run] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     swept: list[set[str]] = field(default_factory=list)
@@ -66,7 +67,7 @@ class ScriptedEngine(Engine):
     async def catalogue(self) -> Catalogue:
         if self.down:
             raise ResponderBotError("unavailable", self.down)
-        return Catalogue(tuple(self.offered))
+        return Catalogue(tuple(self.offered), self.left_out)
 
     def job_id(self, action_id: str) -> str:
         return f"job-of-{action_id}" if self.fixed_job_ids else ""

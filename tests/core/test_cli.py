@@ -149,6 +149,18 @@ async def test_a_database_that_is_none_and_a_port_that_is_taken_are_two(tmp_path
     assert f"Can't listen on 127.0.0.1:{port}" in ended.err
 
 
+@pytest.mark.parametrize("key", ["jobs", "environments"])
+async def test_a_folder_that_can_not_be_made_is_told_at_the_start(tmp_path: Path, key: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "responder-bot.toml").write_text(f'[core]\nport = 0\n{key} = "file/below"\n')
+    ended = await run(tmp_path, "core")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        f"{tmp_path}/file, where {tmp_path}/file/below is to be made, is no folder;"
+        f" correct that, or set [core] {key} to another folder.\n"
+    )
+
+
 async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_path: Path) -> None:
     broken = tmp_path / "mine" / "Broken"
     broken.mkdir(parents=True)
@@ -160,6 +172,16 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
     assert "Broken can't be used: " in listed.out
     checked = await run(tmp_path, "responders", "check")
     assert (checked.code, checked.out) == (1, listed.out)
+    (broken / "Broken.json").unlink()
+    assert (await run(tmp_path, "responders", "check")).code == 0
+    with (tmp_path / "responder-bot.toml").open("a") as settings:
+        settings.write('[responder."ResponderBot_Webhook_1_0"]\nconfig = { url = "http://127.0.0.1:9", ulr = "x" }\n')
+    checked = await run(tmp_path, "responders", "check")
+    assert (checked.code, checked.out.splitlines()[-1]) == (
+        1,
+        'The settings\' [responder."ResponderBot_Webhook_1_0"] config names an item "ulr" that the responder does not'
+        ' have; did you mean "url"?',
+    )
     installed = await run(tmp_path, "responders", "install", "mine")
     assert (installed.code, installed.out) == (0, "0 environments ready, 0 failed\n")
 

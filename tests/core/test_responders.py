@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from core.engines.base import Catalogue
+from core.engines.base import Catalogue, Skipped
 from core.errors import ResponderBotError
 from core.models import KINDS
-from core.responders import Responders, applies, merge
+from core.responders import Responders, applies, complaints, merge
 from core.settings import ResponderSection
 from core.targets import Target
 from tests.clock import SetClock
@@ -116,12 +117,52 @@ async def test_settings_of_a_responder_that_nobody_knows_are_told(tmp_path: Path
     policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
     async with opened(tmp_path / "core.db") as database:
         responders = Responders([engine], policies, database, SetClock())
-        before = responders.unknown_sections()
-        await responders.open()
-        told = responders.unknown_sections()
-        await responders.close()
+        before = responders.complaints()
+        with capture_logs() as logged:
+            await responders.open()
+            told = responders.complaints()
+            await responders.close()
     assert before == []
     assert told == [
         'The settings\' [responder."BlokHost_1_0"] names no responder that an engine knows;'
         ' did you mean "BlockHost_1_0"?'
     ]
+    assert [line["reason"] for line in logged if line["event"] == "wrong settings"] == told
+
+
+def test_an_item_that_the_responder_does_not_have_is_told() -> None:
+    """A misspelt one, such as a highest TLP, would silently be missing."""
+    local = replace(NOTIFY, items=("url", "max_tlp"))
+    broken = Skipped("Broken", "Broken.json: the file is not valid JSON.")
+    unfit = Skipped("Mail_1_0", "Mail.json: ...", replace(NOTIFY, name="Mail_1_0", items=("smtp_host",)))
+    catalogues = [Catalogue((local,), (broken, unfit)), Catalogue((NOTIFY, BLOCK_HOST))]
+    sections = {
+        "NOTIFY_2_1": ResponderSection(config={"URL": "http://127.0.0.1", "max_tpl": 1}),
+        "Mail_1_0": ResponderSection(config={"colour": "red"}),
+        "BlockHost_1_0": ResponderSection(config={"max_tlp": 1}, approval=1),
+        "Broken": ResponderSection(config={"nobody": "knows"}),
+    }
+    assert complaints(sections, catalogues) == [
+        'The settings\' [responder."NOTIFY_2_1"] config names an item "max_tpl" that the responder does not have;'
+        ' did you mean "max_tlp"?',
+        'The settings\' [responder."Mail_1_0"] config names an item "colour" that the responder does not have;'
+        " there are smtp_host.",
+        'The settings\' [responder."BlockHost_1_0"] config does nothing: only a remote engine has that responder;'
+        " set it there.",
+    ]
+    assert complaints(sections, catalogues, all_heard=False) == []
+
+
+async def test_what_is_not_configured_is_among_what_can_not_run_also_while_its_engine_is_silent(tmp_path: Path) -> None:
+    missing = Skipped("Mail_1_0", "/srv/Mail.json: ...", replace(NOTIFY, name="Mail_1_0"), "not configured: to missing")
+    elsewhere = Skipped("Block_1_0", "...", replace(BLOCK_HOST, data_types=("thehive:case",)), "not configured")
+    offered_elsewhere = Skipped(NOTIFY.name, "...", NOTIFY, "not configured")
+    engine = ScriptedEngine(left_out=(missing, elsewhere, offered_elsewhere, Skipped("Broken", "...")))
+    for engine.down in ("", "It sleeps."):
+        async with looking(tmp_path, [engine]) as responders:
+            explained = responders.explained(ALERT, may_run=True, running={})
+            assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
+            with pytest.raises(ResponderBotError, match="not found"):
+                responders.choose(ALERT, "Mail_1_0", None)
+        assert [o.name for o in explained] == ["BlockHost_1_0", "Mail_1_0", "Notify_2_1"]
+        assert (explained[1].verdict, explained[1].reasons) == ("cannot_run", ["not configured: to missing"])

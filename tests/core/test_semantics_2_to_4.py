@@ -263,6 +263,16 @@ async def test_what_two_engines_have_is_one_offer_under_the_first_one_s_id(core:
     assert refused["message"] == "Responder Bare_1_0 not found"
 
 
+async def test_one_without_its_configuration_says_so_where_it_could_be_wanted(core: RunningCore) -> None:
+    alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "unconfigured"})
+    explained = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true")).json()
+    lookup = next(one for one in explained if one["name"] == "ResponderBot_Lookup_1_0")
+    assert lookup["verdict"] == "cannot_run"
+    assert lookup["reasons"] == ["not configured: csv missing; an administrator can set it"]
+    listed = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}")).json()
+    assert "ResponderBot_Lookup_1_0" not in [one["name"] for one in listed]
+
+
 async def test_a_missing_right_is_a_reason(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "right", "tlp": 1})
     told = await offered(core, "alert", alert["id"], "?explain=true")

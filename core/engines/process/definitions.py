@@ -23,6 +23,18 @@ class _Unusable(Exception):
     """Why a definition can't be used; the loader turns it into a `Skipped`."""
 
 
+class _Unconfigured(_Unusable):
+    """Required configuration items that have no value."""
+
+    def __init__(self, name: str, missing: Sequence[str]) -> None:
+        many = "s" if len(missing) > 1 else ""
+        super().__init__(
+            f"required configuration without a value: {', '.join(missing)}."
+            f' Set the value{many} in [responder."{name}"] config.'
+        )
+        self.missing = missing
+
+
 @dataclass(frozen=True)
 class Item:
     """One configuration item of a definition."""
@@ -113,19 +125,33 @@ def _is_responder_folder(root: Path) -> bool:
     return False
 
 
-def load(folders: Sequence[Path]) -> tuple[list[Definition], list[Skipped]]:
+@dataclass(frozen=True)
+class Loaded:
+    """What was found in some folders."""
+
+    definitions: Sequence[Definition]
+    skipped: Sequence[Skipped]
+    unreadable: Sequence[str]
+    """A sentence for each folder that can't be read."""
+
+
+def load(folders: Sequence[Path]) -> Loaded:
     """All definitions of `folders`; of a name that comes twice the first is taken (`semantics.md 4`)."""
     taken: dict[str, Definition] = {}
     skipped: list[Skipped] = []
+    unreadable: list[str] = []
     for root in folders:
         try:
             files = list(definition_files(root))
         except OSError as error:
-            skipped.append(Skipped(root.name, f"{root}: the folder can't be read: {error.strerror}."))
+            unreadable.append(
+                f"The folder of responders {root} can't be read ({error.strerror}); make it, or take it out of"
+                " [[engine]] responders."
+            )
             continue
         for file in files:
             _take(file, taken, skipped)
-    return list(taken.values()), skipped
+    return Loaded(list(taken.values()), skipped, unreadable)
 
 
 def _take(file: Path, taken: dict[str, Definition], skipped: list[Skipped]) -> None:
@@ -265,8 +291,12 @@ def configure(definition: Definition, given: Mapping[str, Any]) -> Configured | 
     """Put the settings' values into a definition; a `Skipped` when they don't fit or one is missing."""
     try:
         return _configure(definition, given)
+    except _Unconfigured as reason:
+        objection = f"not configured: {', '.join(reason.missing)} missing; an administrator can set it"
+        return Skipped(definition.name, f"{definition.file}: {reason}", objection=objection)
     except _Unusable as reason:
-        return Skipped(definition.name, f"{definition.file}: {reason}")
+        objection = f"not configured well: {str(reason).rstrip('.')}; an administrator can mend it"
+        return Skipped(definition.name, f"{definition.file}: {reason}", objection=objection)
 
 
 def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
@@ -279,7 +309,7 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
             missing.append(item.name)
         config[item.name] = value
     if missing:
-        raise _Unusable(_missing(definition.name, missing))
+        raise _Unconfigured(definition.name, missing)
     run = _RunSettings(config, values)
     check_tlp, check_pap = run.boolean("check_tlp"), run.boolean("check_pap")
     return Configured(
@@ -295,12 +325,6 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
         proxy_https=run.text("proxy_https"),
         cacerts=run.text("cacerts"),
     )
-
-
-def _missing(name: str, missing: Sequence[str]) -> str:
-    what = ", ".join(missing)
-    many = "s" if len(missing) > 1 else ""
-    return f'required configuration without a value: {what}. Set the value{many} in [responder."{name}"] config.'
 
 
 def secret_names(config: Mapping[str, Any]) -> frozenset[str]:
@@ -330,11 +354,11 @@ def _value(item: Item, given: Any) -> Any:
     if given is None or (given == "" and (item.multi or item.type in ("number", "boolean"))):
         given = item.default  # an empty text that was given stays: it takes away a default such as a login
     if item.multi:
-        return [_single(item, value) for value in _as_list(given)]
+        return [_single(item, value) for value in _as_list(item.name, given)]
     return None if given is None or (given == "" and item.type in ("number", "boolean")) else _single(item, given)
 
 
-def _as_list(given: Any) -> Sequence[Any]:
+def _as_list(name: str, given: Any) -> Sequence[Any]:
     """A text for a list comes from an environment variable: a JSON list, or values with commas between them."""
     if given is None or given == "":
         return ()
@@ -346,7 +370,7 @@ def _as_list(given: Any) -> Sequence[Any]:
         try:
             return list(json.loads(given))
         except ValueError as error:
-            raise _Unusable(f"the list {given!r} is not valid JSON.") from error
+            raise _Unusable(f"the list of the configuration item {name!r} is not valid JSON.") from error
     return [part.strip() for part in given.split(",")]
 
 

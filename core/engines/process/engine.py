@@ -16,7 +16,9 @@ import structlog
 from core.engines.base import Catalogue, Job, Progress, Report, Responder, Skipped, Told
 from core.engines.process import job_folder, launcher, processes
 from core.engines.process.definitions import (
+    RUN_SETTINGS,
     Configured,
+    Definition,
     configure,
     load,
     responder_folders,
@@ -200,8 +202,7 @@ class ProcessEngine:
             self._loaded = self._read(signature)
             for skipped in self._loaded.catalogue.skipped:
                 if skipped not in before:
-                    # One that came along and nobody configured is no news.
-                    tell = log.info if skipped.reason.startswith(f"{BUNDLED}/") else log.warning
+                    tell = log.warning if skipped.is_wanted else log.info
                     tell("responder skipped", engine=self._name, responder=skipped.name, reason=skipped.reason)
         return self._loaded
 
@@ -216,10 +217,11 @@ class ProcessEngine:
         return tuple(marks)
 
     def _read(self, signature: tuple[object, ...]) -> _Loaded:
-        definitions, skipped = load(self._folders)
+        loaded = load(self._folders)
+        skipped = list(loaded.skipped)
         offers: dict[str, _Offer] = {}
-        for definition in definitions:
-            offer = self._offer(configure(definition, self._values_of(definition.name)))
+        for definition in loaded.definitions:
+            offer = self._offer(definition)
             if isinstance(offer, Skipped):
                 skipped.append(offer)
             else:
@@ -227,32 +229,37 @@ class ProcessEngine:
         responders = sorted((offer.responder for offer in offers.values()), key=lambda responder: responder.name)
         ordered = sorted(skipped, key=lambda item: item.name)
         # The plain environment may just have been made: look again, or the next call would read all anew.
-        return _Loaded(
-            (_mark(self.environments.root), *signature[1:]), offers, Catalogue(tuple(responders), tuple(ordered))
-        )
+        catalogue = Catalogue(tuple(responders), tuple(ordered), tuple(loaded.unreadable))
+        return _Loaded((_mark(self.environments.root), *signature[1:]), offers, catalogue)
 
-    def _values_of(self, name: str) -> Mapping[str, object]:
-        section = section_for(name, self._sections)
-        return section.config if isinstance(section, ResponderSection) else {}
-
-    def _offer(self, configured: Configured | Skipped) -> _Offer | Skipped:
+    def _offer(self, definition: Definition) -> _Offer | Skipped:
+        section = section_for(definition.name, self._sections)
+        configured = configure(definition, section.config if isinstance(section, ResponderSection) else {})
+        responder = self._responder(definition)
         if isinstance(configured, Skipped):
-            return configured
-        definition = configured.definition
+            is_wanted = section is not None or not definition.file.is_relative_to(BUNDLED)
+            return replace(configured, responder=responder, is_wanted=is_wanted)
         interpreter = self.environments.interpreter(definition.folder)
         if isinstance(interpreter, Unavailable):
-            return Skipped(definition.name, f"{definition.file}: unavailable: {interpreter.reason}")
-        responder = Responder(
+            return Skipped(
+                definition.name,
+                f"{definition.file}: unavailable: {interpreter.reason}",
+                responder,
+                "its environment is not ready; an administrator can run `responder-bot responders install`",
+            )
+        bounded = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
+        return _Offer(bounded, configured, interpreter)
+
+    def _responder(self, definition: Definition) -> Responder:
+        return Responder(
             id=responder_id(self._organisation, definition.name),
             name=definition.name,
             version=definition.version,
             description=definition.description,
             data_types=definition.data_types,
-            max_tlp=configured.max_tlp,
-            max_pap=configured.max_pap,
             definition=definition.name,
+            items=(*(item.name for item in definition.items), *RUN_SETTINGS),
         )
-        return _Offer(responder, configured, interpreter)
 
     # --- one run
 

@@ -5,11 +5,15 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.workspace import Faults, Person, Workspace
+from bot.workspace.manifest import EVENT_SCOPES, Manifest
+from bot.workspace.web_api import METHODS
 from tests.bot.workspace.conftest import fill
+from tests.readme_map import ROOT
 
 SECTION = {"type": "section", "text": {"type": "mrkdwn", "text": "Hello"}}
 
@@ -72,6 +76,14 @@ async def test_a_scope_that_the_manifest_lacks_is_named(strict: Workspace) -> No
     history = await refusal(client.conversations_history(channel="C0SOC"))
     assert history["needed"] == "channels:history"
     assert (await client.auth_test()).headers["x-oauth-scopes"] == provided
+
+
+async def test_without_a_manifest_the_app_has_every_scope_that_anything_here_needs(client: AsyncWebClient) -> None:
+    told = set((await client.auth_test()).headers["x-oauth-scopes"].split(","))
+    needed = {method.scope for method in METHODS.values() if method.scope}
+    needed |= {scope for scopes in EVENT_SCOPES.values() for scope in scopes}
+    needed |= set(Manifest(yaml.safe_load((ROOT / "manifest.yml").read_text())).scopes)
+    assert needed <= told
 
 
 async def test_a_message_can_be_posted_changed_and_deleted(client: AsyncWebClient, anna: Person) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from core.api.health import Part, StoreProbe, judged
-from core.settings import EngineSection
+from core.settings import EngineSection, ResponderSection
 from core.store.database import Database
 from core.store.schema import migrate
 from tests.core.running import running_core
@@ -19,6 +19,33 @@ async def test_a_core_in_order_is_ok_without_a_key(tmp_path: Path) -> None:
     found = response.json()
     assert found["status"] == "ok"
     assert [(part["name"], part["ok"]) for part in found["parts"]] == [("store", True), ("engine local", True)]
+
+
+async def test_an_engine_is_told_in_short_and_then_line_by_line(tmp_path: Path) -> None:
+    for name in ("Broken", "Bent", "Burnt", "Bleached"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        (tmp_path / "own" / name / f"{name}.json").write_text("{")
+    engine = EngineSection(name="local", responders=(tmp_path / "own", tmp_path / "gone"))
+    sections = {NAME: ResponderSection(config={"colour": "red"})}
+    async with running_core(tmp_path, engine=(engine,), responder=sections) as core:
+        found = (await core.send("GET", "/health", profile=None)).json()
+    _, local, settings = found["parts"]
+    short, *lines = local["message"].splitlines()
+    assert local["ok"]
+    assert short == (
+        "2 on offer, 3 not configured; can't be used: Bent, Bleached, Broken and 1 more"
+        " (`responder-bot responders list` says why)"
+    )
+    assert [line.partition(":")[0] for line in lines if ".json: the file is not valid JSON" in line] == [
+        "Bent",
+        "Bleached",
+        "Broken",
+        "Burnt",
+    ]
+    assert (found["status"], settings["name"], settings["ok"]) == ("degraded", "responder settings", False)
+    folder, item = settings["message"].splitlines()
+    assert f"{tmp_path}/gone can't be read" in folder
+    assert 'names an item "colour"' in item
 
 
 async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ async def catalogue(make_engine: MakeEngine, *roots: Path, config: Any = None) -
     return Catalogue(
         tuple(item for item in found.responders if not item.name.startswith("ResponderBot_")),
         tuple(item for item in found.skipped if not item.name.startswith("ResponderBot_")),
+        found.unreadable,
     )
 
 
@@ -105,7 +106,27 @@ async def test_a_file_that_is_no_json_object_stops_no_other(
 
 async def test_a_folder_that_is_missing_is_said(make_engine: MakeEngine, tmp_path: Path) -> None:
     found = await catalogue(make_engine, tmp_path / "gone")
-    assert found.skipped == (Skipped("gone", f"{tmp_path}/gone: the folder can't be read: No such file or directory."),)
+    assert found.unreadable == (
+        f"The folder of responders {tmp_path}/gone can't be read (No such file or directory); make it, or take it out"
+        " of [[engine]] responders.",
+    )
+
+
+async def test_one_that_came_along_is_wanted_once_somebody_configures_it(make_engine: MakeEngine) -> None:
+    webhook, mail = "ResponderBot_Webhook_1_0", "ResponderBot_Mail_1_0"
+    found = {one.name: one for one in (await make_engine(config={webhook: {"ulr": "x"}}).catalogue()).skipped}
+    assert (found[webhook].is_wanted, found[mail].is_wanted) == (True, False)
+    assert found[mail].objection == "not configured: smtp_host, from, to missing; an administrator can set it"
+    would_be = found[mail].responder
+    assert would_be is not None
+    assert {"smtp_host", "max_tlp"} <= set(would_be.items)
+
+
+async def test_a_list_that_is_none_is_not_repeated_since_it_may_hold_a_secret(tmp_path: Path) -> None:
+    skipped = configure(definition(tmp_path, configurationItems=[item("a", multi=True)]), {"a": "[hunter2"})
+    assert isinstance(skipped, Skipped)
+    assert "hunter2" not in f"{skipped.reason} {skipped.objection}"
+    assert skipped.objection.startswith("not configured well: the list of the configuration item 'a' is not valid JSON")
 
 
 async def test_the_first_of_a_name_is_taken_and_the_own_folders_win_over_the_bundled(
