@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from core.models import TLP_NAMES
 from core.settings_file import Sections, read_sections, section, section_list, wrong
@@ -25,7 +25,9 @@ class _Section(BaseModel):
 class BotSection(_Section):
     """`[bot]`."""
 
-    core_url: str = "http://127.0.0.1:9000"
+    core_url: str = Field(
+        "http://127.0.0.1:9000", pattern=r"^https?://\S+$", description="an address such as http://127.0.0.1:9000"
+    )
     core_api_key: str = ""
     database: Path = Path("responder-bot-slack.db")
     health_port: int | None = Field(None, ge=0, le=65535)
@@ -35,14 +37,23 @@ class BotSection(_Section):
 class SlackSection(_Section):
     """`[slack]`. With `app_token`: Socket Mode; else HTTP with `signing_secret` on host and port."""
 
-    bot_token: str = ""
-    app_token: str = ""
+    bot_token: str = Field("", description="the bot's token, xoxb-...; what begins with xapp- is app_token")
+    app_token: str = Field("", description="the app's token, xapp-...; what begins with xoxb- is bot_token")
     signing_secret: str = ""
-    api_url: str = "https://slack.com/api/"
+    api_url: Annotated[str, AfterValidator(lambda url: url.rstrip("/") + "/")] = Field(
+        "https://slack.com/api/", pattern=r"^https?://\S+$", description="an address such as https://slack.com/api/"
+    )
     host: str = "127.0.0.1"
     port: int = Field(3000, ge=0, le=65535)
-    command: str = Field("/responder", pattern=r"^/\S+$")
+    command: str = Field("/responder", pattern=r"^/\S+$", description="a slash and a word, such as /responder")
     link_by_email: bool = False
+
+    @field_validator("bot_token", "app_token")
+    @classmethod
+    def _not_the_other(cls, token: str, info: ValidationInfo) -> str:
+        if token.startswith("xapp-" if info.field_name == "bot_token" else "xoxb-"):
+            raise ValueError("the other token")
+        return token
 
 
 class Route(_Section):
@@ -66,8 +77,11 @@ class Route(_Section):
 class ChannelSection(_Section):
     """`[[channel]]`; `clearance` is the highest TLP that is shown there."""
 
-    id: str = Field(pattern=r"^[CGD][A-Z0-9]+$")
-    clearance: int
+    id: str = Field(
+        pattern=r"^[CGD][A-Z0-9]+$",
+        description="the channel's id, such as C0123456789, which stands at the bottom of the channel's details",
+    )
+    clearance: int = Field(description=f"one of {', '.join(TLP_NAMES)}")
     alerts: Route | None = None
 
     @field_validator("clearance", mode="before")
@@ -75,7 +89,7 @@ class ChannelSection(_Section):
     def _by_name(cls, value: Any) -> Any:
         if value in TLP_NAMES:
             return TLP_NAMES.index(value)
-        raise ValueError(f"is one of {', '.join(TLP_NAMES)}")
+        raise ValueError("no such level")
 
 
 class BotSettings(_Section):

@@ -21,7 +21,13 @@ from core.settings_file import (
     wrong,
 )
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="a name of letters, digits, points, _ and -, which begins with a letter or a digit",
+    ),
+]
 """Also the name of a folder, so no slashes."""
 
 
@@ -36,9 +42,13 @@ class CoreSection(_Section):
     host: str = "127.0.0.1"
     port: int = Field(9000, ge=0, le=65535)
     organisation: str = "default"
-    user_domain: str = "responder-bot.local"
-    vendor_alias: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_-]*)?$")] = "cortex"
-    product: str = "thehive"
+    user_domain: str = Field(
+        "responder-bot.local", pattern=r"^[!-9;-?A-~]+$", description="a domain without @, such as example.org"
+    )
+    vendor_alias: str = Field(
+        "cortex", pattern=r"^([a-z][a-z0-9_-]*)?$", description='a word in small letters, such as cortex, or ""'
+    )
+    product: str = Field("thehive", pattern=r"^[A-Za-z0-9_-]+$", description="a word, such as thehive")
     max_concurrent_actions: int = Field(4, ge=1)
     spread_load: bool = False
     """A run without engineId goes past an engine that has no place free, to the next one that has."""
@@ -131,19 +141,21 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
         keys = tuple(key for key in EngineSection.model_fields if key != "name")
         place = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
         found = variables(mine, own, keys, "engine")
-        engines.append((table, _engine({**table, **found}, place, sections.folder)))
+        names = {key: own + plain(key) for key in found}
+        engines.append((table, _engine({**table, **found}, place, sections.folder, names)))
     for variable in sorted(given):
-        raise wrong(f"The environment variable {variable} names no [[engine]] of {sections.source}.")
+        known = ", ".join(str(table.get("name")) for table in tables)
+        raise wrong(f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}.")
     ordered = [next(engine for of, engine in engines if of is table) for table in tables]
     _refuse_twice([engine.name for engine in ordered], sections.source)
     return tuple(ordered)
 
 
-def _engine(table: Mapping[str, Any], place: str, folder: Path) -> EngineSection:
+def _engine(table: Mapping[str, Any], place: str, folder: Path, names: Mapping[str, str]) -> EngineSection:
     values = dict(table)
     if isinstance(values.get("responders"), str):
         values["responders"] = [part for part in values["responders"].split(os.pathsep) if part]
-    engine = checked(EngineSection, values, place, folder)
+    engine = checked(EngineSection, values, place, folder, names)
     missing = [key for key in ("url", "api_key") if engine.type == "cortex" and not getattr(engine, key)]
     if missing:
         raise wrong(f"{place} is of type cortex and needs {' and '.join(missing)}.")
@@ -153,7 +165,7 @@ def _engine(table: Mapping[str, Any], place: str, folder: Path) -> EngineSection
 def _refuse_twice(names: Sequence[str], source: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise wrong(f"{source} has two [[engine]] called {name}; names must differ.")
+            raise wrong(f"{source} has two [[engine]] called {name}; give one another name.")
 
 
 def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
@@ -187,7 +199,8 @@ def _responder_variables(
         name = next((name for name in names if rest.startswith(f"{plain(name)}_")), "")
         match = _RESPONDER_VARIABLE.fullmatch(rest)
         if not name and match is None:
-            raise wrong(f"The environment variable {variable} is to end with a responder's name and an item's.")
+            sentence = f"The environment variable {variable} is to end with a responder's name and an item's"
+            raise wrong(f"{sentence}, as {prefix}MAILER_1_0_SMTP_HOST does.")
         item = rest[len(name) + 1 :] if name or match is None else match[2]
         name = name or (match[1] if match else "")
         is_item = item in {plain(key) for key in known.get(name, {}).get("config", {})}

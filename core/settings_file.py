@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from core.errors import ResponderBotError
 
@@ -45,7 +47,9 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
         found = _toml(file)
     own = {name: value for name, value in environ.items() if name.startswith(PREFIX) and value}
     sections = Sections(file.absolute().parent, str(file), found, dict(environ))
-    for name in found:
+    for name, value in found.items():
+        if name not in SECTIONS and not isinstance(value, dict | list):
+            raise wrong(f"{file}: {name} stands above all sections; move it below its own, such as [core].")
         refuse_unknown(name, SECTIONS, f"{file} has no section [{name}]")
     words = [name.upper() for name in SECTIONS if name != "channel"]
     for variable in own:
@@ -63,13 +67,15 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
     table = sections.tables.get(name, {})
     place = f"{sections.source}: [{name}]"
     if not isinstance(table, Mapping):
-        raise wrong(f"{place} is to be a table of keys and values.")
-    given = variables(sections.environ, f"{PREFIX}{name.upper()}_", tuple(model.model_fields), name)
+        raise wrong(f"{place} is to be a table: write its keys below a line [{name}].")
+    prefix = f"{PREFIX}{name.upper()}_"
+    given = variables(sections.environ, prefix, tuple(model.model_fields), name)
+    names = {key: prefix + plain(key) for key in given}
     for key, variable in (also or {}).items():
         value = with_file(sections.environ, variable)
-        if value:
-            given.setdefault(key, value)
-    return checked(model, {**table, **given}, place, sections.folder)
+        if value and key not in given:
+            given[key], names[key] = value, variable
+    return checked(model, {**table, **given}, place, sections.folder, names)
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
@@ -116,7 +122,8 @@ def with_file(environ: Mapping[str, str], variable: str) -> str:
     try:
         return Path(file).read_text().strip()
     except (OSError, ValueError) as error:
-        raise wrong(f"The file {file} of {variable}_FILE can't be read ({error}).") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise wrong(f"{variable}_FILE names {file}, which can't be read ({reason}); correct the path.") from error
 
 
 def _toml(file: Path) -> Mapping[str, Any]:
@@ -126,36 +133,82 @@ def _toml(file: Path) -> Mapping[str, Any]:
         raise wrong(
             f"The settings file {file} can't be read ({error.strerror}); give another with --config."
         ) from error
-    except ValueError as error:
-        raise wrong(f"The settings file {file} is no TOML: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise wrong(f"The settings file {file} is no TOML, since it is not UTF-8 text; save it as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        sentence = f"The settings file {file} is no TOML: {error}; correct that place (texts stand in quotes)."
+        raise wrong(sentence) from error
 
 
-def checked(model: type[SectionT], values: Mapping[str, Any], place: str, folder: Path) -> SectionT:
+def checked(
+    model: type[SectionT],
+    values: Mapping[str, Any],
+    place: str,
+    folder: Path,
+    names: Mapping[str, str] | None = None,
+) -> SectionT:
+    """The section that `values` make; `names` are those of the environment variables that some of them come from.
+
+    Raises ResponderBotError("bad_request") with what the first wrong key is to be.
+    """
     _refuse_unknown_keys(model, values, place)
     try:
         made = model.model_validate(dict(values))
     except ValidationError as error:
-        raise wrong(_sentence(error, place)) from None  # the cause would show values, and some are secrets
+        raise wrong(_sentence(model, error, place, names or {})) from None  # the cause would show values, also secrets
     return made.model_copy(update=_absolute(made, folder))
 
 
 def _refuse_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
     for key, value in values.items():
         refuse_unknown(key, list(model.model_fields), f'{place} has no key "{key}"')
-        annotation = model.model_fields[key].annotation
-        for inner in (annotation, *get_args(annotation)):
-            if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
-                _refuse_unknown_keys(inner, value, f"{place} {key}")
+        inner = _section_in(model.model_fields[key])
+        if inner is not None and isinstance(value, Mapping):
+            _refuse_unknown_keys(inner, value, f"{place} {key}")
 
 
-def _sentence(error: ValidationError, place: str) -> str:
+def _sentence(model: type[BaseModel], error: ValidationError, place: str, names: Mapping[str, str]) -> str:
     """The first thing that is wrong; without the value, which may be a secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    key = ".".join(str(part) for part in found["loc"])
+    path = [str(part) for part in found["loc"]]
+    item = model.model_fields[path[0]]
+    inner = _section_in(item)
+    key = path[0]
+    if inner is not None and len(path) > 1 and path[1] in inner.model_fields:
+        key, item = f"{key}.{path[1]}", inner.model_fields[path[1]]
     if found["type"] == "missing":
-        return f"{place} needs a value for {key}."
-    said = found["msg"].removeprefix("Value error, ")
-    return f"{place} {key}: {said[:1].lower()}{said[1:]}."
+        return f"{place} needs a value for {key}, {expected(item)}."
+    what = f"The environment variable {names[key]}" if key in names else f"{place} {key}"
+    return f"{what} is to be {expected(item)}."
+
+
+def expected(item: FieldInfo) -> str:
+    """What a key is to be, in words: its description, or what its type says."""
+    if item.description:
+        return item.description
+    kind = item.annotation
+    if get_origin(kind) is UnionType:
+        kind = next(choice for choice in get_args(kind) if choice is not NoneType)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if kind is int:
+        return _whole_number(item)
+    words = {bool: "true or false", str: "a text in quotes", Path: "a path in quotes"}
+    if get_origin(kind) is tuple:
+        return 'a list of texts, such as ["one", "two"]'
+    return words.get(kind, "a table, such as { key = value }") if isinstance(kind, type) else words[str]
+
+
+def _whole_number(item: FieldInfo) -> str:
+    bounds = {name: getattr(bound, name) for bound in item.metadata for name in ("ge", "le") if hasattr(bound, name)}
+    if "le" in bounds:
+        return f"a whole number from {bounds['ge']} to {bounds['le']}"
+    return f"a whole number, at least {bounds['ge']}" if "ge" in bounds else "a whole number"
+
+
+def _section_in(item: FieldInfo) -> type[BaseModel] | None:
+    kinds = (item.annotation, *get_args(item.annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _absolute(made: BaseModel, folder: Path) -> dict[str, Any]:
@@ -171,7 +224,7 @@ def _absolute(made: BaseModel, folder: Path) -> dict[str, Any]:
 
 
 def _from(folder: Path, path: Path) -> Path:
-    return Path(os.path.normpath(folder / path.expanduser()))
+    return Path(os.path.normpath(folder / os.path.expanduser(path)))
 
 
 def refuse_unknown(name: str, known: Sequence[str], sentence: str) -> None:

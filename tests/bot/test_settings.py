@@ -1,11 +1,18 @@
 """The bot's settings: file, environment, and a sentence for everything wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from bot.settings import BotSettings, load, parse
+from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection, load, parse
 from core.errors import ResponderBotError
+from core.settings import CoreSection, EngineSection, ResponderSection
+from core.settings_file import checked, expected
 
 FILE = """
 [core]
@@ -69,10 +76,18 @@ def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[chanel]\nid = 'x'", 'did you mean "channel"'),
         ("[[channel]]\nid = 'C1'\nclearence = 'red'", 'did you mean "clearance"'),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { source = ['x'] }", 'did you mean "sources"'),
-        ("[[channel]]\nid = 'C1'", "needs a value for clearance"),
-        ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "is one of clear, green, amber, red"),
+        ("[[channel]]\nid = 'C1'", "needs a value for clearance, one of clear, green, amber, red."),
+        ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "clearance is to be one of clear, green, amber, red."),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\n[[channel]]\nid = 'C1'\nclearance = 'red'", "stands twice"),
-        ("[slack]\nport = 70000", "[slack] port"),
+        ("[[channel]]\nid = '#soc'\nclearance = 'red'", "id is to be the channel's id, such as C0123456789, "),
+        (
+            "[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { severity_at_least = 9 }",
+            "alerts.severity_at_least is to be a whole number from 1 to 4.",
+        ),
+        ("[slack]\nport = 70000", "[slack] port is to be a whole number from 0 to 65535."),
+        ("[slack]\nbot_token = 'xapp-1'", "bot_token is to be the bot's token, xoxb-...; what begins with xapp-"),
+        ("[slack]\napp_token = 'xoxb-1'", "app_token is to be the app's token, xapp-...; what begins with xoxb-"),
+        ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url is to be an address such as http://127.0.0.1:9000."),
         ("slack = 3", "is to be a table"),
         ("[slack", "is no TOML"),
     ],
@@ -82,6 +97,55 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, senten
         load(written(tmp_path, text), {})
     assert sentence in wrong.value.message
     assert "\n" not in wrong.value.message.removesuffix("\n") or "TOML" in wrong.value.message
+
+
+SECTIONS: tuple[type[BaseModel], ...] = (
+    CoreSection,
+    EngineSection,
+    ResponderSection,
+    BotSection,
+    SlackSection,
+    ChannelSection,
+    Route,
+)
+KEYS = [(section, key) for section in SECTIONS for key in section.model_fields]
+TOML = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes() | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(KEYS), TOML)
+def test_whatever_a_key_is_given_is_taken_or_refused_in_our_words(
+    key: tuple[type[BaseModel], str], value: object
+) -> None:
+    section, name = key
+    others = {"name": "local", "id": "C1", "clearance": "amber"}
+    values = {other: ours for other, ours in others.items() if other in section.model_fields}
+    try:
+        checked(section, {**values, name: value}, "the file: [section]", Path())
+    except ResponderBotError as refused:
+        sentence = refused.message
+        assert sentence.startswith(f"the file: [section] {name}")
+        if " has no key " not in sentence:
+            assert any(sentence.endswith(f" is to be {expected(item)}.") for item in _items(section, name))
+        assert not re.search("should|[Vv]alid|pydantic|[Ee]rror:", sentence)
+
+
+def _items(section: type[BaseModel], name: str) -> list[FieldInfo]:
+    inner = list(Route.model_fields.values()) if name == "alerts" else []
+    return [section.model_fields[name], *inner]
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_every_key_says_what_it_is_to_be(section: type[BaseModel], key: str) -> None:
+    words = expected(section.model_fields[key])
+    assert re.match("(an? |one of |true or |the )", words), words
+
+
+def test_the_address_of_slack_may_lack_its_last_slash(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "[slack]\napi_url = 'http://127.0.0.1:1/api'"), {}).slack.api_url.endswith("/api/")
 
 
 def test_an_alert_is_routed_by_severity_source_type_and_tag() -> None:

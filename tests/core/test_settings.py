@@ -139,16 +139,22 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
             '[responder."A_1"]\nconfirmation = "x"',
             '[responder."A_1"] has no key "confirmation"; did you mean "confirm"?',
         ),
-        ("[core]\nport = 'many'", "[core] port: input should be a valid integer"),
-        ("[core]\nport = 70000", "[core] port: input should be less than or equal to 65535"),
+        ("[core]\nport = 'many'", "[core] port is to be a whole number from 0 to 65535."),
+        ("[core]\nport = 70000", "[core] port is to be a whole number from 0 to 65535."),
         ("[engine]\nname = 'a'", "write [[engine]], with two brackets"),
         ("core = 1", "[core] is to be a table"),
         ("[responder]\nconfirm = 'x'", '[responder] needs the name of a responder, such as [responder."Mailer_1_0"]'),
-        ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name"),
-        ("[[engine]]\nname = '../up'", "[[engine]] ../up name: string should match pattern"),
+        ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name, a name of letters"),
+        ("[[engine]]\nname = '../up'", "[[engine]] ../up name is to be a name of letters, digits, points, _ and -, "),
+        (
+            "[core]\nuser_domain = '@example.org'",
+            "[core] user_domain is to be a domain without @, such as example.org.",
+        ),
+        ("[core]\nlog_level = 'loud'", "[core] log_level is to be one of debug, info, warning, error."),
+        ("port = 9000", "port stands above all sections; move it below its own, such as [core]."),
         ("[[engine]]\nname = 'a'\ntype = 'cortex'", "is of type cortex and needs url and api_key"),
         ("[[engine]]\nname = 'a'\n[[engine]]\nname = 'a'", "has two [[engine]] called a"),
-        ("port = ", "is no TOML"),
+        ("port = ", "is no TOML: Invalid value (at end of document); correct that place (texts stand in quotes)."),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -169,6 +175,18 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: 
 )
 def test_a_variable_that_means_nothing_is_refused(tmp_path: Path, variable: str, words: str) -> None:
     assert words in refusal(tmp_path, FILE, {variable: "/does/not/exist"})
+
+
+def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_bytes(b"[core]\nhost = '\xff'")
+    with pytest.raises(ResponderBotError, match="it is not UTF-8 text; save it as UTF-8"):
+        load(tmp_path / "settings.toml", {})
+
+
+def test_a_wrong_value_of_a_variable_names_the_variable(tmp_path: Path) -> None:
+    for variable in ("RESPONDER_BOT_CORE_PORT", "RESPONDER_BOT_ENGINE_SOC_TYPE"):
+        sentence = refusal(tmp_path, FILE, {variable: "many"})
+        assert sentence.startswith(f"The environment variable {variable} is to be ")
 
 
 def test_a_wrong_value_is_not_repeated_since_it_may_be_a_secret(tmp_path: Path) -> None:
