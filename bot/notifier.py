@@ -10,8 +10,9 @@ import structlog
 from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
-from bot.delivery import Delivery, Desired
-from bot.redaction import Subject, kind_of
+from bot.delivery import Delivery, Desired, Shown
+from bot.delivery.words import is_person
+from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
 from core.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Case, Event, Kind, Log, Person
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 WAIT_S = 30
 REPAINT_MS = 7 * 86_400_000  # after a gap in the feed: cards that stood or changed in this time
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+CORE_IS_DOWN = ("unavailable", "authentication", "forbidden")  # for us: all must wait
 RESPONDER = "responder:"  # before a responder's name among what is watched
 
 log = structlog.get_logger("bot.notifier")
@@ -64,6 +66,8 @@ class Places:
 
     routes: Mapping[str, Route]  # by channel: which alerts are posted there
     clearance: Callable[[str], int | None]  # of a channel; None: not set up
+    is_sure: Callable[[str], bool]  # whether Slack has said so of the channel, or it is not set up
+    looked: asyncio.Event  # what channels may show was looked at anew, or something was held because of it
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
 
 
@@ -74,6 +78,11 @@ class Story:
     root_id: str
     threads: list[Thread] = field(default_factory=list)
     alert: Alert | None = None
+    case: Case | None = None
+
+    def in_thread(self, shown: Shown) -> "Story":
+        """The same, told only in the thread where this message stands."""
+        return replace(self, threads=[Thread(shown.channel, shown.thread_of or shown.key)])
 
 
 class Notifier:
@@ -124,7 +133,8 @@ class Notifier:
         desired: list[Desired] = []
         for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
             desired += await self._cards(await self._story(subject, created=False))
-        await self._delivery.follow(desired, last)
+        await self._delivery.follow(desired, last, is_gap=True)
+        self._places.looked.set()
 
     async def repaint(self, root_id: str, log_id: str = "") -> None:
         """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
@@ -147,7 +157,7 @@ class Notifier:
         try:
             return await work
         except ResponderBotError as error:
-            if error.code in ("unavailable", "authentication", "forbidden"):
+            if error.code in CORE_IS_DOWN:
                 raise
             log.warning("event_skipped", code=error.code, reason=error.message)
         except Exception:
@@ -164,7 +174,9 @@ class Notifier:
         for action_id, of_root in news.actions:
             if of_root == root_id:
                 desired += await self._guarded(self._of_action(action_id, story, action_id in news.ended))
-        return desired
+        made = {one.key for one in desired}
+        told = [one for one in self._delivery.story(root_id) if one.key not in made]
+        return desired + (await self._made_anew(told, story))[0]
 
     async def _story(self, root_id: str, *, created: bool) -> Story:
         """The root with its threads: those that stand, and for a new alert those that the settings ask for."""
@@ -210,24 +222,25 @@ class Notifier:
                 subject=alert.id,
                 by_person=by_person,
                 is_progress=is_progress,
+                screen=screen,
             )
-            for thread, message in zip(story.threads, messages, strict=True)
+            for thread, (message, screen) in zip(story.threads, messages, strict=True)
         ]
 
-    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> Message:
-        clearance, now = self._clearance(thread.channel), self._clock()
+    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> tuple[Message, Screen]:
+        screen, now = self._screen(Subject.alert(alert), thread.channel), self._clock()
 
         def render(button: Button) -> Message:
-            return alert_card(alert, actions, clearance=clearance, button=button, now_ms=now)
+            return alert_card(alert, actions, clearance=screen.clearance, button=button, now_ms=now)
 
-        return await self._rendered(thread.channel, thread.key, render)
+        return await self._rendered(thread.channel, thread.key, render), screen
 
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
         return render(await self._delivery.buttons(channel, key, intents_in(render)))
 
-    def _clearance(self, channel: str) -> int:
+    def _screen(self, subject: Subject, channel: str) -> Screen:
         """A channel that was taken out of the settings shows nothing any more."""
-        return self._places.clearance(channel) or 0
+        return Screen(subject, self._places.clearance(channel) or 0)
 
     # logs
 
@@ -241,14 +254,14 @@ class Notifier:
         threads = story.threads or [Thread(channel, "") for channel in self._case_channels(case)]
         desired = []
         for thread in threads:
-            key, clearance = f"log:{entry.id}:{thread.channel}", self._clearance(thread.channel)
+            key, screen = f"log:{entry.id}:{thread.channel}", self._screen(subject, thread.channel)
 
-            def render(button: Button, clearance: int = clearance) -> Message:
+            def render(button: Button, clearance: int = screen.clearance) -> Message:
                 return ended.log_card(entry, actions, subject, clearance=clearance, button=button, now_ms=now)
 
             message = await self._rendered(thread.channel, key, render)
             root = "" if thread.key == key else thread.key
-            desired.append(Desired(key, thread.channel, message, thread_of=root, subject=case.id))
+            desired.append(Desired(key, thread.channel, message, thread_of=root, subject=case.id, screen=screen))
         if not story.threads:
             story.threads = [Thread(one.channel, one.key) for one in desired]
         return desired
@@ -284,7 +297,7 @@ class Notifier:
         if story.alert is not None:
             return Subject.alert(story.alert)
         kind: Kind = kind_of(action.object_type)
-        case = await self._core.case(story.root_id)
+        case = await self._case(story)
         if kind == "case_task_log":
             return Subject.log(await self._core.log(action.object_id), case)
         if kind == "case_task":
@@ -297,17 +310,16 @@ class Notifier:
         confirm, now = await self._confirm_text(action, subject), self._clock()
         desired = []
         for thread in story.threads:
-            key, clearance = f"approval:{action.id}:{thread.channel}", self._clearance(thread.channel)
+            key, screen = f"approval:{action.id}:{thread.channel}", self._screen(subject, thread.channel)
 
-            def render(button: Button, clearance: int = clearance) -> Message:
+            def render(button: Button, clearance: int = screen.clearance) -> Message:
                 return ended.approval_request(
                     action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
                 )
 
             message = await self._rendered(thread.channel, key, render)
-            desired.append(
-                Desired(key, thread.channel, message, thread_of=thread.key, subject=story.root_id, by_person=True)
-            )
+            asked = Desired(key, thread.channel, message, thread_of=thread.key, subject=story.root_id, screen=screen)
+            desired.append(replace(asked, by_person=True))
         return desired
 
     async def _confirm_text(self, action: Action, subject: Subject) -> str:
@@ -316,10 +328,10 @@ class Notifier:
         return found.policy.confirm if found and found.policy else ""
 
     async def _end(self, action: Action, subject: Subject, thread: Thread, confirm: str) -> Desired:
-        clearance, key = self._clearance(thread.channel), f"end:{action.id}:{thread.channel}"
+        screen, key = self._screen(subject, thread.channel), f"end:{action.id}:{thread.channel}"
 
         def render(button: Button) -> Message:
-            return ended.end_reply(action, subject, clearance=clearance, button=button, confirm=confirm)
+            return ended.end_reply(action, subject, clearance=screen.clearance, button=button, confirm=confirm)
 
         return Desired(
             key,
@@ -327,7 +339,8 @@ class Notifier:
             await self._rendered(thread.channel, key, render),
             thread_of=thread.key,
             subject=subject.root_id or subject.id,
-            file=ended.report_file(action, subject, clearance=clearance),
+            file=ended.report_file(action, subject, clearance=screen.clearance),
+            screen=screen,
         )
 
     async def _watchers(self, action: Action, subject: Subject) -> list[Desired]:
@@ -335,11 +348,123 @@ class Notifier:
         desired = []
         for team, user in self._delivery.watchers(list(dict.fromkeys(watched))):
             person = await self._places.person(team, user)
-            if person is None:  # no longer linked: nothing leaves
-                continue
-            message = ended.watch_ended(action, subject, clearance=person.clearance)
-            desired.append(Desired(f"watch:{action.id}:{user}", user, message))
+            if person is not None:  # no longer linked: nothing leaves
+                desired.append(_told(action, Screen(subject, person.clearance), f"watch:{action.id}:{team}:{user}"))
         return desired
+
+    # what was made for other levels than there are now
+
+    async def obey(self) -> None:
+        """For ever: where a channel or a person may see more or less than when a message there was made, make it anew.
+
+        Ends by cancellation; what it didn't come to is found again, since each message knows what it was made for.
+        """
+        failures = 0
+        while True:
+            self._places.looked.clear()
+            try:
+                for channel, key in self._delivery.channels().items():
+                    await self._obey_in(channel, key)
+            except ResponderBotError as error:
+                log.warning("clearance_trouble", code=error.code, reason=error.message)
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+            else:
+                failures = 0
+                await self._places.looked.wait()
+
+    async def _obey_in(self, channel: str, one_key: str) -> None:
+        clearance = await self._clearance(channel, one_key)
+        # A moment without Slack must not repaint all that stands: then only what still waits is made anew.
+        unsent_only = not self._places.is_sure(channel)
+        for root_id in self._delivery.made_for_another(channel, clearance, unsent_only=unsent_only):
+            here = [one for one in self._delivery.story(root_id) if one.channel == channel]
+            told = [one for one in here if one.clearance != clearance and not (unsent_only and one.sent >= one.wanted)]
+            story = await self._story(root_id, created=False)
+            desired, kept = await self._made_anew(told, story, clearance)
+            await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept)
+
+    async def _clearance(self, channel: str, key: str) -> int:
+        """Of a channel, or of the person whom the message with this key tells."""
+        if not is_person(channel):
+            return self._places.clearance(channel) or 0
+        person = await self._places.person(_team_of(key), channel)
+        return person.clearance if person else 0
+
+    async def _made_anew(
+        self, told: Sequence[Shown], story: Story, clearance: int | None = None
+    ) -> tuple[list[Desired], dict[str, int]]:
+        """Of these messages of a story those that must change, as they shall be; and which needn't, for what clearance.
+
+        Without `clearance` it is that of each one's channel now, and for a person that of then: only levels changed.
+        """
+        desired: list[Desired] = []
+        kept: dict[str, int] = {}
+        for one in told:
+            then = one.clearance if is_person(one.channel) else self._places.clearance(one.channel) or 0
+            now = then if clearance is None else clearance
+            try:
+                if Screen(await self._levels(one, story), now).sight == one.sight:
+                    kept[one.key] = now
+                else:
+                    desired += await self._again(one, story)
+            except ResponderBotError as error:
+                if error.code in CORE_IS_DOWN:
+                    raise
+                log.warning("withheld_for_good", key=one.key, code=error.code)
+                desired.append(_withheld(one, now))
+        return desired, kept
+
+    async def _levels(self, one: Shown, story: Story) -> Subject:
+        """What a message tells of, as far as its levels go: tasks and logs have those of their case."""
+        if story.alert is not None:
+            return Subject.alert(story.alert)
+        kind, _, object_id = one.about.partition(" ")
+        case = await self._case(story)
+        if kind == "case_artifact":
+            return Subject.artifact(await self._core.artifact(object_id), case)
+        return Subject.case(case)
+
+    async def _case(self, story: Story) -> Case:
+        if story.case is None:
+            story.case = await self._core.case(story.root_id)
+        return story.case
+
+    async def _again(self, one: Shown, story: Story) -> list[Desired]:
+        """A message as it shall be now."""
+        kind, object_id = one.key.split(":")[:2]
+        here = story.in_thread(one)
+        if kind == "alert":
+            return await self._cards(here)
+        if kind == "log":
+            return await self._of_log(object_id, here)
+        action = await self._core.action(object_id)
+        subject = await self._subject(action, here)
+        if kind == "watch":
+            return [_told(action, Screen(subject, await self._clearance(one.channel, one.key)), one.key)]
+        if kind == "approval":
+            return [replace(asked, by_person=False) for asked in await self._approvals(action, subject, here)]
+        confirm = await self._confirm_text(action, subject) if action.status == "Failure" else ""
+        return [await self._end(action, subject, thread, confirm) for thread in here.threads]
+
+
+def _told(action: Action, screen: Screen, key: str) -> Desired:
+    """The direct message to somebody who watches."""
+    message = ended.watch_ended(action, screen.subject, clearance=screen.clearance)
+    root_id = screen.subject.root_id or screen.subject.id
+    return Desired(key, key.rpartition(":")[2], message, subject=root_id, screen=screen)
+
+
+def _team_of(key: str) -> str:
+    """The team in `watch:~5:T0LOCAL:U0BEN`."""
+    return key.split(":")[2]
+
+
+def _withheld(one: Shown, clearance: int) -> Desired:
+    """In place of what can't be made anew, since core doesn't know it any more."""
+    message = Message(f"{one.subject}: {withheld(RED)}, since core no longer knows it.")
+    screen = Screen(Subject("alert", one.subject, "", RED, RED), clearance)
+    return Desired(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, screen=screen)
 
 
 def _once(ids: Iterable[str]) -> tuple[str, ...]:

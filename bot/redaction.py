@@ -1,5 +1,7 @@
 """What a channel or a person may see of an object, by clearance. Pure; text leaves only through here (`slack.md 2`)."""
 
+import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,6 +137,16 @@ class Screen:
     def hidden(self) -> int:
         """How many artifacts may not be shown."""
         return len(self.subject.artifacts) - len(self.artifacts())
+
+    @property
+    def sight(self) -> str:
+        """A digest of what is withheld: a message that was made under another one is not true any more."""
+        own = None if self.is_open else self.subject.tlp
+        reports = None if self.shows_reports else self.highest
+        masked = (
+            sorted({a.data for a in self.subject.artifacts if not sees(self.clearance, a.tlp)}) if self.is_open else []
+        )
+        return hashlib.sha256(json.dumps([own, reports, masked]).encode()).hexdigest()
 
 
 # --- masking --------------------------------------------------------------------------------------------------------

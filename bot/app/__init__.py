@@ -14,11 +14,13 @@ from bot.app.channels import Channels
 from bot.app.front import Front, Team
 from bot.app.transports import Http, Listening, Socket, Transport, bolt, cancelled, web_client
 from bot.app.vitals import Vitals
-from bot.delivery import Delivery, Pace
+from bot.delivery import Delivery, Gate, Pace
 from bot.delivery.trouble import trouble
+from bot.delivery.words import is_person
 from bot.features.base import Check, Tools
 from bot.identity import Identity
 from bot.notifier import Notifier, Places
+from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.errors import ResponderBotError
@@ -50,10 +52,12 @@ class Bot:
         self._session = session
         self._clock = clock_ms
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
-        self.delivery = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace)
         self.channels = Channels(settings.channel, self.slack)
+        gate = Gate(self._ceiling, self.channels.looked.set)
+        self.delivery = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
-        places = Places(self.channels.routes, self.channels.clearance, identity.person)
+        channels = self.channels
+        places = Places(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
         self.notifier = Notifier(core, self.delivery, places, clock_ms)
         self.leads = asyncio.Event()
         tools = Tools(
@@ -119,8 +123,9 @@ class Bot:
             await asyncio.sleep(STANDBY_S)
 
     async def _lead_while_held(self) -> None:
-        """Follow and send for as long as the lease is ours; a fault in one of them begins both anew."""
-        work = [asyncio.create_task(self.notifier.run()), asyncio.create_task(self.delivery.sender.run())]
+        """Follow, obey and send for as long as the lease is ours; a fault in one of them begins all anew."""
+        tasks = (self.notifier.run(), self.notifier.obey(), self.delivery.sender.run())
+        work = [asyncio.create_task(task) for task in tasks]
         self.leads.set()
         try:
             renewals = 0
@@ -133,6 +138,10 @@ class Bot:
                     await self.delivery.prune()
         finally:
             await cancelled(*work)
+
+    def _ceiling(self, channel: str) -> int:
+        """The highest clearance for which something may leave to there; a person's is looked up where it is made."""
+        return RED if is_person(channel) else self.channels.clearance(channel) or 0
 
     async def _channel_changed(self, channel: str) -> None:
         """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""

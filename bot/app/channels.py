@@ -28,6 +28,7 @@ class _Seen:
 
     is_own: bool
     problem: str = ""
+    answered: bool = True
 
 
 class Channels:
@@ -37,6 +38,8 @@ class Channels:
         self._sections = {section.id: section for section in sections}
         self._slack = slack
         self._seen: dict[str, _Seen] = {}
+        self.looked = asyncio.Event()
+        """Set after each look: what a channel may show may have changed."""
 
     @property
     def routes(self) -> Mapping[str, Route]:
@@ -50,10 +53,16 @@ class Channels:
         seen = self._seen.get(channel)
         return section.clearance if seen and seen.is_own else CLEAR
 
+    def is_sure(self, channel: str) -> bool:
+        """Whether that is known for certain, so that what stands there already can be made anew for it."""
+        seen = self._seen.get(channel)
+        return channel not in self._sections or (seen is not None and seen.answered)
+
     async def look(self) -> None:
         """Ask Slack about each channel of the settings."""
         for channel in self._sections:
             self._seen[channel] = await self._look_at(channel)
+        self.looked.set()
 
     async def keep_looking(self) -> None:
         """The same again and again: a channel can become shared at any time."""
@@ -71,11 +80,9 @@ class Channels:
             before = self._seen.get(channel)
             # A moment without Slack must not hide what was shown all along.
             is_own = before is not None and before.is_own and met.kind in ("unknown", "undone", "held")
-            return _Seen(is_own, met.message)
+            return _Seen(is_own, met.message, answered=is_own)
         shown = answer["channel"]
-        shared = any(
-            shown.get(name) for name in ("is_shared", "is_ext_shared", "is_org_shared", "is_pending_ext_shared")
-        )
+        shared = any(shown.get(name) for name in SHARED_MARKS)
         return _Seen(not shared, _membership(channel, shown))
 
     async def checks(self) -> list[Check]:

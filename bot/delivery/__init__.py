@@ -2,6 +2,7 @@
 
 from bot.delivery.desk import Delivery, Left, Problem
 from bot.delivery.pace import Pace
+from bot.delivery.sender import Gate
 from bot.delivery.words import Desired, Shown
 
-__all__ = ["Delivery", "Desired", "Left", "Pace", "Problem", "Shown"]
+__all__ = ["Delivery", "Desired", "Gate", "Left", "Pace", "Problem", "Shown"]

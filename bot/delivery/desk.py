@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Button, Intent
 from bot.delivery import tables
 from bot.delivery.pace import Pace
-from bot.delivery.sender import Sender
+from bot.delivery.sender import Gate, Sender
 from bot.delivery.store import open_store
 from bot.delivery.words import Desired, Shown, digest, shown
 from core import owner
@@ -59,13 +59,14 @@ class Delivery:
         *,
         pace: Pace | None = None,
         lease_ms: int = LEASE_MS,
+        gate: Gate | None = None,
     ) -> None:
         self._store = open_store(path)
         self._clock = clock_ms
         self._me = owner.me()
         self._lease_ms = lease_ms
         self._pace = pace or Pace()
-        self.sender = Sender(self._store, slack, clock_ms, self._pace)
+        self.sender = Sender(self._store, slack, clock_ms, self._pace, gate or Gate())
 
     async def close(self) -> None:
         await self._store.close()
@@ -76,15 +77,33 @@ class Delivery:
         """Durable: the states that these messages shall have."""
         await self.follow(desired, None)
 
-    async def follow(self, desired: Sequence[Desired], cursor: int | None) -> None:
-        """The same, and the place in core's feed that they come from, in one transaction."""
+    async def follow(self, desired: Sequence[Desired], cursor: int | None, *, is_gap: bool = False) -> None:
+        """The same, and the place in core's feed that they come from, in one transaction.
+
+        After a gap in the feed each other message is to be looked at again, since its levels may have changed.
+        """
+        now = self._clock()
+
+        def work(tx: Transaction) -> None:
+            if is_gap:
+                tables.doubt_all(tx)
+            for one in desired:
+                tables.want(tx, _row(one, now))
+            if cursor is not None:
+                tables.set_value(tx, "cursor", str(cursor))
+
+        await self._store.transaction(work)
+        self.sender.wake()
+
+    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int]) -> None:
+        """The states of messages that were made for another clearance; `kept`: which stay as they are, for which."""
         now = self._clock()
 
         def work(tx: Transaction) -> None:
             for one in desired:
                 tables.want(tx, _row(one, now))
-            if cursor is not None:
-                tables.set_value(tx, "cursor", str(cursor))
+            for key, clearance in kept.items():
+                tables.set_clearance(tx, key, clearance)
 
         await self._store.transaction(work)
         self.sender.wake()
@@ -107,6 +126,18 @@ class Delivery:
     def cards(self, subject: str) -> list[Shown]:
         """The top-level messages of an alert or a case."""
         return [shown(row) for row in tables.cards_of(self._store, subject)]
+
+    def story(self, subject: str) -> list[Shown]:
+        """All messages of an alert or a case, its cards among them, oldest first."""
+        return [shown(row) for row in tables.of_subject(self._store, subject)]
+
+    def channels(self) -> Mapping[str, str]:
+        """Where messages stand, or shall (channels, and people for direct messages), with the key of one of them."""
+        return {row["channel"]: row["key"] for row in tables.channels(self._store)}
+
+    def made_for_another(self, channel: str, clearance: int, *, unsent_only: bool = False) -> Sequence[str]:
+        """Alerts and cases of which something there was made for another clearance than this, newest first."""
+        return tables.made_for_another(self._store, channel, clearance, unsent_only)
 
     async def subjects(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts whose cards stand in this channel, newest first."""
@@ -274,6 +305,7 @@ class Delivery:
 def _row(desired: Desired, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
+    screen = desired.screen
     return {
         "key": desired.key,
         "channel": desired.channel,
@@ -282,13 +314,16 @@ def _row(desired: Desired, now: int) -> dict[str, str | int]:
         "payload": payload,
         "digest": digest(payload),
         "mark": secrets.token_hex(BUTTON_BYTES),
-        "by_person": int(desired.by_person),
+        "by_person": 1 if desired.by_person else -int(desired.in_bulk),
         "now": now,
         "soon": now + SETTLE_MS if desired.is_progress else now,
         "bundle_ms": BUNDLE_MS,
         "file_name": name,
         "file_text": text,
         "file_sent": int(desired.file is None),
+        "clearance": screen.clearance if screen else 0,
+        "about": f"{screen.subject.kind} {screen.subject.id}" if screen else "",
+        "sight": screen.sight if screen else "",
     }
 
 

@@ -29,7 +29,10 @@ class Pace:
         self._posts_per_s = posts_per_s
         # What may go at once and what comes back within a minute are together no more than Slack takes in any minute.
         burst = updates_a_minute * BURST_SHARE
-        self._update = _Bucket(burst, (updates_a_minute - burst) / 60, burst, 0)
+        self._tier_3 = {
+            method: _Bucket(burst, (updates_a_minute - burst) / 60, burst, 0)
+            for method in ("chat.update", "files.delete")
+        }
         self._posts: dict[str, _Bucket] = {}
         self._held: dict[str, int] = {}
 
@@ -55,8 +58,8 @@ class Pace:
         return {name: until - now for name, until in self._held.items() if until > now}
 
     def _bucket(self, method: str, channel: str, now: int) -> _Bucket:
-        if method == "chat.update":
-            return self._update
+        if method in self._tier_3:
+            return self._tier_3[method]
         if channel not in self._posts:
             self._posts[channel] = _Bucket(self._post_burst, self._posts_per_s, self._post_burst, now)
         return self._posts[channel]

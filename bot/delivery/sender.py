@@ -1,18 +1,21 @@
 """Makes Slack show what is desired: paced, a person's wish first, never twice."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import structlog
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.delivery import tables
 from bot.delivery.pace import Pace
 from bot.delivery.trouble import Trouble, trouble
-from bot.delivery.words import Shown, shown
+from bot.delivery.words import Shown, is_person, shown
+from bot.redaction import RED
 from core.errors import ResponderBotError
 from core.store.database import Database, Transaction
 
@@ -24,19 +27,35 @@ BACKOFF_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 HELD_BACK_MS = 15_000  # a card that waited longer says so
 SKEW_S = 600  # Slack's clock and ours may differ by this much when a lost post is looked for
 LOOK_PAGES = 10
+DOUBT_MS = 60_000  # when a post was repeated: how much later the first attempt can't arrive any more
+NO_FILE = ("file_not_found", "file_deleted")
 EVENT_TYPE = "responder_bot"
 
 log = structlog.get_logger("bot.delivery")
 
 
+@dataclass(frozen=True)
+class Gate:
+    """The last look before something leaves: what a channel may show may have changed since it was made.
+
+    `ceiling` is the highest clearance of a channel (or a person) now, `held` is told that something was held for it.
+    """
+
+    ceiling: Callable[[str], int] = lambda _channel: RED
+    held: Callable[[], None] = lambda: None
+
+
 class Sender:
     """One task that sends; of several replicas only the one that holds the lease runs it."""
 
-    def __init__(self, store: Database, slack: AsyncWebClient, clock_ms: Callable[[], int], pace: Pace) -> None:
+    def __init__(
+        self, store: Database, slack: AsyncWebClient, clock_ms: Callable[[], int], pace: Pace, gate: Gate
+    ) -> None:
         self._store = store
         self._slack = slack
         self._clock = clock_ms
         self._pace = pace
+        self._gate = gate
         self._wake = asyncio.Event()
         self._busy: set[str] = set()
         self.trouble = ""
@@ -59,9 +78,19 @@ class Sender:
         """Start what may go now; returns when to look again, in ms of the clock."""
         now = self._clock()
         until = tables.next_due_at(self._store, now) or now + PARKED_MS
+        for message in map(shown, tables.doubtful(self._store, now)):
+            if len(self._busy) < AT_ONCE and message.channel not in self._busy:
+                self._busy.add(message.channel)
+                group.create_task(self._look_for_double(message))
+        until = min(until, tables.next_doubt_at(self._store, now) or until)
         for message in map(shown, tables.due(self._store, now, self._busy)):
             if len(self._busy) >= AT_ONCE:
                 break
+            if message.channel in self._busy:
+                continue
+            if message.clearance > self._gate.ceiling(message.channel):
+                self._gate.held()
+                continue
             method = _method(message)
             wait_ms = self._pace.wait_ms(method, message.channel, now, by_person=message.by_person)
             if wait_ms:
@@ -96,8 +125,8 @@ class Sender:
             self._wake.set()
 
     async def _make_true(self, message: Shown) -> None:
-        if message.sent >= message.wanted:
-            await self._upload(message)
+        if _only_file_left(message):
+            await (self._upload(message) if message.file_name else self._take_file_away(message))
         elif message.ts:
             await self._update(message)
         else:
@@ -107,16 +136,18 @@ class Sender:
 
     async def _post(self, message: Shown) -> None:
         place = message.place
-        if place.startswith(("U", "W")):
+        if is_person(place):
             place = await self._open(message)
+        doubt_ms = 0
         if message.tried_at:
             if await self._waits_for_answer(message):
                 return
             if ts := await self._found(message, place):
                 await self._done(message, message.tried, ts, place)
                 return
+            doubt_ms = self._clock() + DOUBT_MS
         now = self._clock()
-        await self._store.transaction(lambda tx: tables.begin(tx, message.key, message.wanted, now))
+        await self._store.transaction(lambda tx: tables.begin(tx, message.key, message.wanted, now, doubt_ms))
         thread = {"thread_ts": message.root_ts} if message.root_ts else {}
         answer = await self._slack.api_call(
             "chat.postMessage", json={"channel": place, **self._content(message), **thread, "unfurl_links": False}
@@ -161,13 +192,43 @@ class Sender:
 
     async def _found(self, message: Shown, place: str) -> str:
         """The timestamp of an attempt whose answer was lost, by the mark in its metadata; "" if it never arrived."""
+        async with aclosing(self._standing(message, place, message.tried_at)) as found:
+            async for ts in found:
+                return ts
+        return ""
+
+    async def _look_for_double(self, message: Shown) -> None:
+        """A post that was repeated may have arrived after all, late: of two the one that isn't ours to know goes."""
+        try:
+            if not message.ts:  # it is still being posted
+                raise TimeoutError
+            async with aclosing(self._standing(message, message.place, message.doubt_at - DOUBT_MS)) as found:
+                doubles = [ts async for ts in found if ts != message.ts]
+            for ts in doubles:
+                log.info("double_deleted", key=message.key)
+                await self._slack.api_call("chat.delete", json={"channel": message.place, "ts": ts})
+            next_ms = 0
+        except Exception as error:
+            log.info("double_not_looked_for", key=message.key, reason=type(error).__name__)
+            next_ms = self._clock() + DOUBT_MS if _passes(error, message.channel) else 0
+        try:
+            await self._store.transaction(lambda tx: tables.set_doubt(tx, message.key, next_ms))
+        except ResponderBotError as error:
+            self.trouble = error.message
+            self._pace.hold("", "", self._clock(), BACKOFF_MS[1])
+        finally:
+            self._busy.discard(message.channel)
+            self._wake.set()
+
+    async def _standing(self, message: Shown, place: str, around_ms: int) -> AsyncGenerator[str, None]:
+        """The timestamps under which this message stands, by the mark in its metadata, posted at about that time."""
         method = "conversations.replies" if message.root_ts else "conversations.history"
         asked: dict[str, Any] = {
             "channel": place,
             "include_all_metadata": True,
             "limit": 200,
-            "oldest": str(message.tried_at // 1000 - SKEW_S),
-            "latest": str(message.tried_at // 1000 + 2 * SKEW_S),
+            "oldest": str(around_ms // 1000 - SKEW_S),
+            "latest": str(around_ms // 1000 + 2 * SKEW_S),
         }
         if message.root_ts:
             asked["ts"] = message.root_ts
@@ -175,11 +236,10 @@ class Sender:
             answer = await self._slack.api_call(method, http_verb="GET", params=_params(asked))
             for candidate in answer.get("messages") or []:
                 if _mark(candidate) == message.mark:
-                    return str(candidate["ts"])
+                    yield str(candidate["ts"])
             asked["cursor"] = (answer.get("response_metadata") or {}).get("next_cursor") or ""
             if not asked["cursor"]:
                 break
-        return ""
 
     # its file
 
@@ -192,15 +252,30 @@ class Sender:
         elif await self._file_stands(message, file_id):
             await self._store.transaction(lambda tx: tables.file_done(tx, message.key))
             return
-        await self._slack.api_call(
-            "files.completeUploadExternal",
-            json={
-                "files": [{"id": file_id, "title": message.file_name}],
-                "channel_id": message.place,
-                "thread_ts": message.root_ts or message.ts,
-            },
-        )
+        try:
+            await self._slack.api_call(
+                "files.completeUploadExternal",
+                json={
+                    "files": [{"id": file_id, "title": message.file_name}],
+                    "channel_id": message.place,
+                    "thread_ts": message.root_ts or message.ts,
+                },
+            )
+        except SlackApiError as error:
+            if _code(error) not in NO_FILE or not message.file_id:
+                raise
+            # It was taken away after it had been uploaded, and shall stand again.
+            await self._store.transaction(lambda tx: tables.set_file(tx, message.key, ""))
+            return
         await self._store.transaction(lambda tx: tables.file_done(tx, message.key))
+
+    async def _take_file_away(self, message: Shown) -> None:
+        try:
+            await self._slack.api_call("files.delete", json={"file": message.file_id})
+        except SlackApiError as error:
+            if _code(error) not in NO_FILE:
+                raise
+        await self._store.transaction(lambda tx: tables.set_file(tx, message.key, ""))
 
     async def _uploaded(self, message: Shown) -> str:
         content = message.file_text.encode("utf-8", "replace")
@@ -220,7 +295,7 @@ class Sender:
             params=_params({"channel": message.place, "ts": message.root_ts or message.ts, "limit": 200}),
         )
         files = [file for one in answer.get("messages") or [] for file in one.get("files") or []]
-        return any(file.get("id") == file_id for file in files)
+        return any(file.get("id") == file_id and file.get("mode") != "tombstone" for file in files)
 
     # what goes wrong
 
@@ -238,7 +313,7 @@ class Sender:
     def _note(self, tx: Transaction, message: Shown, method: str, met: Trouble) -> None:
         now = self._clock()
         if met.kind != "unknown":
-            tables.never_begun(tx, message.key)
+            tables.never_begun(tx, message.key, message.tried_at)
         if met.kind == "held":
             self._pace.hold(method, message.channel, now, int(met.wait_s * 1000))
             tables.later(tx, message.key, now + int(met.wait_s * 1000), met.message)
@@ -260,9 +335,26 @@ class Sender:
             tables.anew(tx, message.key, now)
 
 
+def _only_file_left(message: Shown) -> bool:
+    return message.sent >= message.wanted or message.gone
+
+
+def _code(error: SlackApiError) -> str:
+    return str(error.response.get("error")) if isinstance(error.response.data, dict) else ""
+
+
+def _passes(error: Exception, channel: str) -> bool:
+    """Whether it makes sense to try again later."""
+    try:
+        return trouble(error, channel).kind in ("held", "unknown", "undone")
+    except Exception:
+        log.exception("delivery_failed", channel=channel)
+        return False
+
+
 def _method(message: Shown) -> str:
-    if message.sent >= message.wanted:
-        return "files.completeUploadExternal"
+    if _only_file_left(message):
+        return "files.completeUploadExternal" if message.file_name else "files.delete"
     return "chat.update" if message.ts else "chat.postMessage"
 
 

@@ -31,7 +31,7 @@ def first_tables(db: sqlite_utils.Database) -> None:
             "tried_at": int,  # when the first attempt without a known end began; 0: none
             "mark": str,  # random, in the message's metadata: by it a lost post is found again
             "ts": str,
-            "by_person": int,
+            "by_person": int,  # 1: a person waits for it; 0: news; -1: one of many that are made anew
             "wanted_at": int,
             "due_at": int,
             "changed_at": int,
@@ -73,3 +73,15 @@ def first_tables(db: sqlite_utils.Database) -> None:
     db.table("lease").create({"name": str, "owner": str, "until": int}, pk="name")
     db.table("watch").create({"team": str, "user": str, "subject": str, "at": int}, pk=("team", "user", "subject"))
     db.table("watch").create_index(["subject"])
+
+
+@migrations()
+def levels_and_doubts(db: sqlite_utils.Database) -> None:
+    message = db.table("message")
+    # Messages from before count as made for nobody knows whom: each is looked at once, and made anew where need be.
+    message.add_column("clearance", int, not_null_default=-1)  # for which it was made; -1: to be looked at again
+    message.add_column("about", str, not_null_default="")  # kind and id of what it tells of, such as `case_task ~9`
+    message.add_column("sight", str, not_null_default="")  # digest of what was withheld then
+    message.add_column("doubt_at", int, not_null_default=0)  # when to look whether it stands twice; 0: no reason to
+    message.create_index(["channel", "clearance"])
+    db.execute("CREATE INDEX message_doubt ON message(doubt_at) WHERE doubt_at > 0")

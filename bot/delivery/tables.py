@@ -9,7 +9,13 @@ from core.store.database import Reads, Row, Transaction
 # --- messages -------------------------------------------------------------------------------------------------------
 
 _SHOWN = "SELECT m.*, coalesce(root.ts, '') AS root_ts FROM message m LEFT JOIN message root ON root.key = m.thread_of"
-_OPEN = "(m.sent < m.wanted OR m.file_sent = 0) AND m.gone = 0 AND (m.thread_of = '' OR root.ts <> '')"
+# A file that must go is taken away also where its message was deleted: it stands in a message of its own.
+_LEFT = "((sent < wanted OR file_sent = 0) AND gone = 0 OR file_sent = 0 AND file_name = '')"
+_OPEN = (
+    "((m.sent < m.wanted OR m.file_sent = 0) AND m.gone = 0 AND (m.thread_of = '' OR root.ts <> '')"
+    " OR m.file_sent = 0 AND m.file_name = '')"
+)
+_KIND = "CASE WHEN m.sent >= m.wanted OR m.gone = 1 THEN 'file' WHEN m.ts = '' THEN 'post' ELSE 'update' END"
 
 
 def want(tx: Transaction, values: dict[str, str | int]) -> None:
@@ -18,14 +24,15 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
     tx.run(
         """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
                tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
-               file_name, file_text, file_id, file_sent, created_at)
+               file_name, file_text, file_id, file_sent, created_at, clearance, about, sight)
            VALUES (:key, :channel, '', :subject, :thread_of, :payload, :digest, 1, 0, 0,
                0, :mark, '', :by_person, :now, :now, 0, 0, 0, '', 0, 0,
-               :file_name, :file_text, '', :file_sent, :now)
+               :file_name, :file_text, '', :file_sent, :now, :clearance, :about, :sight)
            ON CONFLICT (key) DO UPDATE SET
                payload = :payload, digest = :digest, wanted = message.wanted + 1,
                wanted_at = CASE WHEN message.sent < message.wanted THEN message.wanted_at ELSE :now END,
-               by_person = max(CASE WHEN message.sent < message.wanted THEN message.by_person ELSE 0 END, :by_person),
+               by_person = CASE WHEN message.sent < message.wanted THEN max(message.by_person, :by_person)
+                   ELSE :by_person END,
                due_at = CASE WHEN :by_person = 1 THEN :now
                    WHEN message.sent < message.wanted
                        THEN min(message.due_at, max(:soon, message.machine_at + :bundle_ms))
@@ -35,7 +42,19 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
                mark = CASE WHEN message.gone = 1 AND :by_person = 1 THEN :mark ELSE message.mark END,
                gone = CASE WHEN :by_person = 1 THEN 0 ELSE message.gone END
            WHERE message.digest <> :digest OR message.gone = 1
-               OR (:by_person = 1 AND message.by_person = 0 AND message.sent < message.wanted)""",
+               OR (:by_person = 1 AND message.by_person < 1 AND message.sent < message.wanted)""",
+        values,
+    )
+    tx.run(
+        """UPDATE message SET clearance = :clearance, about = :about, sight = :sight
+           WHERE key = :key AND (clearance <> :clearance OR about <> :about OR sight <> :sight)""",
+        values,
+    )
+    tx.run(
+        """UPDATE message SET file_name = :file_name, file_text = :file_text,
+               file_sent = CASE WHEN :file_name = '' AND file_id = '' THEN 1 ELSE 0 END,
+               due_at = CASE WHEN sent < wanted THEN due_at ELSE :now END
+           WHERE key = :key AND file_name <> :file_name""",
         values,
     )
 
@@ -45,12 +64,14 @@ def by_key(reads: Reads, key: str) -> Row | None:
 
 
 def due(reads: Reads, now: int, busy: Collection[str]) -> list[Row]:
-    """What to send next: at most one for each channel that isn't busy, a person's first, then the longest waiting."""
+    """What to send next: of each channel that isn't busy at most one post, one update and one file, since each has a
+    pace of its own; a person's first, then the longest waiting."""
     names = {f"c{n}": channel for n, channel in enumerate(busy)}
     return reads.rows(
         f"""SELECT * FROM (
               SELECT m.*, coalesce(root.ts, '') AS root_ts,
-                     row_number() OVER (PARTITION BY m.channel ORDER BY m.by_person DESC, m.wanted_at, m.rowid) AS nth
+                     row_number() OVER (
+                         PARTITION BY m.channel, {_KIND} ORDER BY m.by_person DESC, m.wanted_at, m.rowid) AS nth
               FROM message m LEFT JOIN message root ON root.key = m.thread_of
               WHERE {_OPEN} AND m.due_at <= :now AND m.channel NOT IN ({",".join(f":{name}" for name in names)})
             ) WHERE nth = 1 ORDER BY by_person DESC, wanted_at""",
@@ -61,7 +82,7 @@ def due(reads: Reads, now: int, busy: Collection[str]) -> list[Row]:
 def next_due_at(reads: Reads, now: int) -> int | None:
     """When the next message becomes due, after `now`."""
     row = reads.row(
-        "SELECT min(due_at) AS at FROM message m WHERE (sent < wanted OR file_sent = 0) AND gone = 0 AND due_at > :now",
+        f"SELECT min(due_at) AS at FROM message WHERE {_LEFT} AND due_at > :now",
         {"now": now},
     )
     return row["at"] if row else None
@@ -69,19 +90,40 @@ def next_due_at(reads: Reads, now: int) -> int | None:
 
 def waiting(reads: Reads) -> int:
     """How many messages are not yet as they shall be."""
-    row = reads.row("SELECT count(*) AS n FROM message WHERE (sent < wanted OR file_sent = 0) AND gone = 0")
+    row = reads.row(f"SELECT count(*) AS n FROM message WHERE {_LEFT}")
     return row["n"] if row else 0
 
 
-def begin(tx: Transaction, key: str, wanted: int, now: int) -> None:
-    """An attempt to post begins: until its end is known the message may or may not stand in Slack."""
-    tx.run("UPDATE message SET tried = :wanted, tried_at = :now WHERE key = :key",
-           {"key": key, "wanted": wanted, "now": now})  # fmt: skip
+def begin(tx: Transaction, key: str, wanted: int, now: int, doubt_at: int) -> None:
+    """An attempt to post begins: until its end is known the message may or may not stand in Slack.
+
+    `doubt_at`, for one after an attempt that left nothing: when to look whether that arrived after all; else 0.
+    """
+    tx.run(
+        "UPDATE message SET tried = :wanted, tried_at = :now, doubt_at = max(doubt_at, :doubt_at) WHERE key = :key",
+        {"key": key, "wanted": wanted, "now": now, "doubt_at": doubt_at},
+    )
 
 
-def never_begun(tx: Transaction, key: str) -> None:
-    """The attempt certainly did nothing."""
-    tx.run("UPDATE message SET tried = 0, tried_at = 0 WHERE key = :key", {"key": key})
+def doubtful(reads: Reads, now: int) -> list[Row]:
+    """Messages that may stand twice and whose time it is to look."""
+    return reads.rows(f"{_SHOWN} WHERE m.doubt_at > 0 AND m.doubt_at <= :now", {"now": now})
+
+
+def next_doubt_at(reads: Reads, now: int) -> int | None:
+    """When the next one's time comes, after `now`."""
+    row = reads.row("SELECT min(doubt_at) AS at FROM message WHERE doubt_at > :now AND doubt_at > 0", {"now": now})
+    return row["at"] if row else None
+
+
+def set_doubt(tx: Transaction, key: str, doubt_at: int) -> None:
+    tx.run("UPDATE message SET doubt_at = :doubt_at WHERE key = :key", {"key": key, "doubt_at": doubt_at})
+
+
+def never_begun(tx: Transaction, key: str, before: int) -> None:
+    """The attempt certainly did nothing; one that began at `before`, and was only looked for, perhaps did."""
+    tx.run("UPDATE message SET tried = 0, tried_at = 0 WHERE key = :key AND tried_at <> :before",
+           {"key": key, "before": before})  # fmt: skip
 
 
 def done(tx: Transaction, key: str, number: int, now: int, ts: str, conversation: str) -> None:
@@ -129,22 +171,28 @@ def set_conversation(tx: Transaction, key: str, conversation: str) -> None:
 
 
 def set_file(tx: Transaction, key: str, file_id: str) -> None:
-    tx.run("UPDATE message SET file_id = :file_id WHERE key = :key", {"key": key, "file_id": file_id})
+    """The file's id in Slack, where it is about to stand, or "" since it does not; what shall be is done after."""
+    tx.run(
+        """UPDATE message SET file_id = :file_id,
+               file_sent = CASE WHEN :file_id = '' AND file_name = '' THEN 1 ELSE 0 END WHERE key = :key""",
+        {"key": key, "file_id": file_id},
+    )
 
 
 def file_done(tx: Transaction, key: str) -> None:
-    """The file stands in Slack; its text need not be kept."""
+    """The file stands in Slack, and its text need not be kept; unless it was to go meanwhile."""
     tx.run(
-        "UPDATE message SET file_sent = 1, file_text = '', failures = 0, problem = '' WHERE key = :key", {"key": key}
+        """UPDATE message SET file_sent = 1, file_text = '', failures = 0, problem = ''
+           WHERE key = :key AND file_name <> ''""",
+        {"key": key},
     )
 
 
 def problems(reads: Reads) -> list[Row]:
     """What can't be delivered, by channel and sentence, with how many messages wait for it."""
     return reads.rows(
-        """SELECT channel, problem, count(*) AS n, min(wanted_at) AS since FROM message
-           WHERE problem <> '' AND (sent < wanted OR file_sent = 0) AND gone = 0
-           GROUP BY channel, problem ORDER BY channel"""
+        f"""SELECT channel, problem, count(*) AS n, min(wanted_at) AS since FROM message
+            WHERE problem <> '' AND {_LEFT} GROUP BY channel, problem ORDER BY channel"""
     )
 
 
@@ -157,8 +205,46 @@ def hurry(tx: Transaction, channel: str, now: int) -> int:
 
 
 def cards_of(reads: Reads, subject: str) -> list[Row]:
-    """The top-level messages of an alert or a case, in every channel."""
-    return reads.rows(f"{_SHOWN} WHERE m.subject = :subject AND m.thread_of = '' AND m.gone = 0", {"subject": subject})
+    """The top-level messages of an alert or a case, in every channel; not what a person was told of them."""
+    return reads.rows(
+        f"""{_SHOWN} WHERE m.subject = :subject AND m.thread_of = '' AND m.gone = 0 AND m.key NOT LIKE 'watch:%'""",
+        {"subject": subject},
+    )
+
+
+def of_subject(reads: Reads, subject: str) -> list[Row]:
+    """All that Slack was told of an alert or a case and still has, oldest first."""
+    return reads.rows(
+        f"{_SHOWN} WHERE m.subject = :subject AND (m.gone = 0 OR m.file_id <> '') ORDER BY m.rowid",
+        {"subject": subject},
+    )
+
+
+def channels(reads: Reads) -> list[Row]:
+    """Where messages stand, or shall, with the key of one of them."""
+    return reads.rows("SELECT channel, max(key) AS key FROM message GROUP BY channel")
+
+
+def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bool) -> list[str]:
+    """Alerts and cases of which something in a channel was made for another clearance than this, newest first."""
+    rows = reads.rows(
+        """SELECT subject FROM message
+           WHERE channel = :channel AND clearance <> :clearance AND subject <> ''
+               AND (gone = 0 OR file_id <> '') AND (:unsent_only = 0 OR sent < wanted)
+           GROUP BY subject ORDER BY max(created_at) DESC, max(rowid) DESC""",
+        {"channel": channel, "clearance": clearance, "unsent_only": int(unsent_only)},
+    )
+    return [row["subject"] for row in rows]
+
+
+def set_clearance(tx: Transaction, key: str, clearance: int) -> None:
+    """It shows to this clearance what it shows anyway."""
+    tx.run("UPDATE message SET clearance = :clearance WHERE key = :key", {"key": key, "clearance": clearance})
+
+
+def doubt_all(tx: Transaction) -> None:
+    """Levels may have changed unheard: each message is to be looked at again."""
+    tx.run("UPDATE message SET clearance = -1 WHERE clearance <> -1")
 
 
 def subjects(reads: Reads, channel: str, limit: int) -> list[Row]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.cards.message import Message
+from bot.redaction import Screen
 from core.store.database import Row
 
 
@@ -14,8 +15,9 @@ class Desired:
     """The state that one message shall have. Ten that pile up become one; only the last is sent.
 
     `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
-    answers; `subject` the alert or case whose story it belongs to. `file` (name, text) is put under it once.
-    `is_progress`: more is likely to follow in a moment.
+    answers; `subject` the alert or case whose story it belongs to. `file` (name, text) stands under it; None takes it
+    away. `screen` is what it was made through. `is_progress`: more is likely to follow in a moment; `in_bulk`: one of
+    many that are made anew, which let all other news go first.
     """
 
     key: str
@@ -25,10 +27,17 @@ class Desired:
     subject: str = ""
     by_person: bool = False
     is_progress: bool = False
+    in_bulk: bool = False
     file: tuple[str, str] | None = None
+    screen: Screen | None = None
 
     def payload(self) -> str:
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
+
+
+def is_person(channel: str) -> bool:
+    """Whether it is somebody's id, which stands for direct messages to them."""
+    return channel.startswith(("U", "W"))
 
 
 def digest(payload: str) -> str:
@@ -37,7 +46,7 @@ def digest(payload: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A message as delivery knows it."""
+    """A message as delivery knows it: what it shows, for which clearance it was made, how far Slack has it."""
 
     key: str
     channel: str
@@ -56,10 +65,15 @@ class Shown:
     failures: int
     problem: str
     plain: bool
+    gone: bool
     file_name: str
     file_text: str
     file_id: str
     file_sent: bool
+    clearance: int
+    about: str
+    sight: str
+    doubt_at: int
     root_ts: str
 
     @property
@@ -74,6 +88,7 @@ class Shown:
 
 def shown(row: Row) -> Shown:
     values = {name: row[name] for name in Shown.__dataclass_fields__}
-    for name in ("by_person", "plain", "file_sent"):
+    values["by_person"] = values["by_person"] > 0
+    for name in ("plain", "gone", "file_sent"):
         values[name] = bool(values[name])
     return Shown(**values)

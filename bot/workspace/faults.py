@@ -10,7 +10,7 @@ from typing import Literal
 class Fault:
     """One piece of trouble for one call."""
 
-    kind: Literal["status", "error", "lost", "unheard", "slow", "held"]
+    kind: Literal["status", "error", "lost", "late", "unheard", "slow", "held"]
     status: int = 200
     error: str = ""
     retry_after_s: int = 0
@@ -42,6 +42,10 @@ class Faults:
     def lose_answer(self, method: str, times: int = 1) -> None:
         """Do it, then close the connection instead of answering."""
         self._add(method, Fault("lost"), times)
+
+    def late(self, method: str, until: asyncio.Event, times: int = 1) -> None:
+        """Close the connection instead of answering, and do it when the event is set."""
+        self._add(method, Fault("late", until=until), times)
 
     def lose_request(self, method: str, times: int = 1) -> None:
         """Close the connection without having done anything."""

@@ -22,6 +22,7 @@ class StoredFile:
     user_id: str
     created: int
     content: bytes | None = None
+    is_deleted: bool = False
 
     def shown(self, base_url: str) -> Json:
         """The file as messages carry it."""
@@ -85,6 +86,23 @@ class Files:
         if stored is None:
             raise SlackError("file_not_found")
         return stored.shown(self.base_url)
+
+    def delete(self, file_id: str) -> None:
+        """files.delete, for a file of the app's own."""
+        stored = self._files.get(file_id)
+        if stored is None:
+            raise SlackError("file_not_found")
+        if stored.is_deleted:
+            raise SlackError("file_deleted")
+        if stored.user_id != self._team.bot_user_id:
+            raise SlackError("cant_delete_file")
+        stored.is_deleted, stored.content = True, None
+        for channel in self._team.channels.values():
+            for message in list(channel.messages.values()):
+                shown = message.get("files") or []
+                if any(file["id"] == file_id for file in shown):
+                    left = [{"id": file_id, "mode": "tombstone"} if f["id"] == file_id else f for f in shown]
+                    self._team.change(channel, message["ts"], {"files": left})
 
     def get(self, file_id: str) -> StoredFile | None:
         """A file with its content, if it's there."""

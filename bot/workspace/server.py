@@ -201,6 +201,13 @@ class Workspace:
         channel.is_archived = True
         self._tell_channel(channel, {"type": "channel_archive", "channel": channel.id})
 
+    def share(self, channel_id: str, is_shared: bool = True) -> None:
+        """Another company joins the channel, or leaves it; the app hears of it."""
+        channel = self._team.channel(channel_id)
+        channel.is_shared = is_shared
+        event = "channel_shared" if is_shared else "channel_unshared"
+        self._tell_channel(channel, {"type": event, "channel": channel.id, "connected_team_id": "T0PARTNER"})
+
     def rename(self, channel_id: str, name: str) -> None:
         """The channel gets another name; the app hears of it."""
         channel = self._team.channel(channel_id)

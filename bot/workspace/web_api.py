@@ -500,6 +500,11 @@ def files_info(desk: Desk, args: Args) -> Json:
     return {"file": desk.files.shown(args.need("file"))}
 
 
+def files_delete(desk: Desk, args: Args) -> Json:
+    desk.files.delete(args.need("file"))
+    return {}
+
+
 def files_complete_upload(desk: Desk, args: Args) -> Json:
     given = args.parsed("files")
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
@@ -552,5 +557,6 @@ METHODS: dict[str, Method] = {
     "views.publish": Method(views_publish, 4),
     "files.getUploadURLExternal": Method(files_get_upload_url, 4, "files:write"),
     "files.info": Method(files_info, 4, "files:read"),
+    "files.delete": Method(files_delete, 3, "files:write"),
     "files.completeUploadExternal": Method(files_complete_upload, 4, "files:write"),
 }

@@ -116,6 +116,9 @@ class Wire:
             return web.json_response({"ok": False, "error": fault.error})
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
+        if fault.kind == "late":
+            await request.read()  # while there is still somebody to read from
+            _cut(request)
         if fault.until is not None:
             await fault.until.wait()
         if fault.kind == "unheard":

@@ -16,7 +16,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Intent, Message
-from bot.delivery import Delivery, Desired, Pace
+from bot.delivery import Delivery, Desired, Gate, Pace
+from bot.redaction import Screen, Subject
 from bot.workspace import Person, Sight, Workspace
 from core.clock import now_ms
 from core.errors import ResponderBotError
@@ -58,13 +59,15 @@ def desired(key: str, text: str, **more: Any) -> Desired:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *, send: bool = True, pace: Pace | None = None) -> AsyncIterator[Desk]:
+async def desk(
+    folder: Path, *, send: bool = True, pace: Pace | None = None, gate: Gate | None = None
+) -> AsyncIterator[Desk]:
     async with AsyncExitStack() as stack:
         workspace = await stack.enter_async_context(workspace_with_channel())
         anna = await stack.enter_async_context(Person(workspace.url, workspace.page_token, "U0ANNA"))
         clock = Clock()
         slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
-        delivery = Delivery(folder / "slack.db", slack, clock, pace=pace or Pace(**QUICK))
+        delivery = Delivery(folder / "slack.db", slack, clock, pace=pace or Pace(**QUICK), gate=gate)
         stack.push_async_callback(delivery.close)
         if send:
             sending = asyncio.create_task(delivery.sender.run())
@@ -146,6 +149,38 @@ async def test_a_reply_whose_answer_was_lost_stands_once(tmp_path: Path) -> None
         await it.shows("card, ended", "done")
 
 
+@pytest.mark.parametrize("where", ["the channel", "a thread"])
+async def test_of_a_post_that_arrives_after_it_was_repeated_one_stands(tmp_path: Path, where: str) -> None:
+    async with desk(tmp_path) as it:
+        root = "alert:~1:C0SOC" if where == "a thread" else ""
+        if root:
+            await it.delivery.want(desired(root, "card"))
+            await it.shows("card")
+        others = ["card"] if root else []
+        arrive = asyncio.Event()
+        it.workspace.faults.late("chat.postMessage", arrive)
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of=root))
+        await it.shows("done", *others)  # repeated, since the first was nowhere
+        arrive.set()
+        await it.shows("done", "done", *others)
+        it.clock.ahead_ms = 61_000
+        it.delivery.sender.wake()
+        await it.shows("done", *others)
+        await it.delivery.want(desired("end:~2:C0SOC", "it is ours", thread_of=root, by_person=True))
+        await it.shows("it is ours", *others)
+
+
+async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        it.workspace.faults.lose_answer("chat.postMessage")
+        it.workspace.faults.ratelimit("conversations.history")
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await until(lambda: it.workspace.faults.waiting("conversations.history") == 0)
+        await rest(it)
+        await it.shows("card")
+        assert [m["text"] for m in await it.anna.messages(SOC)] == ["card"]
+
+
 async def test_what_slack_does_not_take_is_said_plainly(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
@@ -194,6 +229,100 @@ async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
             for file in message.get("files") or []
         ]
         assert [file["name"] for file in files] == ["report.txt"]
+
+
+REPORT = ("report.txt", "a\nlong\nreport")
+
+
+async def files_in(anna: Person) -> list[dict[str, Any]]:
+    roots = await anna.messages(SOC)
+    threads = [await anna.thread(SOC, root["ts"]) for root in roots]
+    return [file for thread in threads for message in thread for file in message.get("files") or []]
+
+
+async def rest(it: Desk) -> None:
+    await until(lambda: it.delivery.waiting() == 0)
+
+
+async def test_a_file_goes_and_comes_as_it_is_desired(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        for wanted in (REPORT, None, None, REPORT, REPORT):
+            await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=wanted))
+            await rest(it)
+            standing = [f["name"] for f in await files_in(it.anna) if f.get("mode") != "tombstone"]
+            assert standing == ([REPORT[0]] if wanted else [])
+        names = [what for _, what, _, _ in it.workspace.traffic if what.startswith("files.")]
+        up = ["files.getUploadURLExternal", "files.completeUploadExternal"]
+        assert names == [*up, "files.delete", *up]
+
+
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "files.completeUploadExternal"])
+async def test_a_file_that_must_go_while_it_is_on_its_way_does_not_stay(tmp_path: Path, method: str) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await rest(it)
+        go = asyncio.Event()
+        it.workspace.faults.hold(method, go)
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await until(lambda: it.workspace.faults.waiting(method) == 0)
+        await it.delivery.want(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
+        go.set()
+        await it.shows("card", "withheld", "")
+        await rest(it)
+        assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
+
+
+async def test_a_file_that_shall_stand_again_while_it_is_taken_away_does(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await rest(it)
+        it.workspace.faults.lose_answer("files.delete")
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await until(lambda: it.workspace.faults.waiting("files.delete") == 0)
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await rest(it)
+        assert [f.get("mode") for f in await files_in(it.anna)] == ["tombstone", "hosted"]
+
+
+async def test_the_file_of_a_reply_that_somebody_deleted_goes_too(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await rest(it)
+        it.workspace.faults.error("chat.update", "message_not_found")
+        await it.delivery.want(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
+        await rest(it)
+        assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
+
+
+async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    ceilings = {SOC: 0}
+    async with desk(tmp_path, gate=Gate(ceilings.__getitem__, held.set)) as it:
+        secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=Screen(secret, 2)))
+        await asyncio.wait_for(held.wait(), 5)
+        assert await it.anna.messages(SOC) == []
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=Screen(secret, 0)))
+        await it.shows("withheld")
+
+
+async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Path) -> None:
+    pace = Pace(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
+    async with desk(tmp_path, pace=pace) as it:
+        old = [f"alert:~{n}:C0SOC" for n in range(20)]
+        await it.delivery.want(*[desired(key, "old") for key in old])
+        await it.shows(*["old"] * 20)
+        await it.delivery.want(*[desired(key, "anew", in_bulk=True) for key in old])
+        await it.anna.until(lambda sight: "anew" in texts_in(sight))
+        await it.delivery.want(desired("alert:~99:C0SOC", "new"))
+        await it.anna.until(lambda sight: "new" in texts_in(sight), 3)
+        await it.delivery.want(desired(old[-1], "news"))
+        await it.anna.until(lambda sight: "news" in texts_in(sight), 12)
+        assert "old" in texts_in(await it.anna.until(lambda sight: sight))
 
 
 async def test_news_of_machines_repaint_at_most_every_three_seconds(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ const PREVIEW_LIMIT_BYTES = 200000;
 const PREVIEW_CHARACTERS = 4000;
 
 export function patchFiles(root, files) {
-  const wanted = JSON.stringify(files.map((file) => [file.id, file.title, file.size]));
+  const wanted = JSON.stringify(files.map((file) => [file.id, file.title, file.size, file.mode]));
   if (root.drawnFrom === wanted) return;
   root.drawnFrom = wanted;
   root.replaceChildren(...files.map(fileNode));
 }
 
 function fileNode(file) {
+  if (file.mode === "tombstone") return h("div", { class: "file" }, h("small", null, "This file was deleted."));
   const name = file.title || file.name || file.id;
   const address = `/page/file/${encodeURIComponent(file.id)}`;
   const readable = file.preview || file.mode === "snippet" || TEXT_FILE.test(file.mimetype ?? "") || TEXT_ENDINGS.has(file.filetype);

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from bot.app.front import CHANNEL_EVENTS
 from bot.features import COMMANDS, EVENTS, SHORTCUTS
 
 ROOT = Path(__file__).parents[3]
@@ -14,6 +15,7 @@ READS, HISTORY = {"channels:read", "groups:read"}, {"channels:history", "groups:
 NEEDED: dict[str, set[str]] = {  # what Slack's documentation asks for each method that the bot calls
     "apps.connections.open": set(),
     "auth.test": set(),
+    "chat.delete": {"chat:write"},
     "chat.getPermalink": set(),
     "chat.postEphemeral": {"chat:write"},
     "chat.postMessage": {"chat:write"},
@@ -25,6 +27,7 @@ NEEDED: dict[str, set[str]] = {  # what Slack's documentation asks for each meth
     "conversations.open": {"im:write"},
     "conversations.replies": HISTORY,
     "files.completeUploadExternal": {"files:write"},
+    "files.delete": {"files:write"},
     "files.getUploadURLExternal": {"files:write"},
     "files.info": {"files:read"},
     "users.info": {"users:read"},
@@ -58,7 +61,7 @@ def test_the_command_and_every_verb_are_named() -> None:
 
 
 def test_every_event_that_the_code_handles_is_subscribed() -> None:
-    assert set(EVENTS) <= set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
+    assert {*EVENTS, *CHANNEL_EVENTS} <= set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 
 
 def test_the_scopes_are_those_that_the_methods_called_need() -> None:
