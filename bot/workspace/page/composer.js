@@ -21,7 +21,7 @@ export class Composer {
       role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
       oninput: () => { this.fit(); this.suggest(); },
       onkeydown: (event) => this.onKey(event),
-      onblur: () => setTimeout(() => this.hide(), 120),
+      onblur: () => setTimeout(() => { if (document.activeElement !== this.box) this.hide(); }, 120),
     });
     this.list = h("div", { class: "completion", id: `${id}-list`, role: "listbox", "aria-label": "Commands", hidden: true });
     this.hint = h("div", { class: "usage", hidden: true });

@@ -187,30 +187,31 @@ export class MessageList {
     patchAttachments(attachments, message.attachments ?? [], place);
     patchFiles(files, message.files ?? []);
     reactions.replaceChildren(...reactionNodes(message, store, (name) => this.surface.react(message.ts, name)));
-    foot.replaceChildren(...(words.length ? [] : edited), ...this.footOf(item));
-    tools.replaceChildren(...this.toolsOf(item));
+    arrange(foot, [...(words.length ? [] : edited), ...this.footOf(item)]);
+    arrange(tools, message.ephemeral || message.subtype === "tombstone" ? [] : (item.tools ??= this.toolsOf(item)));
   }
 
+  /** The same nodes each time, so that a click is never lost to a redraw. */
   footOf(item) {
     const { message } = item;
     if (message.ephemeral) {
       const dismiss = () => { item.hidden = true; this.draw(); };
-      return [h("button", { type: "button", class: "quiet-link", data: { focus: "dismiss" }, onclick: dismiss }, "Dismiss message")];
+      return [(item.dismiss ??= h("button", { type: "button", class: "quiet-link", data: { focus: "dismiss" }, onclick: dismiss }, "Dismiss message"))];
     }
     if (this.surface.thread || !message.reply_count) return [];
     const count = message.reply_count === 1 ? "1 reply" : `${message.reply_count} replies`;
     const people = (message.reply_users ?? []).slice(0, 4).map((id) => avatar(id, this.surface.store.user(id), this.surface.store.users.get(id)?.is_bot, true));
-    return [h("button", { type: "button", class: "thread-link", data: { focus: "thread" }, onclick: () => this.surface.openThread(message.ts) },
-      ...people, h("b", null, count), message.latest_reply ? h("small", null, `Last reply ${dayName(message.latest_reply).toLowerCase()} at ${shortTime(message.latest_reply)}`) : null)];
+    item.link ??= h("button", { type: "button", class: "thread-link", data: { focus: "thread" }, onclick: () => this.surface.openThread(message.ts) });
+    item.link.replaceChildren(...people, h("b", null, count), message.latest_reply ? h("small", null, `Last reply ${dayName(message.latest_reply).toLowerCase()} at ${shortTime(message.latest_reply)}`) : "");
+    return [item.link];
   }
 
   toolsOf(item) {
-    const { message } = item;
-    if (message.ephemeral || message.subtype === "tombstone") return [];
-    const react = iconButton("smile", "Add a reaction", ({ currentTarget }) => openReactions(currentTarget, (name) => this.surface.react(message.ts, name)), {
+    const { ts } = item.message;
+    const react = iconButton("smile", "Add a reaction", ({ currentTarget }) => openReactions(currentTarget, (name) => this.surface.react(ts, name)), {
       data: { focus: "react" }, "aria-haspopup": "listbox", "aria-expanded": "false",
     });
-    const reply = iconButton("reply", "Reply in thread", () => this.surface.openThread(message.thread_ts ?? message.ts), { data: { focus: "reply" } });
+    const reply = iconButton("reply", "Reply in thread", () => this.surface.openThread(item.message.thread_ts ?? ts), { data: { focus: "reply" } });
     const more = iconButton("more", "More actions", ({ currentTarget }) => this.openMore(currentTarget, item.message), {
       data: { focus: "more" }, "aria-haspopup": "menu", "aria-expanded": "false",
     });

@@ -7,7 +7,7 @@ import { announce, h, icon } from "./dom.js";
 import { current, elementsOf, wire as wireValue } from "./elements.js";
 import { MessageList } from "./messages.js";
 import { Pane } from "./pane.js";
-import { closePopup, toast } from "./popups.js";
+import { closePopup, popupIsOpen, toast } from "./popups.js";
 import { Sidebar } from "./sidebar.js";
 import { Store } from "./store.js";
 import { Top } from "./top.js";
@@ -132,11 +132,14 @@ class Page {
 
   /** Everything anew, at the start and after each lost connection. */
   refresh() {
+    const { live } = this;
     return this.holding(async () => {
-      this.store.load(await read("/page/state", { user: this.store.me }));
+      const state = await read("/page/state", { user: live.user });
+      if (live !== this.live) return null; // meanwhile somebody else: their own socket tells theirs
+      this.store.load(state);
       this.showConnection(true);
       this.modals.draw();
-      await this.reopen();
+      return this.reopen();
     });
   }
 
@@ -175,6 +178,7 @@ class Page {
     sessionStorage.setItem("workspace.user", user);
     this.store.me = user;
     this.store.views.clear();
+    this.late = [];
     this.modals.draw();
     history.replaceState(null, "", `#/${user}/${channel ?? ""}`);
     this.connect();
@@ -292,17 +296,17 @@ class Page {
     const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
     history.replaceState(null, "", `/#/${this.store.me}/${id}`);
     this.composer = this.makeComposer(channel, null);
-    this.open.list = new MessageList(this.surface(id, null));
-    main.replaceChildren(this.top.node, this.open.list.node, this.composer.node);
-    this.open.list.intro.replaceChildren(...this.introOf(channel));
+    const list = (this.open.list = new MessageList(this.surface(id, null)));
+    main.replaceChildren(this.top.node, list.node, this.composer.node);
+    list.intro.replaceChildren(...this.introOf(channel));
     this.drawTop();
     const draft = this.drafts.get(`${this.store.me} ${id}`);
     if (draft) this.composer.set(draft, false);
     this.drawSidebar();
+    if (!asked) this.offerBox(); // at once: later it would take the focus from where it was put meanwhile
     await this.loadMessages(channel.unread);
     this.markRead();
-    if (asked && this.open.list?.reveal(asked)) return null;
-    if (innerWidth > 700 && !byId("modal").open) byId("box")?.focus({ preventScroll: true });
+    if (asked && list === this.open.list && !list.reveal(asked)) this.offerBox();
     return null;
   }
 
@@ -386,11 +390,12 @@ class Page {
   async openPerson(user) {
     const talk = [...this.store.channels.values()].find((channel) => channel.is_im && this.store.partner(channel) === user);
     if (talk) return this.openChannel(talk.id);
-    const before = this.open.channel;
+    const [me, before] = [this.store.me, this.open.channel];
     this.leave();
     const coming = (this.open.coming = user); // who goes elsewhere meanwhile stays there
     try {
       const { channel } = await send("/page/dm", { user: this.store.me, with: user });
+      if (me !== this.store.me) return null;
       this.store.channels.set(channel.id, channel);
       return this.open.coming === coming ? this.openChannel(channel.id) : null;
     } catch (error) {
@@ -424,18 +429,23 @@ class Page {
 
   /** Puts the pointer's text into the box, in its channel; sending it stays with the person. */
   async takePointer(pointer) {
-    if (pointer.channel) await this.openChannel(pointer.channel);
-    else if (this.open.home) await this.openChannel([...this.store.channels.keys()][0]);
+    const opened = pointer.channel ? this.openChannel(pointer.channel) : this.open.home ? this.openChannel([...this.store.channels.keys()][0]) : null;
     const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");
     if (text) this.composer?.set(text);
     this.composer?.hide();
     this.focusBox();
+    await opened;
   }
 
   // the rest
 
   focusBox() {
     byId("box")?.focus({ preventScroll: true });
+  }
+
+  /** The box has the focus where there are keys to type with, unless something else waits for them. */
+  offerBox() {
+    if (innerWidth > 700 && !byId("modal").open && !popupIsOpen()) this.focusBox();
   }
 
   drawer(open) {

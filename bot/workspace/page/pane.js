@@ -41,8 +41,8 @@ export class Pane {
     page.drawTop();
     const draft = page.drafts.get(this.draftKey);
     if (draft) composer.set(draft, false);
-    await this.loadThread();
-    return this.focusThread();
+    this.focusThread();
+    return this.loadThread();
   }
 
   focusThread() {

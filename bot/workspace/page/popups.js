@@ -149,6 +149,9 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
   let turn = 0;
   let at = -1;
   let rows = [];
+  let found = null; // the words that the rows were found with
+  let sought = null; // the words last looked up
+  let early = false; // Enter came before what was typed had been found
 
   const mark = (to) => {
     rows[at]?.node.classList.remove("at");
@@ -195,8 +198,10 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
   const refresh = async () => {
     const query = box.value.trim();
     const mine = (turn += 1);
+    sought = query;
     if (query.length < minimum) {
       rows = [];
+      found = query;
       mark(0);
       list.replaceChildren(note(minimum === 1 ? "Type to search" : `Type at least ${minimum} characters to search`));
       return;
@@ -206,16 +211,32 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
       if (answer instanceof Promise) list.setAttribute("aria-busy", "true");
       if (answer instanceof Promise && !rows.length) list.replaceChildren(note("Loading…"));
       const groups = await answer;
-      if (mine === turn && open === popup) draw(groups);
+      if (mine !== turn || open !== popup) return;
+      found = query;
+      draw(groups);
+      if (early && rows[at]) pick(rows[at]);
+      early = false;
     } catch (error) {
-      if (mine === turn) list.replaceChildren(note(error.message || "These could not be loaded."));
+      if (mine !== turn) return;
+      found = sought = null;
+      early = false;
+      list.replaceChildren(note(error.message || "These could not be loaded."));
     } finally {
       if (mine === turn) list.removeAttribute("aria-busy");
     }
   };
 
   let timer = null;
+  /** Enter takes what was typed, never a row that was found for other words. */
+  const enter = () => {
+    const query = box.value.trim();
+    if (found === query) return rows[at] && pick(rows[at]);
+    early = true;
+    clearTimeout(timer);
+    return sought === query ? null : refresh();
+  };
   box.addEventListener("input", () => {
+    early = false;
     clearTimeout(timer);
     timer = setTimeout(refresh, TYPING_PAUSE_MS);
   });
@@ -227,7 +248,7 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
     } else if (event.key === "Enter") {
       event.preventDefault();
       event.stopPropagation();
-      if (rows[at] && !list.hasAttribute("aria-busy")) pick(rows[at]);
+      enter();
     }
   });
   box.focus();

@@ -167,9 +167,9 @@ export class Modals {
     sheet.waiting = true;
     this.setBusy(sheet, true);
     try {
-      const { id, blocks } = sheet.view;
-      const answer = await this.wire.submit(id, collect(blocks.filter(isInput), sheet.place));
-      if (answer.errors) {
+      const before = sheet.view;
+      const answer = await this.wire.submit(before.id, collect(before.blocks.filter(isInput), sheet.place));
+      if (answer.errors && sheet.view === before) { // else the socket has told them already
         sheet.showErrors(answer.errors);
         sheet.focusFirstError();
       }

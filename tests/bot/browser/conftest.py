@@ -1,5 +1,6 @@
 """A workspace, a small app connected to it, and a headless Chromium that looks at the page."""
 
+import asyncio
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
 from bot.workspace import Workspace
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
@@ -81,6 +82,23 @@ async def chromium() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=program, headless=True, args=ARGUMENTS)
         yield browser
         await browser.close()
+
+
+@asynccontextmanager
+async def held(page: Page, address: str) -> AsyncIterator[asyncio.Event]:
+    """The page's requests to this address wait until the block ends; the event says that one has come."""
+    came, ended = asyncio.Event(), asyncio.Event()
+
+    async def later(route: Route) -> None:
+        came.set()
+        await ended.wait()
+        await route.continue_()
+
+    await page.route(address, later)
+    try:
+        yield came
+    finally:
+        ended.set()
 
 
 async def keep(page: Page, name: str) -> None:

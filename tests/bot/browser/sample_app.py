@@ -117,10 +117,10 @@ class SampleApp:
 
     async def _on_everything(self, ack: Any, body: Json) -> None:
         await ack()
+        self.heard.put_nowait(("command", body["text"]))
         channel = body["channel_id"]
         await self.client.chat_postMessage(channel=channel, text="Every text", blocks=blocks.texts())
         await self.client.chat_postMessage(channel=channel, text="Every element", blocks=blocks.pickers())
-        self.heard.put_nowait(("command", body["text"]))
 
     async def _on_late(self, ack: Any) -> None:
         await self.released.wait()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from tests.bot.browser.conftest import Desk, keep
+from tests.bot.browser.conftest import Desk, held, keep
 from tests.bot.browser.story import within_the_window
 
 pytestmark = pytest.mark.browser
@@ -54,6 +54,26 @@ async def test_an_external_menu_lists_in_groups_and_filters_while_typing(desk: D
     await page.keyboard.press("Enter")
     assert (await chosen(desk, "external_select", "selected_option"))["value"] == "reset"
     assert await page.inner_text("[data-action=external_select] .select-label") == "Reset password"
+
+
+async def test_enter_takes_what_was_typed_and_not_what_was_listed_before(desk: Desk) -> None:
+    page = desk.page
+    await desk.everything()
+    await page.click("[data-action=static_select] .select-box")
+    await page.wait_for_selector(".picker .option")
+    await page.locator(".picker-box").evaluate(
+        "box => { box.value = 'high'; box.dispatchEvent(new Event('input'));"
+        " box.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'})); }"
+    )
+    assert (await chosen(desk, "static_select", "selected_option"))["value"] == "high"
+
+    await page.click("[data-action=external_select] .select-box")
+    await page.wait_for_selector(".picker .option")
+    async with held(page, "**/page/options") as asked:
+        await page.keyboard.type("reset")
+        await asked.wait()
+        await page.keyboard.press("Enter")
+    assert (await chosen(desk, "external_select", "selected_option"))["value"] == "reset"
 
 
 async def test_dates_ticks_and_several_choices_reach_the_app(desk: Desk) -> None:

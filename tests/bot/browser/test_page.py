@@ -1,11 +1,9 @@
 """The page as people use it: commands, live messages, threads, people, keys, looks."""
 
-import asyncio
-
 import pytest
 from playwright.async_api import Route, expect
 
-from tests.bot.browser.conftest import Desk, keep
+from tests.bot.browser.conftest import Desk, held, keep
 from tests.bot.browser.sample_blocks import HOSTILE
 
 pytestmark = pytest.mark.browser
@@ -167,19 +165,11 @@ async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(
 
 async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_channel_that_was_left(desk: Desk) -> None:
     page = desk.page
-    asked, answered = asyncio.Event(), asyncio.Event()
-
-    async def later(route: Route) -> None:
-        asked.set()
-        await answered.wait()
-        await route.continue_()
-
-    await page.route("**/page/dm", later)
     await page.fill("#box", "half a sentence for the channel")
-    await page.click(".room:has-text('Nora Newcomer')")
-    await asked.wait()
-    assert await page.locator("#box").count() == 0
-    answered.set()
+    async with held(page, "**/page/dm") as asked:
+        await page.click(".room:has-text('Nora Newcomer')")
+        await asked.wait()
+        assert await page.locator("#box").count() == 0
     await page.fill("#box", "hi Nora")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".scroller:has(.intro:has-text('Nora Newcomer')) .message-text:has-text('hi Nora')")
@@ -202,6 +192,35 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) ->
     desk.trouble.clear()  # the browser itself notes an answer of 500
 
 
+async def test_the_focus_stays_where_it_is_put_while_messages_load(desk: Desk) -> None:
+    page = desk.page
+    desk.workspace.add_message("C0TALK", "U0BEN", "news")
+    async with held(page, "**/page/messages?*") as asked:
+        await page.click("[data-room=C0TALK]")
+        await asked.wait()
+        assert await page.evaluate("document.activeElement.id") == "box"
+        await page.focus(".person")
+    await page.wait_for_selector(".message-text:has-text('news')")
+    assert await page.evaluate("document.activeElement.className") == "person"
+
+
+async def test_the_state_of_the_one_acted_as_before_comes_too_late(desk: Desk) -> None:
+    page = desk.page
+    async with (
+        page.expect_request_finished(lambda request: request.url.endswith("user=U0NORA")),
+        held(page, "**/page/state?user=U0NORA") as asked,
+    ):
+        await page.click(".person")
+        await page.click("[role=menuitemradio]:has-text('Nora Newcomer')")
+        await asked.wait()
+        await page.click(".person")
+        await page.click("[role=menuitemradio]:has-text('Ben Second')")
+        await page.wait_for_selector(".person:has-text('Ben Second')")
+    await page.fill("#box", "who am I?")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".message:has(.author:has-text('Ben Second')):has-text('who am I?')")
+
+
 async def test_the_developers_panel_shows_what_goes_both_ways(desk: Desk) -> None:
     page = desk.page
     await page.click("text=Developer")
@@ -221,6 +240,31 @@ async def test_a_thing_to_try_puts_its_text_into_the_box(desk: Desk) -> None:
     assert await page.input_value("#box") == "/responder alert ~12"
     await page.keyboard.press("Enter")
     await page.wait_for_selector("[data-block=head]")
+
+
+async def test_its_text_is_there_before_the_messages_are(desk: Desk) -> None:
+    page = desk.page
+    await page.click("[data-room=C0TALK]")
+    await page.wait_for_selector("[data-room=C0TALK].current")
+    async with held(page, "**/page/messages?*") as asked:
+        await page.click(".pointer:has-text('Look at an alert')")
+        await asked.wait()
+        await expect(page.locator("#box")).to_have_value("/responder alert ~12")
+        await page.keyboard.type("3")
+    await page.wait_for_selector(".intro:has-text('#soc-alerts')")
+    await expect(page.locator("#box")).to_have_value("/responder alert ~123")
+
+
+async def test_a_click_that_a_live_change_falls_into_still_counts(desk: Desk) -> None:
+    page = desk.page
+    ts = desk.workspace.add_message("C0SOC", "U0NORA", "strange mail")
+    desk.workspace.add_message("C0SOC", "U0NORA", "the sender is new", thread_ts=ts)
+    await page.hover(".thread-link:has-text('1 reply') b")
+    await page.mouse.down()
+    desk.workspace.add_message("C0SOC", "U0NORA", "and so is the host", thread_ts=ts)
+    await page.wait_for_selector(".thread-link:has-text('2 replies')")
+    await page.mouse.up()
+    await page.wait_for_selector(".pane .message:has-text('and so is the host')")
 
 
 async def test_a_file_goes_up(desk: Desk) -> None:
@@ -270,7 +314,7 @@ async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(d
     await page.click("[aria-label='Things to try']")
     await page.click(".pointer:has-text('Look at an alert')")
     await expect(page.locator("#pane")).to_be_hidden()
-    assert await page.input_value("#box") == "/responder alert ~12"
+    await expect(page.locator("#box")).to_have_value("/responder alert ~12")
 
 
 async def test_dark_light_and_phone(desk: Desk) -> None:
