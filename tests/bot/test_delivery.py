@@ -458,11 +458,12 @@ async def test_killed_at_any_point_each_message_stands_once(tmp_path: Path, poin
             workspace.faults.hold(method, never)
         first = await started(tmp_path, workspace)
         if point == "before the post":
-            await begun(tmp_path, "alert:%")
+            await until(lambda: not workspace.faults.waiting(method))
         elif point == "in an update":
             await anna.until(lambda sight: len(texts_in(sight)) == 6)
         elif point == "in a reply":
-            await begun(tmp_path, "end:%")
+            await until(lambda: not workspace.faults.waiting(method))
+            assert begun(tmp_path, "end:%")
         else:
             await anna.until(lambda sight: texts_in(sight))
         first.send_signal(signal.SIGKILL)
@@ -500,16 +501,16 @@ async def all_texts(anna: Person) -> list[str]:
     return [m["text"] for root in roots for m in await anna.thread(SOC, root["ts"])]
 
 
-async def begun(folder: Path, keys: str) -> None:
-    """Wait until an attempt to post one of these is on its way."""
+def begun(folder: Path, keys: str) -> bool:
+    """Whether an attempt to post one of these is on its way."""
     reads = sqlite3.connect(folder / "slack.db")
-    sql = "SELECT 1 FROM message WHERE key LIKE ? AND tried_at > 0"
-    await until(lambda: reads.execute(sql, [keys]).fetchone())
+    found = reads.execute("SELECT 1 FROM message WHERE key LIKE ? AND tried_at > 0", [keys]).fetchone()
     reads.close()
+    return found is not None
 
 
 async def until(claim: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Wait for something that has no event of its own: the database of the code under test."""
+    """Wait for something that has no event of its own, such as a request that has come to the workspace."""
     async with asyncio.timeout(timeout_s):
         while not claim():  # noqa: ASYNC110  # see above
             await asyncio.sleep(0.02)
