@@ -108,14 +108,22 @@ class Access:
             raise self._no_user(login)
         return key
 
-    async def disable(self, name: str) -> None:
-        """End a user's access from the next request on. Raises ResponderBotError("not_found")."""
-        login = self.login(name)
-        if not await self._database.transaction(lambda tx: users.set_disabled(tx, login, True)):
-            raise self._no_user(login)
+    async def disable(self, name: str) -> str:
+        """End a user's access from the next request on; the login. Raises ResponderBotError("not_found")."""
+        return await self._set_disabled(name, True)
 
-    async def link(self, name: str, slack_id: str) -> None:
-        """Link a Slack person (`U...` or `T...:U...`). Raises "not_found", "exists", "bad_request"."""
+    async def enable(self, name: str) -> str:
+        """Give a disabled user access again, with the key of before; the login. Raises "not_found"."""
+        return await self._set_disabled(name, False)
+
+    async def _set_disabled(self, name: str, disabled: bool) -> str:
+        login = self.login(name)
+        if not await self._database.transaction(lambda tx: users.set_disabled(tx, login, disabled)):
+            raise self._no_user(login)
+        return login
+
+    async def link(self, name: str, slack_id: str) -> str:
+        """Link a Slack person (`U...` or `T...:U...`); the login. Raises "not_found", "exists", "bad_request"."""
         login = self.login(name)
         team, slack_user = parse_slack_id(slack_id)
 
@@ -129,12 +137,15 @@ class Access:
             users.link(tx, team, slack_user, login)
 
         await self._database.transaction(work)
+        return login
 
-    async def unlink(self, name: str) -> None:
-        """Undo a link. Raises ResponderBotError("not_found") where there is none."""
+    async def unlink(self, name: str) -> str:
+        """Undo a link; the login. Raises ResponderBotError("not_found") where there is none."""
         login = self.login(name)
         if not await self._database.transaction(lambda tx: users.unlink(tx, login)):
-            raise ResponderBotError("not_found", f"{login} is not linked to anybody in Slack.")
+            sentence = f"{login} is not linked to anybody in Slack; `responder-bot user list` shows who is."
+            raise ResponderBotError("not_found", sentence)
+        return login
 
     def everybody(self) -> Sequence[Row]:
         """All users: login, profile, clearance, disabled, created_at, slack_ids."""
@@ -157,7 +168,8 @@ def parse_slack_id(slack_id: str) -> tuple[str, str]:
     if slack_user[:1] not in ("U", "W") or not slack_user.isalnum() or (team and not team.startswith(("T", "E"))):
         raise ResponderBotError(
             "bad_request",
-            f"{slack_id!r} is no Slack id; it looks like U0123ABCD, or T0123ABCD:U0123ABCD with the team.",
+            f"{slack_id!r} is no Slack id; it looks like U0123ABCD (in the person's profile: Copy member ID), or"
+            " T0123ABCD:U0123ABCD with the team.",
         )
     return team, slack_user
 

@@ -80,7 +80,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    verb = _group(subparsers, "user", "add, list, disable and link users")
+    verb = _group(subparsers, "user", "add, list, disable, enable and link users")
     add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
     add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
     add.add_argument("--profile", required=True, choices=PROFILES)
@@ -89,6 +89,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb("list", _user_list, "list all users")
     for name, task, text in (
         ("disable", _user_disable, "end a user's access"),
+        ("enable", _user_enable, "give a disabled user access again"),
         ("key", _user_key, "print a new API key; the old one ends"),
         ("unlink", _user_unlink, "undo the link to a Slack person"),
     ):
@@ -203,8 +204,25 @@ def _user_list(args: argparse.Namespace) -> int:
     return _with_access(args, work)
 
 
+def _told(
+    work: "Callable[[Access], Coroutine[Any, Any, str]]", words: str
+) -> "Callable[[Access], Coroutine[Any, Any, None]]":
+    """The work, and then `words` of the login that it gives, on standard error: scripts read the other."""
+
+    async def both(access: "Access") -> None:
+        print(words.replace("{}", await work(access)), file=sys.stderr)
+
+    return both
+
+
 def _user_disable(args: argparse.Namespace) -> int:
-    return _with_access(args, lambda access: access.disable(args.login))
+    words = "{} has no access any more; `responder-bot user enable {}` gives it back."
+    return _with_access(args, _told(lambda access: access.disable(args.login), words))
+
+
+def _user_enable(args: argparse.Namespace) -> int:
+    words = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
+    return _with_access(args, _told(lambda access: access.enable(args.login), words))
 
 
 def _user_key(args: argparse.Namespace) -> int:
@@ -215,11 +233,13 @@ def _user_key(args: argparse.Namespace) -> int:
 
 
 def _user_link(args: argparse.Namespace) -> int:
-    return _with_access(args, lambda access: access.link(args.login, args.slack_id))
+    link = _told(lambda access: access.link(args.login, args.slack_id), "{} is linked to " + args.slack_id + ".")
+    return _with_access(args, link)
 
 
 def _user_unlink(args: argparse.Namespace) -> int:
-    return _with_access(args, lambda access: access.unlink(args.login))
+    words = "{} is not linked to anybody in Slack any more."
+    return _with_access(args, _told(lambda access: access.unlink(args.login), words))
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -309,8 +329,11 @@ def _backup(args: argparse.Namespace) -> int:
     copy(settings.core.database, args.file)
     bot = sections.tables.get("bot", {}).get("database", DEFAULT_BOT_DATABASE)
     bot_database = sections.folder / os.environ.get("RESPONDER_BOT_BOT_DATABASE", bot)
+    copied = [args.file]
     if bot_database.is_file():
         copy(bot_database, beside)
+        copied.append(beside)
+    print(f"Copied to {' and '.join(map(str, copied))}.", file=sys.stderr)
     return 0
 
 

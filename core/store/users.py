@@ -23,7 +23,9 @@ def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: 
             },
         )
     except sqlite3.IntegrityError as error:
-        raise ResponderBotError("exists", f"There is a user {login} already.") from error
+        raise ResponderBotError(
+            "exists", f"There is a user {login} already; `responder-bot user key {login}` gives a new key."
+        ) from error
 
 
 def by_key_hash(reads: Reads, key_hash: str) -> Row | None:
@@ -57,7 +59,9 @@ def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
     )
     if taken is not None:
         raise ResponderBotError(
-            "exists", f"The Slack id {slack_user} is linked to {taken['login']} already; unlink it first."
+            "exists",
+            f"The Slack id {slack_user} is linked to {taken['login']} already;"
+            f" `responder-bot user unlink {taken['login']}` first.",
         )
     tx.run(
         "INSERT INTO slack_link (team, slack_user, login) VALUES (:team, :slack_user, :login)",

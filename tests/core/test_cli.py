@@ -18,7 +18,7 @@ import pytest
 
 COMMANDS = ["core", "backup", "user", "responders"]
 VERBS = [
-    *(["user", verb] for verb in ("add", "list", "disable", "key", "link", "unlink")),
+    *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "link", "unlink")),
     *(["responders", verb] for verb in ("list", "install", "check")),
 ]
 
@@ -86,6 +86,9 @@ async def test_a_user_s_key_is_all_that_is_printed_and_it_works(tmp_path: Path) 
         assert disabled.code == 0
         gone = await http.get("/api/user/current", headers={"Authorization": f"Bearer {renewed}"})
         assert gone.status_code == 401
+        assert (await run(tmp_path, "user", "enable", "alice")).code == 0
+        back = await http.get("/api/user/current", headers={"Authorization": f"Bearer {renewed}"})
+        assert back.status_code == 200
     process.send_signal(signal.SIGTERM)
     _, err = await process.communicate()
     assert process.returncode == 0
@@ -103,14 +106,32 @@ async def test_a_second_link_is_refused_and_makes_no_user(tmp_path: Path) -> Non
     other = await run(tmp_path, "user", "add", "bob", "--profile", "analyst", "--slack-id", "U1")
     assert (other.code, other.out) == (2, "")
     assert "bob" not in (await run(tmp_path, "user", "list")).out
+    assert "`responder-bot user unlink alice@responder-bot.local` first" in other.err
     assert (await run(tmp_path, "user", "unlink", "alice")).code == 0
     assert (await run(tmp_path, "user", "link", "alice", "--slack-id", "U2")).code == 0
+
+
+async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "add", "alice", "--profile", "analyst")
+    login = "alice@responder-bot.local"
+    for args, words in (
+        (["link", "alice", "--slack-id", "T1:U1"], f"{login} is linked to T1:U1."),
+        (["unlink", "alice"], f"{login} is not linked to anybody in Slack any more."),
+        (["disable", "alice"], f"{login} has no access any more; `responder-bot user enable {login}` gives it back."),
+        (["enable", "alice"], f"{login} has access again, with the key of before;"),
+    ):
+        done = await run(tmp_path, "user", *args)
+        assert (done.code, done.out) == (0, "")
+        assert done.err.startswith(words)
+        assert is_one_sentence(done.err)
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["user", "disable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["user", "enable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["user", "unlink", "nobody"], "`responder-bot user list` shows who is"),
         (["user", "add", "x", "--profile", "boss"], "invalid choice: 'boss'"),
         (["user", "add", "x", "--profile", "analyst", "--slack-id", "someone"], "is no Slack id"),
         (["user"], "required: COMMAND"),
@@ -191,7 +212,7 @@ async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "responder-bot-slack.db")) as bots:
         bots.execute("CREATE TABLE message (ts TEXT)")
     made = await run(tmp_path, "backup", "copy.db")
-    assert (made.code, made.out, made.err) == (0, "", "")
+    assert (made.code, made.out, made.err) == (0, "", "Copied to copy.db and copy.db.slack.\n")
     for name in ("copy.db", "copy.db.slack"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
