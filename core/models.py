@@ -370,12 +370,12 @@ class CaseTemplateInput(Input):
 class RunInput(Input):
     """`POST /api/connector/engine/action` (`interface.md 4.4`, additions of `semantics.md 5`)."""
 
-    responder_id: Text
-    object_type: Kind
-    object_id: str
-    engine_id: str | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    only_if_idle: bool = False
+    responder_id: Text = Field(description="the responder's id, or its name")
+    object_type: Kind = Field(description="the kind of the object to run it on")
+    object_id: str = Field(description="the object's id, `~` and digits")
+    engine_id: str | None = Field(None, description="the engine that is to run it; absent: the first that can")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="handed to the responder as they are")
+    only_if_idle: bool = Field(False, description="409 where the same responder is still open on the object")
 
 
 class Decision(Input):

@@ -86,6 +86,9 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             what="create action",
             words="manageAction (manageTask)",
             errors=(404, 409, 422),
+            request_headers={
+                "Idempotency-Key": "the same again within 24 hours answers 200 with the same action and starts nothing"
+            },
         ),
         Endpoint(
             "GET",
@@ -103,7 +106,15 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             answer=list[Action],
             errors=(404,),
         ),
-        Endpoint("GET", f"{BASE}/{{id}}", one, "One action, with its whole report", answer=Action, errors=(404,)),
+        Endpoint(
+            "GET",
+            f"{BASE}/{{id}}",
+            one,
+            "One action, with its whole report",
+            answer=Action,
+            errors=(404,),
+            query={"wait": f"how many seconds to wait for its next change, at most {MAX_WAIT_S}"},
+        ),
         Endpoint(
             "DELETE",
             f"{BASE}/{{id}}",

@@ -88,7 +88,7 @@ def _adds(
         "POST",
         path,
         handler,
-        f"Create a {name}",
+        f"Create {_one(name)}",
         body=body,
         answer=word,
         status=201,
@@ -96,6 +96,10 @@ def _adds(
         what=f"create {name}",
         errors=errors,
     )
+
+
+def _one(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _reads(path: str, json_of: Callable[[str], str], word: Any, name: str) -> Endpoint:
@@ -115,7 +119,7 @@ def _changes(
         "PATCH",
         f"{path}/{{id}}",
         handler,
-        f"Change a {name}",
+        f"Change {_one(name)}",
         body=body,
         answer=word,
         permission=permission,

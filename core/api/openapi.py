@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from core.api.wire import ERRORS, Endpoint, Request, answer
-from core.models import Input
+from core.models import KINDS, Input
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400, 405, 413, 500, 503)
@@ -43,6 +43,19 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
         },
     },
 }
+
+_IN_PATH: Mapping[str, Mapping[str, Any]] = {
+    "kind": {
+        "schema": {"type": "string", "enum": list(KINDS)},
+        "description": "the kind of object; the words of answers, such as `Alert`, are taken too",
+    },
+    "id": {"description": "the object's id, `~` and digits"},
+    "caseId": {"description": "the case's id, `~` and digits"},
+    "idOrName": {"description": "the id, `~` and digits, or the name"},
+    "team": {"description": "Slack's id of the workspace, such as T0123ABCD"},
+    "user": {"description": "Slack's id of the person, such as U0123ABCD"},
+}
+"""What a part of an address is; where nothing else is said, a text."""
 
 _REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "leads to the log"}}
 
@@ -112,7 +125,7 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     found = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}, **_IN_PATH[name]}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
     found += [_optional(name, "query", text) for name, text in endpoint.query.items()]
@@ -173,10 +186,16 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """In requests null means absent (`semantics.md 1`), so whatever may be absent may be null."""
     required = schema.get("required", ())
     properties = {
-        name: item if name in required or _takes_null(item) else {"anyOf": [item, {"type": "null"}]}
+        name: item if name in required or _takes_null(item) else _or_null(item)
         for name, item in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}
+
+
+def _or_null(item: Mapping[str, Any]) -> dict[str, Any]:
+    about = {key: item[key] for key in ("title", "description", "default") if key in item}
+    plain = {key: value for key, value in item.items() if key not in about}
+    return {**about, "anyOf": [plain, {"type": "null"}]}
 
 
 def _takes_null(item: Mapping[str, Any]) -> bool:

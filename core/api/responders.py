@@ -54,6 +54,9 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
             "List the responders available for an object",
             answer=list[OfferedResponder],
             errors=(404,),
+            query={
+                "explain": "`true`: also those that can't run on it, and for each a verdict, the reasons and the policy"
+            },
         ),
     ]
 

@@ -41,6 +41,20 @@ async def test_every_word_that_is_referred_to_is_there(tmp_path: Path) -> None:
     assert set(schemas["CaseTemplate"]["required"]) >= {"_id", "id", "name", "tasks", "customFields"}
 
 
+async def test_what_may_be_sent_is_described(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        found = (await core.send("GET", "/api/openapi.json", profile=None)).json()
+    operations = [operation for methods in found["paths"].values() for operation in methods.values()]
+    assert [p for operation in operations for p in operation["parameters"] if not p.get("description")] == []
+    offered = found["paths"]["/api/connector/engine/responder/{kind}/{id}"]["get"]["parameters"]
+    assert {"kind", "id", "explain"} <= {parameter["name"] for parameter in offered}
+    kind = next(parameter for parameter in offered if parameter["name"] == "kind")
+    assert kind["schema"]["enum"] == ["alert", "case", "case_task", "case_task_log", "case_artifact"]
+    run = found["components"]["schemas"]["RunInput"]["properties"]
+    assert [name for name, schema in run.items() if not schema.get("description")] == []
+    assert [o["summary"] for o in operations if re.search(r"\b[Aa] [aeiou]", o["summary"])] == []
+
+
 async def test_the_page_takes_nothing_from_elsewhere_and_runs_only_its_own_script(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("GET", "/api/docs", profile=None)
