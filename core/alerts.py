@@ -10,7 +10,18 @@ from core.access import Caller
 from core.case_templates import with_ids
 from core.clock import Clock
 from core.errors import ResponderBotError
-from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactInput, Case, CaseInput, SearchInput
+from core.models import (
+    Alert,
+    AlertInput,
+    AlertStatus,
+    AlertUpdate,
+    Artifact,
+    ArtifactInput,
+    ArtifactsInput,
+    Case,
+    CaseInput,
+    SearchInput,
+)
 from core.search import Found, search
 from core.store import objects
 from core.store.database import Database, Reads, Row, Transaction
@@ -51,35 +62,39 @@ class Alerts:
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Read: Ignored, or Imported where a case was made of it."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": "Imported" if alert.case else "Ignored"})
+        return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "Ignored")})
 
     async def mark_unread(self, caller: Caller, id_or_ref: str) -> Alert:
         """Unread: New, or Updated where a case was made of it."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": "Updated" if alert.case else "New"})
+        return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "New")})
 
     async def update(self, caller: Caller, id_or_ref: str, asked: AlertUpdate) -> Alert:
-        """Change what the request names."""
+        """Change what the request names. Raises ResponderBotError("bad_request") for a status that it can't have."""
         number = self._number(id_or_ref)
 
         def work(tx: Transaction, now: int) -> Alert:
             alert = load(tx, number)
-            changed = cases.changes(asked)
+            changed = cases.changes(asked, alert)
             if asked.artifacts is not None:
-                changed["artifacts"] = _artifacts(tx, asked.artifacts, caller.login, now, alert.artifacts)
+                each = [artifact for item in asked.artifacts for artifact in item.each]
+                changed["artifacts"] = _artifacts(tx, each, caller.login, now, alert.artifacts)
+            if asked.status is not None:
+                changed["status"] = _status(alert, asked.status)
             return save(tx, alert.model_copy(update=changed), caller.login, now)
 
         return await self._change(work)
 
-    async def add_artifact(self, caller: Caller, id_or_ref: str, asked: ArtifactInput) -> Artifact:
-        """Add an artifact; one that it has is changed instead, as the alert itself drops duplicates."""
+    async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
+        """Add artifacts; one that it has is changed instead, as the alert itself drops duplicates."""
         number = self._number(id_or_ref)
 
-        def work(tx: Transaction, now: int) -> Artifact:
+        def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = load(tx, number)
-            added = _artifacts(tx, [asked], caller.login, now, alert.artifacts)
-            others = [item for item in alert.artifacts if item.id != added[0].id]
+            added = _artifacts(tx, asked.each, caller.login, now, alert.artifacts)
+            known = {item.id for item in added}
+            others = [item for item in alert.artifacts if item.id not in known]
             save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now)
-            return added[0]
+            return added
 
         return await self._change(work)
 
@@ -173,7 +188,7 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
         pap=asked.pap,
         custom_fields=with_ids(tx, asked.custom_fields),
         case_template=asked.case_template,
-        artifacts=_artifacts(tx, asked.artifacts, user, now),
+        artifacts=_artifacts(tx, [artifact for item in asked.artifacts for artifact in item.each], user, now),
     )
     key = _key(asked.type, asked.source, asked.source_ref)
     objects.insert(tx, number, KIND, alert.wire(), unique_key=key)
@@ -209,6 +224,15 @@ def _as_case(alert: Alert, template: str | None) -> CaseInput:
         custom_fields=alert.custom_fields,
         template=template or alert.case_template,
     )
+
+
+def _status(alert: Alert, wanted: AlertStatus) -> AlertStatus:
+    """Read or unread, in the word for an alert that is in a case or in none."""
+    if wanted == "Imported" and alert.case is None:
+        raise ResponderBotError("bad_request", f"Alert {alert.id} is in no case; createCase or merge make it Imported.")
+    if wanted in ("New", "Updated"):
+        return "New" if alert.case is None else "Updated"
+    return "Ignored" if alert.case is None else "Imported"
 
 
 def _outside_cases(alert: Alert) -> Alert:

@@ -157,7 +157,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *health.endpoints(probe, metrics, [lambda: engine_parts(responders)]),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
-    public = [*alias.aliased(table, section.vendor_alias), *v1.aliased(table)]
+    public = alias.aliased(table, section.vendor_alias)
+    public += [*v1.connector(public), *v1.aliased(table), *v1.status()]
     public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias)
     wire = Wire(
         [*table, *public],

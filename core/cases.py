@@ -12,13 +12,16 @@ from core.clock import Clock
 from core.errors import ResponderBotError
 from core.models import (
     OBJECT_TYPES,
+    Alert,
     Artifact,
     ArtifactInput,
+    ArtifactsInput,
     ArtifactUpdate,
     Case,
     CaseInput,
     CaseTemplate,
     CaseUpdate,
+    FieldsUpdate,
     Input,
     Kind,
     Log,
@@ -42,6 +45,7 @@ _NAMES: Mapping[Kind, str] = {
 }
 DEFAULT_LEVEL = 2  # medium, amber (semantics.md 2)
 
+T = TypeVar("T")
 W = TypeVar("W", bound=Stored)
 
 
@@ -66,10 +70,15 @@ class Cases:
         number = self._number("case_task", task_id)
         return await self._change(lambda tx, now: new_log(tx, load_task(tx, number), asked.message, caller.login, now))
 
-    async def add_artifact(self, caller: Caller, case_id: str, asked: ArtifactInput) -> Artifact:
-        """Raises ResponderBotError("not_found") where there is no such case, "exists" where it has that artifact."""
+    async def add_artifacts(self, caller: Caller, case_id: str, asked: ArtifactsInput) -> list[Artifact]:
+        """All or none. Raises ResponderBotError("not_found") where there is no such case, "exists" where it has one."""
         number = self._number("case", case_id)
-        return await self._change(lambda tx, now: new_artifact(tx, load_case(tx, number), asked, caller.login, now))
+
+        def work(tx: Transaction, now: int) -> list[Artifact]:
+            case = load_case(tx, number)
+            return [new_artifact(tx, case, artifact, caller.login, now) for artifact in asked.each]
+
+        return await self._change(work)
 
     async def update_case(self, caller: Caller, case_id: str, asked: CaseUpdate) -> Case:
         """Raises ResponderBotError("not_found")."""
@@ -77,7 +86,7 @@ class Cases:
 
         def work(tx: Transaction, now: int) -> Case:
             case = load_case(tx, number)
-            return save_case(tx, case.model_copy(update=_case_changes(asked, now)), caller.login, now)
+            return save_case(tx, case.model_copy(update=_case_changes(asked, case, now)), caller.login, now)
 
         return await self._change(work)
 
@@ -128,7 +137,7 @@ class Cases:
         """Cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request")."""
         return await search(self._database, kind, asked)
 
-    async def _change(self, work: "Callable[[Transaction, int], W]") -> W:
+    async def _change(self, work: "Callable[[Transaction, int], T]") -> T:
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
 
@@ -308,9 +317,17 @@ def united(*lists: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(tag for tags in lists for tag in tags))
 
 
-def changes(asked: Input) -> dict[str, Any]:
-    """What a request names, by the names of our words."""
-    return {name: getattr(asked, name) for name in asked.model_fields_set}
+def changes(asked: Input, to: Alert | Case | None = None) -> dict[str, Any]:
+    """What a request names, by the names of our words; what it adds to an alert or a case, added already."""
+    changed = {name: getattr(asked, name) for name in asked.model_fields_set}
+    if not isinstance(asked, FieldsUpdate) or to is None:
+        return changed
+    added, removed = changed.pop("add_tags", None) or [], changed.pop("remove_tags", None) or []
+    if added or removed:
+        changed["tags"] = [tag for tag in united(changed.get("tags", to.tags), added) if tag not in removed]
+    if changed.pop("named_fields", False):
+        changed["custom_fields"] = _with_named(to.custom_fields, changed["custom_fields"])
+    return changed
 
 
 # --- inside ---------------------------------------------------------------------------------------------------------
@@ -333,8 +350,14 @@ def _dated(task: Task, now: int) -> Task:
     return task
 
 
-def _case_changes(asked: CaseUpdate, now: int) -> dict[str, Any]:
-    changed = changes(asked)
+def _with_named(fields: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Custom fields with some of them changed; each keeps its place, a new one is the last."""
+    places = {name: fields[name]["order"] if name in fields else len(fields) + 1 for name in named}
+    return {**fields, **{name: {**field, "order": places[name]} for name, field in named.items()}}
+
+
+def _case_changes(asked: CaseUpdate, case: Case, now: int) -> dict[str, Any]:
+    changed = changes(asked, case)
     if asked.status in ("Resolved", "Duplicate"):
         changed.setdefault("end_date", now)
     return changed

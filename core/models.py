@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
@@ -66,6 +67,7 @@ ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")
 Text = Annotated[str, Field(min_length=1)]
 Order = Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
 TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
+AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
 INT_LIMIT = 2**63  # what the store can hold
@@ -103,7 +105,7 @@ def _kind_fits(kind: str, value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _kind_of(value: Any) -> str:
+def kind_of_value(value: Any) -> str:
     """The kind that the short form `"name": value` stands for."""
     if isinstance(value, bool):
         return "boolean"
@@ -121,7 +123,7 @@ def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDet
 
     if not name:
         complain("under a name")
-    entry = dict(value) if isinstance(value, Mapping) else {_kind_of(value): value}
+    entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
     kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
     strange = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
     if len(kinds) != 1:
@@ -215,6 +217,65 @@ class ArtifactInput(Input):
     sighted: bool = False
 
 
+def _texts(value: Any) -> Any:
+    """One text, or several, as a list."""
+    many = isinstance(value, list)
+    items = value if many and value else [value]
+    wrong = [
+        InitErrorDetails(
+            type="string_too_short" if item == "" else "string_type",
+            loc=(number,) if many and value else (),
+            input=item,
+            ctx={"min_length": 1} if item == "" else {},
+        )
+        for number, item in enumerate(items)
+        if not isinstance(item, str) or not item
+    ]
+    if wrong:
+        raise ValidationError.from_exception_data("data", wrong)
+    return items
+
+
+class ArtifactsInput(Input):
+    """Observables that differ in their `data` only: public clients send one, or a list of them.
+
+    A file is its `data` as `name;type;content in base64`. It may also come as `attachment`, under which name public
+    clients send the file itself beside the JSON (forms.py).
+    """
+
+    data_type: Text
+    data: Annotated[
+        list[str],
+        BeforeValidator(_texts),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+                ]
+            }
+        ),
+    ]
+    message: str | None = None
+    tlp: Level = 2
+    tags: Tags = Field(default_factory=list)
+    ioc: bool = False
+    sighted: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _attachment_is_data(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and value.get("data") is None and value.get("attachment") is not None:
+            return {**value, "data": value["attachment"]}
+        return value
+
+    @property
+    def each(self) -> list[ArtifactInput]:
+        """One for each `data`."""
+        given = self.model_dump(exclude_unset=True)
+        return [ArtifactInput.model_validate({**given, "data": data}) for data in self.data]
+
+
 class AlertInput(Input):
     """`POST /api/alert` (`semantics.md 2`)."""
 
@@ -231,7 +292,7 @@ class AlertInput(Input):
     external_link: str | None = None
     custom_fields: CustomFields = Field(default_factory=dict)
     case_template: str | None = None
-    artifacts: list[ArtifactInput] = Field(default_factory=list)
+    artifacts: list[ArtifactsInput] = Field(default_factory=list)
 
 
 class TaskInput(Input):
@@ -259,7 +320,44 @@ class LogInput(Input):
     message: Text
 
 
-class AlertUpdate(Input):
+_FIELD_PATH = "customFields."
+
+
+class FieldsUpdate(Input):
+    """A change that may name its custom fields one by one, and tags to add or to remove.
+
+    `customFields` replaces them all, keys such as `customFields.unit.string` or `customFields.unit` only those named.
+    """
+
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
+    named_fields: SkipJsonSchema[bool] = Field(False, exclude=True)
+    """Whether the custom fields are only those to change."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_named_fields(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        body = {key: item for key, item in value.items() if not str(key).startswith(_FIELD_PATH)}
+        body.pop("namedFields", None)
+        if len(body) == len(value):
+            return body
+        whole = body.get("customFields")
+        if whole is not None and not isinstance(whole, Mapping):
+            return body
+        named: dict[str, Any] = dict(whole or {})
+        for key, item in value.items():
+            if str(key).startswith(_FIELD_PATH):
+                name, dot, kind = key.removeprefix(_FIELD_PATH).rpartition(".")
+                if dot and kind in CUSTOM_FIELD_KINDS:
+                    named[name] = {kind: item}
+                else:
+                    named[key.removeprefix(_FIELD_PATH)] = item
+        return {**body, "customFields": named, "namedFields": whole is None}
+
+
+class AlertUpdate(FieldsUpdate):
     """`PATCH /api/alert/{id}`: what is absent stays as it is."""
 
     title: Text | None = None
@@ -272,11 +370,12 @@ class AlertUpdate(Input):
     external_link: str | None = None
     follow: bool | None = None
     custom_fields: CustomFields | None = None
+    status: AlertStatus | None = None
     case_template: str | None = None
-    artifacts: list[ArtifactInput] | None = None
+    artifacts: list[ArtifactsInput] | None = None
 
 
-class CaseUpdate(Input):
+class CaseUpdate(FieldsUpdate):
     """`PATCH /api/case/{id}`: what is absent stays as it is."""
 
     title: Text | None = None
@@ -427,7 +526,7 @@ class Alert(Stored):
     tags: list[str]
     tlp: Level
     pap: Level
-    status: Literal["New", "Ignored", "Imported", "Updated"] = "New"
+    status: AlertStatus = "New"
     follow: bool = True
     custom_fields: dict[str, Any]
     case_template: str | None = None

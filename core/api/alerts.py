@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from core.alerts import Alerts
 from core.api import search
-from core.api.wire import Endpoint, Request, answer
-from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactInput, Case, CreateCaseInput
+from core.api.wire import Endpoint, Request, answer, answer_all
+from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactsInput, Case, CreateCaseInput
 
 BASE = "/api/alert"
 
@@ -22,8 +22,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return answer(alerts.json(request.path["id"]))
 
     async def add_artifact(request: Request) -> Response:
-        added = await alerts.add_artifact(request.caller, request.path["id"], request.body)
-        return answer(f"[{added.wire()}]", status=201)
+        return answer_all(await alerts.add_artifacts(request.caller, request.path["id"], request.body), status=201)
 
     async def update(request: Request) -> Response:
         return answer(await alerts.update(request.caller, request.path["id"], request.body))
@@ -67,8 +66,8 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             "POST",
             "/artifact",
             add_artifact,
-            "Add an artifact to an alert",
-            body=ArtifactInput,
+            "Add an artifact to an alert, or several with a list as `data`",
+            body=ArtifactsInput,
             answer=list[Artifact],
             status=201,
         ),

@@ -7,11 +7,11 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.wire import Endpoint, Request, answer
+from core.api.wire import Endpoint, Request, answer, answer_all
 from core.cases import Cases
 from core.models import (
     Artifact,
-    ArtifactInput,
+    ArtifactsInput,
     ArtifactUpdate,
     Case,
     CaseInput,
@@ -33,6 +33,11 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     async def create(request: Request) -> Response:
         return answer(await cases.create(request.caller, request.body), status=201)
 
+    async def add_artifacts(request: Request) -> Response:
+        """One is answered as itself, several as a list."""
+        added = await cases.add_artifacts(request.caller, request.path["id"], request.body)
+        return answer(added[0], status=201) if len(added) == 1 else answer_all(added, status=201)
+
     async def delete(request: Request) -> Response:
         return answer(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
@@ -42,9 +47,9 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _adds(f"{TASK}/{{id}}/log", _within(cases.add_log), LogInput, Log, "log", "manageTask", errors=(404,)),
         _adds(
             f"{CASE}/{{id}}/artifact",
-            _within(cases.add_artifact),
-            ArtifactInput,
-            Artifact,
+            add_artifacts,
+            ArtifactsInput,
+            Artifact | list[Artifact],
             "artifact",
             "manageCase",
             errors=(404,),

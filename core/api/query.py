@@ -16,7 +16,7 @@ from core.case_templates import CaseTemplates
 from core.cases import Cases
 from core.errors import ResponderBotError
 from core.models import Kind, SearchInput
-from core.search import Found
+from core.search import Found, parse_range
 
 PATH = "/api/v1/query"
 MAX_STEPS = 20
@@ -54,10 +54,14 @@ class Chain:
     counted: bool = False
     words: Mapping[str, str] = field(default_factory=dict)
     """What the client calls `engineId` and the like."""
+    of: "Chain | None" = None
+    """The alerts whose parts these are: an alert's observables are kept in it."""
 
     def step(self, step: Mapping[str, Any]) -> "Chain":
         """With one more step. Raises ResponderBotError("bad_request")."""
         match step:
+            case {"_name": "filter"} if self.of is not None:
+                raise _bad("Observables of an alert are no objects to filter; leave `filter` out")
             case {"_name": "filter"}:
                 criterion = {key: value for key, value in step.items() if key != "_name"}
                 return replace(self, criteria=[*self.criteria, self._in_our_words(criterion)])
@@ -67,6 +71,8 @@ class Chain:
                 return replace(self, range=f"{start}-{end}")
             case {"_name": "count"}:
                 return replace(self, counted=True)
+            case {"_name": "observables"} if self.kind == "alert":
+                return Chain("case_artifact", words=self.words, of=self)
             case {"_name": str(name)} if (self.kind, name) in _BELOW:
                 above = {"_parent": {"_type": self.kind, "_query": {"_and": list(self.criteria)}}}
                 return Chain(_BELOW[self.kind, name], [above], words=self.words)
@@ -84,7 +90,7 @@ class Chain:
         raise _bad(f'{_shown(item)} is no field to sort by; one is {{"title": "asc"}}')
 
     def _field(self, name: str) -> str:
-        return self.words.get(name, v1.field(name))
+        return self.words.get(name, v1.field(self.kind, name))
 
     def _in_our_words(self, value: Any) -> Any:
         """A criterion with our names of fields; how deep it may be is for the search to say."""
@@ -114,9 +120,18 @@ def endpoints(alerts: Alerts, cases: Cases, templates: CaseTemplates, actions: A
     }
     words = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 
+    async def parts(chain: Chain, alerts_asked: Chain) -> Found:
+        docs = (await alerts.search(alerts_asked.asked())).docs
+        found = [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]]
+        for name in reversed(chain.sort):
+            found.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
+        window = parse_range(chain.range)
+        end = None if window.limit is None else window.offset + window.limit
+        return Found([json.dumps(artifact) for artifact in found[window.offset : end]], len(found))
+
     async def query(request: Request) -> Response:
         chain = _begun(request.raw, gets, words)
-        found = await searches[chain.kind](chain.asked())
+        found = await (searches[chain.kind](chain.asked()) if chain.of is None else parts(chain, chain.of))
         if chain.counted:
             return answer(str(found.total))
         shown = [v1.shown(json.loads(doc)) for doc in found.docs]
@@ -146,6 +161,10 @@ def _first(step: Mapping[str, Any], gets: Mapping[str, Get], words: Mapping[str,
             found = json.loads(gets[_GETS[name]](wanted))
             return Chain(_GETS[name], [{"_id": found["id"]}], words=words)
     raise _bad(f"{_shown(step)} is no step to begin with; there are {', '.join([*_LISTS, *_GETS])}")
+
+
+def _text_of(name: str, artifact: Mapping[str, Any]) -> str:
+    return str(artifact.get(name))
 
 
 def _shown(value: Any) -> str:

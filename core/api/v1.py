@@ -1,15 +1,19 @@
 """What clients of the interface's version 1 send and get, where it differs from ours (`semantics.md 9`).
 
-The four operations have one form in both versions. Alerts, cases and what is in them differ in a few names, so these
-addresses are ours under other names; what version 1 has beyond that is not here.
+The addresses are ours under other names. An object is shown with version 1's fields and no others: strict clients
+refuse an answer with a field that they don't know, or without one that they need. What version 1 has beyond these
+objects is not here.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from core.api.wire import Endpoint
+from starlette.responses import Response
+
+from core.api.wire import Endpoint, Request, answer
+from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 
 _PATHS: Mapping[str, str] = {
     "/api/alert": "/api/v1/alert",
@@ -29,49 +33,177 @@ _PATHS: Mapping[str, str] = {
     "/api/user/current": "/api/v1/user/current",
     "/health": "/api/health",
 }
-_TYPES: Mapping[str, str] = {
-    "alert": "Alert",
-    "case": "Case",
-    "case_task": "Task",
-    "case_task_log": "Log",
-    "case_artifact": "Observable",
-    "caseTemplate": "CaseTemplate",
+SPOKEN = "4.1.0"
+"""The version whose addresses these are: both its own, and those of version 1 of the interface."""
+_CONNECTOR = "/api/connector/"
+_LISTS = ("/api/alert", "/api/case")
+"""What version 1 lists by queries only."""
+_MANY = ("/api/alert/{id}/artifact", "/api/case/{id}/artifact")
+"""What version 1 answers as a list, also where there is one."""
+
+_SENT_AS: Mapping[str, str] = {"observables": "artifacts", "assignee": "owner"}
+_SEARCHED_AS: Mapping[str, Mapping[str, str]] = {
+    "alert": {"caseId": "case", "newDate": "createdAt"},
+    "case": {"number": "caseId", "newDate": "createdAt"},
+    "case_task_log": {"date": "startDate"},
+    "case_artifact": {"startDate": "createdAt"},
 }
 _STAMPS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
-_SENT_AS: Mapping[str, str] = {"observables": "artifacts", "assignee": "owner"}
 _KINDS_OF_VALUES = ("string", "integer", "float", "boolean", "date", "number")
+_STAGES: Mapping[str, str] = {
+    "New": "New",
+    "Updated": "New",
+    "Ignored": "Closed",
+    "Imported": "Imported",
+    "Open": "InProgress",
+    "Resolved": "Closed",
+    "Duplicate": "Closed",
+    "Deleted": "Closed",
+}
+"""What version 1 makes of a status."""
 
 
 def aliased(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    """The endpoints that version 1 has too, but for lists, which it asks for in queries."""
+    """The endpoints that version 1 has too."""
     return [
-        replace(endpoint, path=_PATHS[endpoint.path], incoming=_incoming, outgoing=_outgoing)
+        replace(endpoint, path=_PATHS[endpoint.path], incoming=_incoming, outgoing=_outgoing(endpoint))
         for endpoint in endpoints
-        if endpoint.path in _PATHS and not (endpoint.method == "GET" and endpoint.path in ("/api/alert", "/api/case"))
+        if endpoint.path in _PATHS and not (endpoint.method == "GET" and endpoint.path in _LISTS)
     ]
 
 
-def field(name: str) -> str:
+def connector(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """The operations on responders, which version 1 has below its own prefix, in the words of public clients."""
+    return [
+        replace(endpoint, path=f"/api/v1/{endpoint.path.removeprefix('/api/')}", outgoing=_outgoing(endpoint))
+        for endpoint in endpoints
+        if endpoint.path.startswith(_CONNECTOR)
+    ]
+
+
+def status() -> list[Endpoint]:
+    """What public clients ask first: which version they talk to, and so what they may ask."""
+
+    async def answered(_: Request) -> Response:
+        return answer(json.dumps({"versions": {"TheHive": SPOKEN}}))
+
+    paths = ("/api/status", "/api/v1/status", "/api/v1/status/public")
+    return [Endpoint("GET", path, answered, "Which version is spoken") for path in paths]
+
+
+def field(kind: str, name: str) -> str:
     """Our name of a field that a query of version 1 names."""
     own = name.removeprefix("_")
-    return own if own in _STAMPS else _SENT_AS.get(name, name)
+    return own if own in _STAMPS else _SEARCHED_AS.get(kind, {}).get(name, _SENT_AS.get(name, name))
 
 
 def shown(doc: Mapping[str, Any]) -> dict[str, Any]:
-    """An object as version 1 shows it: our names stay, its own come on top, and what is absent is left out."""
-    shape = {name: value for name, value in doc.items() if value is not None}
-    shape |= {f"_{name}": shape[name] for name in _STAMPS if name in shape}
-    kind = doc.get("_type", "")
-    shape["_type"] = _TYPES.get(kind, "Action")
-    if "owner" in shape:
-        shape["assignee"] = shape["owner"]
-    if kind == "case":
-        shape["number"] = doc["caseId"]
-    if kind == "alert":
-        shape |= {"observableCount": len(doc["artifacts"])} | ({"caseId": doc["case"]} if doc["case"] else {})
-    if isinstance(doc.get("customFields"), Mapping):
-        shape["customFields"] = [_custom_field(name, value) for name, value in doc["customFields"].items()]
-    return shape
+    """An object as version 1 shows it; what is absent is left out. What is no object of ours stays as it is."""
+    kind = doc.get("_type") or ("action" if "responderId" in doc else "")
+    if kind not in _SHAPES:
+        return dict(doc)
+    name, fields, more = _SHAPES[kind]
+    shape = {"_id": doc["_id"], "_type": name}
+    shape |= {f"_{stamp}": doc[stamp] for stamp in _STAMPS if doc.get(stamp) is not None}
+    shape |= {key: doc[key] for key in fields.split() if doc.get(key) is not None}
+    for label, scale in (("severity", SEVERITY_NAMES), ("tlp", TLP_NAMES), ("pap", TLP_NAMES)):
+        if label in shape:
+            shape[f"{label}Label"] = scale[shape[label]].upper()
+    if "customFields" in doc:
+        shape["customFields"] = [_custom_field(key, value) for key, value in doc["customFields"].items()]
+    return shape | {key: value for key, value in more(doc).items() if value is not None}
+
+
+def _alert(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "observableCount": len(doc["artifacts"]),
+        "caseId": doc["case"],
+        "stage": _STAGES[doc["status"]],
+        "extraData": {},
+        "newDate": doc["createdAt"],
+        "timeToDetect": max(0, doc["createdAt"] - doc["date"]),
+    }
+
+
+def _case(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "number": doc["caseId"],
+        "assignee": doc["owner"],
+        "stage": _STAGES[doc["status"]],
+        "access": {"_kind": "OrganisationAccessKind"},
+        "extraData": {},
+        "newDate": doc["createdAt"],
+        "timeToDetect": 0,
+    }
+
+
+def _task(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {"assignee": doc.get("owner"), "mandatory": False, "extraData": {}}
+
+
+def _log(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {"date": doc["startDate"], "extraData": {}}
+
+
+def _observable(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "startDate": doc["createdAt"],
+        "pap": 2,
+        "papLabel": TLP_NAMES[2].upper(),
+        "reports": {},
+        "extraData": {},
+        "ignoreSimilarity": False,
+        "external": False,
+    }
+
+
+def _template(doc: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tasks": [shown(task) for task in doc["tasks"]], "extraData": {}}
+
+
+def _user(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """When a user was made, and by whom, is not kept."""
+    return {
+        "_createdBy": doc["login"],
+        "_createdAt": 0,
+        "hasKey": True,
+        "hasPassword": False,
+        "hasMFA": False,
+        "locked": False,
+        "type": "Service" if doc["profile"] == "service" else "Normal",
+        "extraData": {},
+    }
+
+
+_LEVELS = "tlp pap"
+_SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "alert": (
+        "Alert",
+        f"type source sourceRef externalLink title description severity date tags {_LEVELS} follow caseTemplate status",
+        _alert,
+    ),
+    "case": (
+        "Case",
+        f"title description severity startDate endDate tags flag {_LEVELS} status summary impactStatus",
+        _case,
+    ),
+    "case_task": ("Task", "title group description status flag startDate endDate order dueDate", _task),
+    "case_task_log": ("Log", "message owner", _log),
+    "case_artifact": ("Observable", "dataType data tlp tags ioc sighted message", _observable),
+    "caseTemplate": (
+        "CaseTemplate",
+        f"name displayName titlePrefix description severity tags flag {_LEVELS}",
+        _template,
+    ),
+    "action": (
+        "Action",
+        "responderId responderName responderDefinition engineId engineJobId objectType objectId status startDate"
+        " endDate operations report",
+        lambda _: {},
+    ),
+    "user": ("User", "login name profile permissions organisation", _user),
+}
+"""For each kind its name in version 1, the fields that are ours too, and what is made of the rest."""
 
 
 def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +218,7 @@ def _incoming(raw: Any) -> Any:
     body = {_SENT_AS.get(name, name): value for name, value in raw.items()}
     if isinstance(body.get("customFields"), list):
         body["customFields"] = {
-            item["name"]: item.get("value")
+            item["name"]: _sent_field(item)
             for item in body["customFields"]
             if isinstance(item, Mapping) and isinstance(item.get("name"), str)
         }
@@ -95,12 +227,22 @@ def _incoming(raw: Any) -> Any:
     return body
 
 
-def _outgoing(content: bytes) -> bytes:
-    answer = json.loads(content)
-    if isinstance(answer, list):
-        return _text([shown(item) for item in answer])
-    return _text(shown(answer)) if "_id" in answer else content
+def _sent_field(item: Mapping[str, Any]) -> Any:
+    value = item.get("value")
+    return value if item.get("order") is None else {kind_of_value(value): value, "order": item["order"]}
 
 
-def _text(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+def _outgoing(endpoint: Endpoint) -> Callable[[bytes], bytes]:
+    """An answer in the shape of version 1, and then in the words that the endpoint had it in."""
+    words, many = endpoint.outgoing, endpoint.path in _MANY
+
+    def shaped(content: bytes) -> bytes:
+        found = json.loads(content)
+        if isinstance(found, list):
+            shape: Any = [shown(item) for item in found]
+        else:
+            shape = [shown(found)] if many and "_id" in found else shown(found)
+        text = json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode()
+        return words(text) if words is not None else text
+
+    return shaped

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import time
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +25,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from core.access import Access, Caller
+from core.api import forms
 from core.errors import Code, ResponderBotError
-from core.models import Input, Permission, Word
+from core.models import ArtifactsInput, Input, Permission, Word
 
 ERRORS: Mapping[Code, tuple[int, str]] = {
     "authentication": (401, "AuthenticationError"),
@@ -123,10 +125,10 @@ def answer(content: str | bytes | Word, status: int = 200, headers: Mapping[str,
     return Response(text, status, headers, JSON_TYPE)
 
 
-def answer_all(contents: Iterable[str | Word], headers: Mapping[str, str] | None = None) -> Response:
+def answer_all(contents: Iterable[str | Word], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON list of stored texts or words."""
     texts = (item.wire() if isinstance(item, Word) else item for item in contents)
-    return Response("[" + ",".join(texts) + "]", 200, headers, JSON_TYPE)
+    return Response("[" + ",".join(texts) + "]", status, headers, JSON_TYPE)
 
 
 def whole_seconds(request: Request, name: str, most: int) -> float:
@@ -234,7 +236,7 @@ def decode(content: bytes) -> Any:
     NaN, lone surrogates and depth bombs are refused by the parser, numbers out of range here.
     """
     try:
-        value = from_json(content, allow_inf_nan=False)
+        value = from_json(content.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise ResponderBotError("bad_request", f"The body is no JSON that can be read: {error}.") from error
     if _MAYBE_HUGE.search(content) and not _in_range(value):
@@ -445,6 +447,9 @@ class Wire:
             raw: Any = None
         elif not content:
             raise ResponderBotError("bad_request", "The body is empty; it is to be a JSON object.")
+        elif forms.is_form(content_type := visit.headers.get("content-type", "")):
+            text, files = forms.split(content, content_type)
+            raw = forms.filled(decode(text), files, takes_file=endpoint.body is ArtifactsInput)
         else:
             raw = decode(content)
         if endpoint.incoming is not None:
@@ -538,7 +543,8 @@ class _Visit:
     def __init__(self, scope: Scope) -> None:
         raw_headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         self.method: str = scope["method"]
-        self.raw_path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        self.raw_path = "/" + path.lstrip("/")  # clients put an address that ends in a slash before theirs
         self.query_string: bytes = scope["query_string"]
         self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
         self.headers_bytes = sum(len(name) + len(value) for name, value in raw_headers)

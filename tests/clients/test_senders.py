@@ -3,6 +3,7 @@
 The bodies are of the form that each program builds, with values of our own.
 """
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ async def test_n8n_runs_a_responder_and_reads_how_it_went(core: RunningCore, kin
     same = [{"_field": name, "_value": action[name]} for name in ("cortexId", "objectId", "startDate")]
     query = {"query": [{"_name": "listAction"}, {"_name": "filter", "_and": same}]}
     found = await sent(core, "POST", "/api/v1/query?name=log-actions", query)
-    assert [item["id"] for item in found] == [action["id"]]
+    assert [item["_id"] for item in found] == [action["id"]]
     assert found[0]["cortexJobId"] == action["cortexJobId"]
 
 
@@ -176,12 +177,12 @@ async def test_n8n_counts_lists_and_reads_within_a_case(core: RunningCore) -> No
     assert await query({"_name": "listAlert"}, like, {"_name": "count"}) == 2
     assert [item["title"] for item in await query({"_name": "listAlert"}, like, newest, page)] == ["Login"]
     case = {"_name": "getCase", "idOrName": objects["case"]}
-    assert [item["id"] for item in await query(case)] == [objects["case"]]
-    assert [item["id"] for item in await query(case, {"_name": "tasks"})] == [objects["case_task"]]
-    assert [item["id"] for item in await query(case, {"_name": "observables"}, newest)] == [objects["case_artifact"]]
-    assert [item["id"] for item in await query({"_name": "listCase"}, like, {"_name": "tasks"}, {"_name": "logs"})] == [
-        objects["case_task_log"]
-    ]
+    assert [item["_id"] for item in await query(case)] == [objects["case"]]
+    assert [item["_id"] for item in await query(case, {"_name": "tasks"})] == [objects["case_task"]]
+    assert [item["_id"] for item in await query(case, {"_name": "observables"}, newest)] == [objects["case_artifact"]]
+    assert [
+        item["_id"] for item in await query({"_name": "listCase"}, like, {"_name": "tasks"}, {"_name": "logs"})
+    ] == [objects["case_task_log"]]
 
 
 async def test_shuffle_reads_marks_and_merges(core: RunningCore) -> None:
@@ -192,11 +193,56 @@ async def test_shuffle_reads_marks_and_merges(core: RunningCore) -> None:
     assert (await sent(core, "POST", f"/api/alert/{alert}/merge/{objects['case']}"))["id"] == objects["case"]
 
 
+async def test_xsoar_reads_a_case_with_tasks_logs_and_observables(core: RunningCore) -> None:
+    objects = await one_of_each(core)
+    assert (await sent(core, "GET", "/api/status"))["versions"]["TheHive"].startswith("4")
+    page = {"_name": "page", "from": 0, "to": 15, "extraData": ["seen", "shareCount"]}
+    case, task = (
+        {"_name": "getCase", "idOrName": objects["case"]},
+        {"_name": "getTask", "idOrName": objects["case_task"]},
+    )
+    asked: dict[Kind, list[Body]] = {
+        "case_artifact": [case, {"_name": "observables"}, sort({"startDate": "desc"}), page],
+        "case_task": [case, {"_name": "tasks"}, sort({"flag": "desc"}, {"order": "asc"}, {"startDate": "asc"}), page],
+        "case_task_log": [task, {"_name": "logs"}, sort({"date": "desc"}), page],
+    }
+    for kind, steps in asked.items():
+        found = await sent(core, "POST", "/api/v1/query", {"query": steps})
+        assert [item["_id"] for item in found] == [objects[kind]]
+
+
+async def test_n8n_sets_the_status_of_an_alert(core: RunningCore) -> None:
+    alert = (await one_of_each(core))["alert"]
+    for status in ("Ignored", "New"):
+        await sent(core, "PATCH", f"/api/v1/alert/{alert}", {"status": status})
+        assert (await sent(core, "GET", f"/api/v1/alert/{alert}"))["status"] == status
+    await sent(core, "PATCH", f"/api/v1/alert/{alert}", {"status": "Imported"}, 400)
+    refused = await sent(core, "PATCH", f"/api/v1/alert/{alert}", {"status": "InProgress"}, 400)
+    assert [error["name"] for error in refused["errors"]] == ["status"]
+
+
+async def test_a_sender_with_an_address_that_ends_in_a_slash_is_understood(core: RunningCore) -> None:
+    await sent(core, "POST", f"{core.url}//api/alert", CURL, 201)
+    assert (await core.send("POST", f"{core.url}//api/alert", CURL, profile=None)).status_code == 401
+
+
+async def test_a_sender_that_marks_its_text_as_utf_8_is_understood(core: RunningCore) -> None:
+    key = await core.key("analyst")
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json;charset=UTF-8"}
+    content = b"\xef\xbb\xbf" + json.dumps({**CURL, "title": "Zoë"}, ensure_ascii=False).encode()
+    answer = await core.http.post("/api/alert", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["title"]) == (201, "Zoë")
+
+
 async def test_a_script_follows_an_action_by_the_kind_that_its_answer_named(core: RunningCore) -> None:
     objects = await one_of_each(core)
     for kind, object_id in objects.items():
         for word in (kind, OBJECT_TYPES[kind]):
             assert await sent(core, "GET", f"/api/connector/cortex/action/{word}/{object_id}") == []
+
+
+def sort(*fields: Body) -> Body:
+    return {"_name": "sort", "_fields": list(fields)}
 
 
 async def one_of_each(core: RunningCore) -> dict[Kind, str]:

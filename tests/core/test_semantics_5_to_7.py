@@ -16,7 +16,7 @@ from core.engines.base import Report
 from core.models import (
     Action,
     AlertUpdate,
-    ArtifactInput,
+    ArtifactsInput,
     CaseInput,
     CaseTaskInput,
     Kind,
@@ -67,7 +67,8 @@ async def place(tmp_path: Path, **options: Any) -> AsyncIterator[Place]:
         case = await cases.create(LEAD, CaseInput(title="c", description="d", tlp=1, pap=0))
         task = await cases.add_task(LEAD, case.id, CaseTaskInput(title="t"))
         log = await cases.add_log(LEAD, task.id, LogInput(message="m"))
-        artifact = await cases.add_artifact(LEAD, case.id, ArtifactInput(data_type="ip", data="192.0.2.1", tlp=3))
+        asked = ArtifactsInput(data_type="ip", data=["192.0.2.1"], tlp=3)
+        (artifact,) = await cases.add_artifacts(LEAD, case.id, asked)
         ids: dict[Kind, str] = {
             "alert": here.alert_id,
             "case": case.id,

@@ -105,3 +105,162 @@ async def test_an_alert_of_version_1_is_the_same_alert(core: RunningCore) -> Non
     assert [item.get("value") for item in made["customFields"]] == ["HR", None]
     refused = await core.send("POST", "/api/v1/alert", {**sent, "sourceRef": "2", "tlp": 9})
     assert [item["name"] for item in refused.json()["errors"]] == ["tlp"]
+
+
+STAMPS = {"_id", "_type", "_createdBy", "_createdAt", "_updatedBy", "_updatedAt"}
+LABELS = {"severity", "severityLabel", "tlp", "tlpLabel", "pap", "papLabel"}
+SHAPES: dict[str, tuple[set[str], set[str]]] = {
+    "Alert": (
+        LABELS
+        | {"type", "source", "sourceRef", "title", "description", "date", "follow", "observableCount", "status"}
+        | {"stage", "extraData", "newDate", "timeToDetect"},
+        {"externalLink", "tags", "customFields", "caseTemplate", "caseId"},
+    ),
+    "Case": (
+        LABELS
+        | {"number", "title", "description", "startDate", "flag", "status", "stage", "access", "extraData", "newDate"}
+        | {"timeToDetect"},
+        {"endDate", "tags", "summary", "impactStatus", "assignee", "customFields"},
+    ),
+    "Task": (
+        {"title", "group", "status", "flag", "order", "mandatory", "extraData"},
+        {"description", "startDate", "endDate", "assignee", "dueDate"},
+    ),
+    "Log": ({"message", "date", "owner", "extraData"}, set()),
+    "Observable": (
+        {"dataType", "startDate", "tlp", "tlpLabel", "pap", "papLabel", "ioc", "sighted", "reports", "extraData"}
+        | {"ignoreSimilarity", "external"},
+        {"data", "tags", "message"},
+    ),
+    "CaseTemplate": (
+        {"name", "displayName", "flag", "extraData"},
+        LABELS | {"titlePrefix", "description", "tags", "customFields", "tasks"},
+    ),
+    "Action": (
+        {"responderId", "objectType", "objectId", "status", "startDate", "operations", "report"},
+        {"responderName", "responderDefinition", "cortexId", "cortexJobId", "endDate"},
+    ),
+    "User": (
+        {"login", "name", "hasKey", "hasPassword", "hasMFA", "locked", "profile", "organisation", "type", "extraData"},
+        {"permissions"},
+    ),
+}
+"""What a strict client of version 1 needs in an answer, and what else it knows; it refuses everything beyond."""
+
+
+def is_strict(kind: str, shown: dict[str, Any]) -> None:
+    needed, known = SHAPES[kind]
+    assert shown["_type"] == kind
+    assert (needed | {"_id", "_createdBy", "_createdAt"}) - set(shown) == set()
+    assert set(shown) - needed - known - STAMPS == set()
+
+
+async def test_strict_clients_find_each_object_as_they_know_it(core: RunningCore) -> None:
+    async def sent(method: str, path: str, body: Any = None) -> Any:
+        answer = await core.send(method, f"/api/v1{path}", body)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    observable = {"dataType": "ip", "data": "192.0.2.7"}
+    alert = await sent("POST", "/alert", {**ALERT, "observables": [observable]})
+    is_strict("Alert", alert)
+    is_strict("Alert", await sent("PATCH", f"/alert/{alert['_id']}", {"tlp": 3, "customFields": {"unit": "HR"}}))
+    is_strict("Observable", (await sent("POST", f"/alert/{alert['_id']}/observable", observable))[0])
+    case = await sent("POST", f"/alert/{alert['_id']}/case", {})
+    is_strict("Case", case)
+    is_strict(
+        "Observable", (await sent("POST", f"/case/{case['_id']}/observable", {**observable, "tlp": 0, "data": "x"}))[0]
+    )
+    task = await sent("POST", f"/case/{case['_id']}/task", {"title": "t"})
+    is_strict("Task", task)
+    is_strict("Log", await sent("POST", f"/task/{task['_id']}/log", {"message": "m"}))
+    template = await sent("POST", "/caseTemplate", {"name": "T", "tasks": [{"title": "t"}]})
+    is_strict("CaseTemplate", template)
+    is_strict("Task", template["tasks"][0])
+    is_strict("User", await sent("GET", "/user/current"))
+    for kind in ("Alert", "Case", "Task", "Log", "Observable", "CaseTemplate"):
+        found = await asked(core, {"_name": f"list{kind}"})
+        assert found
+        for item in found:
+            is_strict(kind, item)
+
+
+async def test_responders_are_run_below_the_prefix_of_version_1_too(core: RunningCore) -> None:
+    alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
+    base = "/api/v1/connector/cortex"
+    offered = (await core.send("GET", f"{base}/responder/alert/{alert}")).json()
+    assert set(offered[0]) == {"id", "name", "version", "description", "dataTypeList", "cortexIds"}
+    run = {"responderId": offered[0]["id"], "objectType": "alert", "objectId": alert, "cortexId": "local"}
+    made = await core.send("POST", f"{base}/action", run)
+    assert made.status_code == 201, made.text
+    is_strict("Action", made.json())
+    assert (made.json()["status"], made.json()["cortexId"]) == ("Waiting", "local")
+    for path in (f"{base}/action/alert/{alert}", f"{base}/action/responder/alert/{alert}"):
+        (listed,) = (await core.send("GET", path)).json()
+        is_strict("Action", listed)
+        assert listed["cortexJobId"] == made.json()["cortexJobId"]
+    missing = await core.send("POST", f"{base}/action", {**run, "objectType": "case_task_log", "objectId": "~9"})
+    assert missing.json()["message"] == "Log not found"
+    wrong = await core.send("POST", f"{base}/action", {**run, "cortexId": 7})
+    assert [error["name"] for error in wrong.json()["errors"]] == ["cortexId"]
+
+
+async def test_the_observables_of_an_alert_are_asked_for(core: RunningCore) -> None:
+    observables = [{"dataType": "domain", "data": name} for name in ("b.example", "a.example", "c.example")]
+    alert = (await core.send("POST", "/api/v1/alert", {**ALERT, "observables": observables})).json()["_id"]
+    of_alert = [{"_name": "getAlert", "idOrName": alert}, {"_name": "observables"}]
+    assert [item["data"] for item in await asked(core, *of_alert)] == ["b.example", "a.example", "c.example"]
+    down = {"_name": "sort", "_fields": [{"data": "desc"}]}
+    page = {"_name": "page", "from": 1, "to": 2}
+    assert [item["data"] for item in await asked(core, *of_alert, down, page)] == ["b.example"]
+    assert await asked(core, *of_alert, {"_name": "count"}) == 3
+    assert (await asked(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
+
+
+async def test_fields_of_version_1_can_be_searched_under_its_names(core: RunningCore) -> None:
+    alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
+    case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()
+    assert [item["_id"] for item in await asked(core, LIST, {"_name": "filter", "caseId": case["_id"]})] == [alert]
+    by_number = {"_name": "filter", "_field": "number", "_value": case["number"]}
+    assert await asked(core, {"_name": "listCase"}, by_number, {"_name": "count"}) == 1
+
+
+@pytest.mark.parametrize("kind", ["alert", "case"])
+@pytest.mark.parametrize("version", ["", "/v1"])
+async def test_custom_fields_are_changed_one_by_one(core: RunningCore, kind: str, version: str) -> None:
+    fields = {"unit": {"string": "HR", "order": 3}, "score": {"integer": 7}}
+    body = {**ALERT, "customFields": fields}
+    made = (await core.send("POST", f"/api/{kind}", body)).json()
+    path = f"/api{version}/{kind}/{made['id']}"
+
+    async def changed(**body: Any) -> dict[str, Any]:
+        answer = await core.send("PATCH", path, body)
+        assert answer.status_code == 200, answer.text
+        found = (await core.send("GET", f"/api/{kind}/{made['id']}")).json()["customFields"]
+        return {name: {key: item for key, item in field.items() if key != "_id"} for name, field in found.items()}
+
+    found = await changed(**{"customFields.unit.string": "IT", "customFields.new.name": 1.5})
+    assert found == {
+        "unit": {"string": "IT", "order": 3},
+        "score": {"integer": 7, "order": 2},
+        "new.name": {"float": 1.5, "order": 3},
+    }
+    assert (await changed(**{"customFields.score.integer": None}))["score"] == {"integer": None, "order": 2}
+    assert (await changed(tlp=1)).keys() == found.keys()
+    assert await changed(customFields={"a": "b"}, **{"customFields.c": True}) == {
+        "a": {"string": "b", "order": 1},
+        "c": {"boolean": True, "order": 2},
+    }
+    wrong = await core.send("PATCH", path, {"customFields.score.integer": "x", "customFields.unit.string": []})
+    assert {error["name"] for error in wrong.json()["errors"]} == {
+        "customFields.score.integer",
+        "customFields.unit.string",
+    }
+
+
+@pytest.mark.parametrize("kind", ["alert", "case"])
+async def test_tags_are_added_and_removed(core: RunningCore, kind: str) -> None:
+    made = (await core.send("POST", f"/api/{kind}", {**ALERT, "tags": ["a", "b"]})).json()
+    path = f"/api/v1/{kind}/{made['id']}"
+    assert (await core.send("PATCH", path, {"addTags": ["c", "a"]})).json()["tags"] == ["a", "b", "c"]
+    assert (await core.send("PATCH", path, {"removeTags": ["b"], "addTags": ["d"]})).json()["tags"] == ["a", "c", "d"]
