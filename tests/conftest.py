@@ -1,9 +1,15 @@
-"""What holds for all tests: those whose dependency group is not installed are not even collected."""
+"""What holds for all tests: missing groups are not even collected; properties see the same examples each time."""
 
 from importlib.util import find_spec
+
+from hypothesis import HealthCheck, settings
 
 NEEDS = {"browser": "playwright", "fuzz": "schemathesis", "clients": "thehive4py", "bench": "fastapi"}
 FOLDERS = {"browser": "bot/browser", "fuzz": "fuzz", "clients": "clients", "bench": "bench"}
 
 # `pytest -m browser` without its group then runs no test, which pytest reports as a failure (exit 5).
 collect_ignore = [FOLDERS[group] for group, module in NEEDS.items() if find_spec(module) is None]
+
+# A machine's speed is no property, and a failure in CI is one on the desk; `--hypothesis-profile=default` explores.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")

@@ -273,7 +273,7 @@ class Person:
             answer.raise_for_status()
             return await answer.read()
 
-    async def until(self, seen: Callable[[Sight], T], timeout_s: float = 10.0) -> T:
+    async def until(self, seen: Callable[[Sight], T], timeout_s: float = 30.0) -> T:
         """Wait on the live feed until `seen(sight)` is true; returns what it gave. Raises TimeoutError."""
         await self.connect()
         found: list[T] = []

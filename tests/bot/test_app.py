@@ -61,7 +61,7 @@ async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> No
         await scene.card(anna, alert_id)
         scene.workspace.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)], 20)
+        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
         assert len(await scene.client.actions("alert", alert_id)) == 1
 
 
@@ -71,8 +71,8 @@ async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> N
         alert_id = await scene.post_alert()
         card = await scene.card(anna, alert_id)
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)], 20)
-        await anna.until(lambda sight: "done in" in str(sight.message(SOC, card["ts"])), 20)
+        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
+        await anna.until(lambda sight: "done in" in str(sight.message(SOC, card["ts"])))
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
 
@@ -92,7 +92,7 @@ async def test_core_that_is_down_is_said_so_and_the_bot_goes_on_when_it_is_back(
         await scene.card(anna, alert_id)
         settings = await scene.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "does not answer" in m["text"]], 20)
+        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "does not answer" in m["text"]])
         async with serving(settings, grace_s=0):
             later = await scene.post_alert(sourceRef="eve-2", title="After the pause")
             await scene.card(anna, later)
@@ -208,7 +208,7 @@ async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_pat
                 await scene.card(anna, alert_id)
                 await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
             for alert_id in ids:
-                await anna.until(partial(done_replies, alert_id=alert_id), 20)
+                await anna.until(partial(done_replies, alert_id=alert_id))
         messages = [m for m in await anna.messages(SOC) if not m.get("ephemeral")]
         assert len(messages) == len(ids)
         for message in messages:

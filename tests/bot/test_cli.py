@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,10 @@ def test_help_is_there_for_each_command(tmp_path: Path, command: str) -> None:
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys, bot.cli; print(*[m for m in ('slack_sdk','aiohttp','pydantic','httpx') if m in sys.modules])"
-    started = time.monotonic()
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == ""
-    assert time.monotonic() - started < 5  # the claim is 0.3 s; the bound only catches a heavy import on a busy machine
 
 
 @pytest.mark.parametrize(

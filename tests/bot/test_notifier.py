@@ -94,8 +94,8 @@ async def test_approval_is_asked_for_in_the_thread_and_another_person_gives_it(t
         await anna.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
         await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "somebody else must" in m["text"]])
         await ben.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
-        await ben.until(lambda sight: [m for m in thread(sight, alert_id) if "done" in m["text"]], 20)
-        await ben.until(lambda sight: "Approved by" in str(thread(sight, alert_id)), 20)
+        await ben.until(lambda sight: [m for m in thread(sight, alert_id) if "done" in m["text"]])
+        await ben.until(lambda sight: "Approved by" in str(thread(sight, alert_id)))
 
 
 async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
         run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
         await scene.client.run(run)
         direct = await ben.dm(scene.workspace.bot_user_id)
-        await ben.until(lambda sight: [m for m in sight.messages(direct) if "done" in m["text"]], 20)
+        await ben.until(lambda sight: [m for m in sight.messages(direct) if "done" in m["text"]])
 
 
 async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path
         await scene.core.core.feed.prune(-1)
         await scene.bot.delivery.follow([], 0)
         await scene.client.mark_alert_read(alert_id)
-        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)), 40)
+        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))

@@ -73,9 +73,9 @@ async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: P
         await first.wait()
         second = await script(tmp_path, "serve", **slack)
         await said(second, "bot: ")
-        await anna.until(lambda sight: find_card(sight.messages(SOC), two) or {}, 20)
+        await anna.until(lambda sight: find_card(sight.messages(SOC), two) or {})
         await anna.command(SOC, f"/responder list {two}")
-        await anna.until(lambda sight: sight.ephemerals(SOC), 20)
+        await anna.until(lambda sight: sight.ephemerals(SOC))
         cards = [m["text"] for m in await anna.messages(SOC) if not m.get("ephemeral")]
         assert len(cards) == 2
         second.send_signal(signal.SIGTERM)

@@ -65,7 +65,7 @@ async def test_a_click_is_acknowledged_and_carried_out_once_core_answers(tmp_pat
         await door.came.wait()
         assert await scene.client.actions("alert", alert_id) == []
         door.open()
-        await anna.until(lambda sight: "done in" in str(find_card(sight.messages(SOC), alert_id)), 20)
+        await anna.until(lambda sight: "done in" in str(find_card(sight.messages(SOC), alert_id)))
 
 
 async def test_the_card_shows_a_run_before_core_has_answered_who_started_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from core.store.opening import open_database
 
 ROOT = Path(__file__).parents[2]
 LOOK_EVERY_S = 0.01  # another process's files and rows ring no bell
-LOOK_AT_MOST_S = 30.0
+LOOK_AT_MOST_S = 60.0
 
 T = TypeVar("T")
 

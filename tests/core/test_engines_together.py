@@ -15,7 +15,7 @@ from tests.core.core_process import ALERT, feed, stepwise, until
 from tests.core.running import RunningCore, running_core
 from tests.fake_cortex import BLOCKER, FakeCortex, Hang, at_once
 
-QUICK_S = 1.5  # far below the time limit of a call to an engine, which is what a list must never wait for
+QUICK_S = 5.0  # far below the time limit of a call to an engine, which is what a list must never wait for
 
 
 def known_as(name: str, id: str) -> Mapping[str, Any]:

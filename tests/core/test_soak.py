@@ -22,6 +22,7 @@ from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 SEED = 20_261_121
 SOAK_S = 12.0
 LIVES_S = (0.05, 2.0)
+KILLS = 5  # at the least, however long a core takes to start
 CALLERS = 4
 REMOTE = {**BLOCKER, "dataTypeList": ["thehive:case"]}
 
@@ -46,9 +47,12 @@ class Soak:
             raise ResponderBotError("unavailable", "No core lives.")
         return self.chance.choice(list(self.cores.values()))
 
+    def goes_on(self, until: float) -> bool:
+        return time.monotonic() < until or self.kills < KILLS
+
     async def keep_killing(self, number: int, until: float) -> None:
         """One core after the other, each killed at a random moment of its life."""
-        while time.monotonic() < until:
+        while self.goes_on(until):
             async with core_process(self.place, f"core-{number}") as core:
                 self.cores[number] = core
                 await asyncio.sleep(self.chance.uniform(*LIVES_S))
@@ -59,7 +63,7 @@ class Soak:
     async def keep_asking(self, caller: int, until: float) -> None:
         """One run after the other, each asked for with its key until somebody answers."""
         number = 0
-        while time.monotonic() < until:
+        while self.goes_on(until):
             key = f"{caller}-{number}"
             number += 1
             self.answered[key] = await self.asked(key)
@@ -145,7 +149,6 @@ async def test_whatever_dies_when_each_run_happens_once(tmp_path: Path, number_o
     assert {counts["action.created"] for counts in events.values()} == {1}
     done = [key for key in ended if key not in failed]
     assert titles(soak.place) == Counter(done)
-    assert soak.kills >= 5
     assert len(done) > len(failed)
 
 

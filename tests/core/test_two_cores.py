@@ -19,6 +19,7 @@ from core.responders import Responders
 from core.runner import Runner
 from core.store.database import Transaction
 from tests.core.core_process import (
+    LOOK_AT_MOST_S,
     CoreProcess,
     Place,
     alert_in,
@@ -56,7 +57,7 @@ async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIt
 
 
 async def taken(engine: ScriptedEngine) -> Run:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LOOK_AT_MOST_S):
         return await engine.taken.get()
 
 
@@ -135,7 +136,7 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
     async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
         started = await here.actions.start(ANNA, ask(here))
         (await taken(here.engine)).finish(Report(False, message="No such responder there"))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(LOOK_AT_MOST_S):
             assert (await here.runner.with_job_id(started.action)).engine_job_id == ""
 
 

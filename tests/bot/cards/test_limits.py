@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.cards import asking, ended, home, lists, notices, start, template, views
@@ -18,7 +18,7 @@ from tests.bot.cards.words import NOW, button
 NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
 ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 
 
 def fine(message: Message) -> None:

@@ -166,5 +166,6 @@ async def test_the_panel_sees_the_traffic_without_its_secrets(
 
 async def test_waiting_for_what_never_comes_says_what_was_seen(anna: Person, faults: Faults) -> None:
     await anna.say("C0SOC", "hello")
+    await anna.until(lambda sight: sight.messages("C0SOC"))
     with pytest.raises(TimeoutError, match=r"Not seen within 0\.2 s\. In sight: C0SOC: 'hello'"):
         await anna.until(lambda sight: sight.view, timeout_s=0.2)

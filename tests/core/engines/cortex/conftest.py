@@ -14,7 +14,7 @@ from tests.fake_cortex import BLOCKER, FakeCortex
 QUICK = Pace(
     backoff_s=(0.005, 0.01),
     search_s=(0.005, 0.005),
-    start_s=0.1,
+    start_s=1.0,
     retry_after_s=0.01,
     quick_poll_s=0.005,
     waiting_poll_s=1,

@@ -173,7 +173,7 @@ async def test_a_slow_poll_is_asked_again(
 ) -> None:
     cortex.behave("wait", Hang(asyncio.Event()))
     cortex.plays = at_once
-    engine = make_engine(timeout_s=0.2)
+    engine = make_engine(timeout_s=1)
     assert (await engine.run(JOB, news)).success
 
 
@@ -310,7 +310,7 @@ async def test_the_time_a_job_ran_before_it_was_adopted_counts(
 async def test_an_engine_that_stays_away_ends_at_the_deadline(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
 ) -> None:
-    run = asyncio.create_task(make_engine(deadline_minutes=0.003).run(JOB, news))
+    run = asyncio.create_task(make_engine(deadline_minutes=0.02).run(JOB, news))
     job = await cortex.until_job()
     await cortex.say(job.id, "InProgress", "Running")  # no startDate: the deadline counts from when it is seen
     await news.running.wait()

@@ -303,7 +303,7 @@ def environments_python(environments: Path) -> Path:
 
 
 async def test_a_server_that_does_not_answer_is_killed_and_done_without(tmp_path: Path, environments: Path) -> None:
-    engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, answer_s=0.1))
+    engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, answer_s=2.0))
     await engine.run(await job_for(engine, "Silent_1_0"), Heard())
     server = the_server(engine).pid
     os.kill(server, signal.SIGSTOP)

@@ -123,7 +123,7 @@ async def test_a_report_that_was_read_and_not_stored_is_read_again(
 async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell
 ) -> None:
-    config = {"Hanging_1_0": {"jobTimeout": 0.015}}
+    config = {"Hanging_1_0": {"jobTimeout": 0.05}}
     engine = make_engine(config=config)
     job = await job_for(engine, "Hanging_1_0", bell=str(bell.path))
     dead = await owner("none", tmp_path, job, config)
@@ -131,7 +131,7 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     dead.kill()
     await dead.wait()
     report = await engine.run(replace(job, resumed=True), Heard())
-    assert report.message == "Timed out after 0.015 minutes"
+    assert report.message == "Timed out after 0.05 minutes"
     assert not [pid for pid in pids if is_alive(pid)]
 
 

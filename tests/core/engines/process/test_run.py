@@ -207,13 +207,13 @@ async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: Ma
 
 @BOTH_WAYS
 async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
-    engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.01}})
+    engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.05}})
     running = asyncio.create_task(
         engine.run(await job_for(engine, "Hanging_1_0", bell=str(bell.path)), Heard()),
     )
     pids = json.loads(await bell.rung())
     report = await running
-    assert (report.success, report.message) == (False, "Timed out after 0.01 minutes")
+    assert (report.success, report.message) == (False, "Timed out after 0.05 minutes")
     assert len(pids) == 3
     assert not [pid for pid in pids if is_alive(pid)]
 
