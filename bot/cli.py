@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.settings import CoreSettings
     from core.settings_file import Sections
 
+LAST_PORT = 65_534  # the one after it is core's
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
 
 
@@ -41,10 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _register_try(commands: "argparse._SubParsersAction[Any]") -> None:
-    tried = _add(commands, "try", _try, "the whole thing on this machine, with no account anywhere")
+    tried = _add(commands, "try", _try, "the whole thing on this machine, with no account anywhere; needs no settings")
     tried.add_argument("--once", action="store_true", help="do the main job once without a browser, and tell it")
     tried.add_argument("--json", action="store_true", help="with --once: a JSON line for each step")
-    tried.add_argument("--port", type=int, default=0, metavar="PORT", help="of the page; core takes the next one")
+    tried.add_argument("--port", type=_port, default=0, metavar="PORT", help="of the page; core takes the next one")
     tried.add_argument("--state", type=Path, metavar="DIR", help="where files are kept (default: a temporary folder)")
     tried.add_argument("--workspace-only", action="store_true", help="only the local workspace, for a bot of your own")
 
@@ -56,6 +57,12 @@ def _add(
     core_cli.add_config(parser)
     parser.set_defaults(run=task)
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to {LAST_PORT}")
+    return int(text)
 
 
 def _completed(work: Coroutine[Any, Any, int], *, when_stopped: int = 0) -> int:
@@ -190,10 +197,22 @@ def _bot(args: argparse.Namespace) -> int:
     logs.configure("info")
 
     async def alone() -> int:
+        await _refuse_wrong_key(settings)
         await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
         return 0
 
     return _completed(alone())
+
+
+async def _refuse_wrong_key(settings: "BotSettings") -> None:
+    """Raises ResponderBotError where core does not take the bot's key; a core that is silent may come up later."""
+    from bot.doctor import key_check
+    from core.client import CoreClient
+
+    async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
+        check = await key_check(core)
+    if not check.ok:
+        raise ResponderBotError("bad_request", f"[bot] core_api_key: {check.message}.")
 
 
 async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
@@ -274,6 +293,8 @@ def _manifest() -> Mapping[str, Any]:
 def _try(args: argparse.Namespace) -> int:
     if args.json and not args.once:
         raise ResponderBotError("bad_request", "--json tells the steps of --once; give both.")
+    if args.workspace_only and args.once:
+        raise ResponderBotError("bad_request", "--workspace-only runs nothing, so leave out --once or it.")
     if args.state is not None:
         return _try_in(args, args.state.absolute())
     with tempfile.TemporaryDirectory(prefix="responder-bot-") as folder:

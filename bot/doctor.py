@@ -26,7 +26,7 @@ async def checks(
     settings: BotSettings, core: CoreClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
 ) -> Sequence[Check]:
     """All but the settings; each stands for itself, so one that fails hides no other."""
-    found = [*await _core(core), await _key(settings, core)]
+    found = [*await _core(core), key := await _key(settings, core)]
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
@@ -37,7 +37,7 @@ async def checks(
         if not team:
             return found
         found += await Channels(settings.channel, slack).checks()
-        return [*found, await _people(settings, core, slack, team)]
+        return [*found, await _people(settings, core, slack, team, is_key_right=key.ok)]
 
 
 async def _core(core: CoreClient) -> list[Check]:
@@ -52,13 +52,21 @@ async def _core(core: CoreClient) -> list[Check]:
 async def _key(settings: BotSettings, core: CoreClient) -> Check:
     if not settings.bot.core_api_key:
         return Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
+    return await key_check(core)
+
+
+async def key_check(core: CoreClient) -> Check:
+    """Whether core takes the key, and it may act for people; a core that is silent says neither."""
     try:
         person = await core.current_user()
     except ResponderBotError as error:
+        if error.code == "unavailable":
+            return Check("key", True, "can't be tried while core does not answer")
         cure = "make one: `responder-bot user add bot --profile service`, and set it as [bot] core_api_key"
         return Check("key", False, f"core refuses it ({error.message}); {cure}")
     if "actOnBehalf" not in person.permissions:
-        return Check("key", False, f"{person.login} may not act for people; use a user with the profile service")
+        cure = "use the key of a user with the profile service (`responder-bot user add bot --profile service`)"
+        return Check("key", False, f"it is that of {person.login}, who may not act for people; {cure}")
     return Check("key", True, f"{person.login}, who acts for people")
 
 
@@ -109,15 +117,21 @@ async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         met = trouble(error, "")
+        if met.kind != "app":
+            return Check("socket", False, met.message)
         cure = "make an app-level token with connections:write, and switch Socket Mode on"
         return Check("socket", False, f"Slack refuses the app token ({met.code}); {cure}")
     return Check("socket", True, "Socket Mode can connect")
 
 
-async def _people(settings: BotSettings, core: CoreClient, slack: AsyncWebClient, team: str) -> Check:
+async def _people(
+    settings: BotSettings, core: CoreClient, slack: AsyncWebClient, team: str, *, is_key_right: bool
+) -> Check:
     """How many people in the channels are linked to users of core."""
     if not settings.bot.core_api_key:
         return Check("people", True, "can't be looked up without [bot] core_api_key")
+    if not is_key_right:
+        return Check("people", True, "can't be looked up with that key")
     members: dict[str, None] = {}
     for channel in settings.channel:
         try:

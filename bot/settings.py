@@ -82,7 +82,9 @@ class ChannelSection(_Section):
         description="the channel's id, such as C0123456789, which stands at the bottom of the channel's details",
     )
     clearance: int = Field(description=f"one of {', '.join(TLP_NAMES)}")
-    alerts: Route | None = None
+    alerts: Route | None = Field(
+        None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
+    )
 
     @field_validator("clearance", mode="before")
     @classmethod

@@ -83,8 +83,10 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "user", "add, list, disable, enable and link users")
     add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
     add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
-    add.add_argument("--profile", required=True, choices=PROFILES)
-    add.add_argument("--slack-id", metavar="ID", help="the Slack person to link: U..., or T...:U... with the team")
+    profiles = "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people"
+    add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
+    slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
+    add.add_argument("--slack-id", metavar="ID", help=f"the Slack person to link: {slack_id}")
     add.add_argument("--clearance", choices=CLEARANCES, default="amber", help="the highest TLP to show them in Slack")
     verb("list", _user_list, "list all users")
     for name, task, text in (
@@ -96,7 +98,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
         verb(name, task, text).add_argument("login", metavar="LOGIN")
     link = verb("link", _user_link, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
-    link.add_argument("--slack-id", metavar="ID", required=True, help="U..., or T...:U... with the team")
+    link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -299,10 +301,14 @@ def _responders_install(args: argparse.Namespace) -> int:
 
     process = [engine for engine in settings.engine if engine.type == "process"]
     if args.folder is not None and not args.folder.is_dir():
-        raise ResponderBotError("not_found", f"{args.folder} is no folder of responders.")
+        sentence = f"{args.folder} is no folder of responders; give the one that holds their folders."
+        raise ResponderBotError("not_found", sentence)
     roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
-    built = asyncio.run(environments.install(responder_folders(roots), _show_building))
+    folders = responder_folders(roots)
+    if not folders:
+        print(f"There is no responder in {args.folder}: no folder in it has a definition (*.json).", file=sys.stderr)
+    built = asyncio.run(environments.install(folders, _show_building))
     failed = [news for news in built if news.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
     return 1 if failed else 0

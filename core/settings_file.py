@@ -136,8 +136,8 @@ def _toml(file: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise wrong(f"The settings file {file} is no TOML, since it is not UTF-8 text; save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        sentence = f"The settings file {file} is no TOML: {error}; correct that place (texts stand in quotes)."
-        raise wrong(sentence) from error
+        hint = " (texts stand in quotes, true and false in small letters)" if "Invalid value" in str(error) else ""
+        raise wrong(f"The settings file {file} is no TOML: {error}; correct that place{hint}.") from error
 
 
 def checked(
@@ -177,7 +177,7 @@ def _sentence(model: type[BaseModel], error: ValidationError, place: str, names:
     if inner is not None and len(path) > 1 and path[1] in inner.model_fields:
         key, item = f"{key}.{path[1]}", inner.model_fields[path[1]]
     if found["type"] == "missing":
-        return f"{place} needs a value for {key}, {expected(item)}."
+        return f"{place} needs a value for {key}: {expected(item)}."
     what = f"The environment variable {names[key]}" if key in names else f"{place} {key}"
     return f"{what} is to be {expected(item)}."
 
@@ -193,10 +193,10 @@ def expected(item: FieldInfo) -> str:
         return f"one of {', '.join(get_args(kind))}"
     if kind is int:
         return _whole_number(item)
-    words = {bool: "true or false", str: "a text in quotes", Path: "a path in quotes"}
     if get_origin(kind) is tuple:
         return 'a list of texts, such as ["one", "two"]'
-    return words.get(kind, "a table, such as { key = value }") if isinstance(kind, type) else words[str]
+    words: Mapping[Any, str] = {bool: "true or false", str: "a text in quotes", Path: "a path in quotes"}
+    return words.get(kind, "a table, such as { key = value }")
 
 
 def _whole_number(item: FieldInfo) -> str:

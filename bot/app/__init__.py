@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -29,6 +30,7 @@ RENEW_S = 3.0  # a third of the lease
 STANDBY_S = 1.0  # how soon another replica takes over a lease that was let go
 PRUNE_EVERY = 1_000  # renewals, somewhat below an hour
 GRACE_S = 5.0  # for work that was taken when the bot is asked to end
+SQLITE_HEAD = b"SQLite format 3\0"
 START_TRIES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 DOWNLOAD_BYTES = 1_048_576
 SLACK_HOSTS = ("files.slack.com", "slack-files.com")
@@ -206,10 +208,9 @@ async def running(
 ) -> AsyncIterator[Bot]:
     """The bot, connected to Slack and following core, until the block ends.
 
-    Raises ResponderBotError with what to do when Slack refuses the token.
+    Raises ResponderBotError with what to do when Slack refuses the token, or the bot's database can't be had.
     """
-    settings.bot.database.parent.mkdir(parents=True, exist_ok=True)
-    settings.bot.database.touch(mode=0o600)
+    _prepare(settings.bot.database)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
         team = await _who_am_i(settings, session)
         bot = Bot(settings, core, session, team, clock_ms, pace)
@@ -218,6 +219,21 @@ async def running(
             yield bot
         finally:
             await bot.close()
+
+
+def _prepare(database: Path) -> None:
+    """Make the bot's file, private to this user, or see that it is a database."""
+    reason = "it is no database"
+    try:
+        database.parent.mkdir(parents=True, exist_ok=True)
+        database.touch(mode=0o600)
+        with database.open("r+b") as file:
+            is_database = file.read(len(SQLITE_HEAD)) in (b"", SQLITE_HEAD)
+    except OSError as error:
+        is_database, reason = False, error.strerror or str(error)
+    if not is_database:
+        sentence = f"The bot's database {database} can't be opened ({reason}); name another with [bot] database."
+        raise ResponderBotError("unavailable", sentence)
 
 
 async def _started(bot: Bot) -> None:

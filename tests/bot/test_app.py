@@ -223,6 +223,13 @@ async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> No
         wrong = scene.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
         ill = await doctor.checks(scene.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["socket"]
+        away = scene.settings.slack.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
+        ill = await doctor.checks(scene.settings.model_copy(update={"slack": away}), core, {}, now_ms)
+        socket = next(check.message for check in ill if check.name == "socket")
+        assert socket.startswith("Slack can't be reached (")
+        async with CoreClient(scene.core.url, await scene.core.key("analyst")) as no_service:
+            ill = await doctor.checks(scene.settings, no_service, {}, now_ms)
+        assert [check.name for check in ill if not check.ok] == ["key"]
         scene.workspace.uninstall()
         ill = await doctor.checks(scene.settings, core, {}, now_ms)
         assert "token" in [check.name for check in ill if not check.ok]

@@ -21,6 +21,15 @@ def run(*args: str, folder: Path, **environment: str) -> subprocess.CompletedPro
     )
 
 
+BOT = {
+    "RESPONDER_BOT_BOT_CORE_URL": "http://127.0.0.1:9",
+    "RESPONDER_BOT_BOT_CORE_API_KEY": "k",
+    "SLACK_BOT_TOKEN": "xoxb-1",
+    "SLACK_APP_TOKEN": "xapp-1",
+}
+"""A bot whose core does not answer."""
+
+
 @pytest.mark.parametrize("command", ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup"])
 def test_help_is_there_for_each_command(tmp_path: Path, command: str) -> None:
     answer = run(*command.split(), "--help", folder=tmp_path)
@@ -44,6 +53,16 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
         (["serve"], {}, "There is no Slack bot token"),
         (["serve"], {"SLACK_BOT_TOKEN": "xoxb-1"}, "Set [slack] app_token"),
         (["bot"], {"RESPONDER_BOT_BOT_CORE_API_KEY": "k"}, "There is no Slack bot token"),
+        (
+            ["bot"],
+            {**BOT, "RESPONDER_BOT_BOT_DATABASE": "/dev/null/x/y"},
+            "/dev/null/x/y can't be opened (Not a directory)",
+        ),
+        (
+            ["bot"],
+            {**BOT, "RESPONDER_BOT_BOT_DATABASE": __file__},
+            "it is no database); name another with [bot] database",
+        ),
         (["serve", "--config", "absent.toml"], {}, "absent.toml"),
         (["try", "--json"], {}, "--once"),
         (["doctor", "--manifest", "http://example.org"], {}, "https"),

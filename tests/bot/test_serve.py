@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.workspace import Person, Workspace
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish
+from tests.core.running import running_core
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
@@ -23,6 +25,12 @@ alerts = {}
 
 
 async def script(folder: Path, *args: str, **environment: str) -> asyncio.subprocess.Process:
+    return await started(folder, args, environment, asyncio.subprocess.DEVNULL)
+
+
+async def started(
+    folder: Path, args: Sequence[str], environment: Mapping[str, str], stderr: int
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -31,7 +39,7 @@ async def script(folder: Path, *args: str, **environment: str) -> asyncio.subpro
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 
@@ -49,6 +57,21 @@ async def user_added(folder: Path, login: str, profile: str, *more: str) -> str:
     out, _ = await process.communicate()
     assert process.returncode == 0
     return out.decode().strip()
+
+
+async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        for key, words in (
+            ("wrong", "core refuses it (Authentication failure); make one: "),
+            (await core.key("analyst"), "it is that of analyst@responder-bot.local, who may not act for people; "),
+        ):
+            environment = {"RESPONDER_BOT_BOT_CORE_URL": core.url, "RESPONDER_BOT_BOT_CORE_API_KEY": key}
+            tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
+            process = await started(tmp_path, ["bot"], {**environment, **tokens}, asyncio.subprocess.PIPE)
+            out, err = await process.communicate()
+            assert (process.returncode, out) == (2, b"")
+            assert err.decode().startswith(f"[bot] core_api_key: {words}")
+            assert err.decode().count("\n") == 1
 
 
 async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:

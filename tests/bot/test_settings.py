@@ -76,7 +76,7 @@ def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[chanel]\nid = 'x'", 'did you mean "channel"'),
         ("[[channel]]\nid = 'C1'\nclearence = 'red'", 'did you mean "clearance"'),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { source = ['x'] }", 'did you mean "sources"'),
-        ("[[channel]]\nid = 'C1'", "needs a value for clearance, one of clear, green, amber, red."),
+        ("[[channel]]\nid = 'C1'", "needs a value for clearance: one of clear, green, amber, red."),
         ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "clearance is to be one of clear, green, amber, red."),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\n[[channel]]\nid = 'C1'\nclearance = 'red'", "stands twice"),
         ("[[channel]]\nid = '#soc'\nclearance = 'red'", "id is to be the channel's id, such as C0123456789, "),

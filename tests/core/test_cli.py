@@ -205,6 +205,7 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
     )
     installed = await run(tmp_path, "responders", "install", "mine")
     assert (installed.code, installed.out) == (0, "0 environments ready, 0 failed\n")
+    assert installed.err == "There is no responder in mine: no folder in it has a definition (*.json).\n"
 
 
 async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: Path) -> None:

@@ -144,17 +144,23 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
         ("[engine]\nname = 'a'", "write [[engine]], with two brackets"),
         ("core = 1", "[core] is to be a table"),
         ("[responder]\nconfirm = 'x'", '[responder] needs the name of a responder, such as [responder."Mailer_1_0"]'),
-        ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name, a name of letters"),
+        ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name: a name of letters"),
         ("[[engine]]\nname = '../up'", "[[engine]] ../up name is to be a name of letters, digits, points, _ and -, "),
         (
             "[core]\nuser_domain = '@example.org'",
             "[core] user_domain is to be a domain without @, such as example.org.",
         ),
         ("[core]\nlog_level = 'loud'", "[core] log_level is to be one of debug, info, warning, error."),
+        (
+            "[core]\nport = 1\nport = 2",
+            "is no TOML: Cannot overwrite a value (at end of document); correct that place.",
+        ),
+        ('[responder."A_1"]\nconfig = "a=b"', "config is to be a table, such as { key = value }."),
+        ("[[core]]\nport = 1", "[core] is to be a table: write its keys below a line [core]."),
         ("port = 9000", "port stands above all sections; move it below its own, such as [core]."),
         ("[[engine]]\nname = 'a'\ntype = 'cortex'", "is of type cortex and needs url and api_key"),
         ("[[engine]]\nname = 'a'\n[[engine]]\nname = 'a'", "has two [[engine]] called a"),
-        ("port = ", "is no TOML: Invalid value (at end of document); correct that place (texts stand in quotes)."),
+        ("port = ", "is no TOML: Invalid value (at end of document); correct that place (texts stand in"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
