@@ -1,0 +1,424 @@
+"""When a level or a clearance changes, what stands in Slack changes too: cards, threads, files, direct messages."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.app import Bot, running
+from bot.settings import BotSettings
+from bot.workspace import Person
+from core.client import CoreClient
+from core.clock import now_ms
+from core.models import TLP_NAMES, Action, RunInput
+from core.settings import EngineSection
+from tests.bot.features.stage import responders
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, running_bot
+from tests.bot.test_delivery import Clock, until
+
+TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
+SAID = ("Looked it up.", "The firewall said no.", "line 150 of the report")
+SECRETS = (TITLE, OBSERVED, LOGGED, *SAID)
+PLACES = (SOC, OPEN, RED)
+
+
+class QuickClock:
+    """Ten times as fast as the real one: what is bundled for 3 s waits for 0.3 s."""
+
+    started = now_ms()
+
+    def __call__(self) -> int:
+        return self.started + (now_ms() - self.started) * 10
+
+
+@dataclass
+class Story:
+    """An alert and its case, with all that can be told of them."""
+
+    scene: Scene
+    anna: Person
+    ben: Person
+    alert_id: str = ""
+    case_id: str = ""
+    task_id: str = ""
+    direct: str = ""  # what the bot tells ben
+
+    async def begin(self) -> None:
+        """A card; the ends of two runs, one with a file; a request for approval; a log; a direct message."""
+        scene = self.scene
+        observed = [{"dataType": "ip", "data": OBSERVED}]
+        self.alert_id = await scene.post_alert(title=TITLE, artifacts=observed)
+        await scene.card(self.anna, self.alert_id)
+        await self.ben.command(SOC, f"/responder watch {self.alert_id}")
+        await self.ben.until(lambda sight: [m for m in sight.ephemerals(SOC) if "You watch" in m["text"]])
+        self.direct = await self.ben.dm(scene.workspace.bot_user_id)
+        for name in ("Report_1_0", "Fail_1_0"):
+            await self.ran(name)
+        await self.started("Isolate_1_0")
+        self.case_id = (await scene.client.create_case_from_alert(self.alert_id)).id
+        self.task_id = (await scene.client.add_task(self.case_id, {"title": "Look"})).id
+        await self.log()
+        await rest(scene, scene.bot)
+
+    async def log(self) -> None:
+        await self.scene.client.add_log(self.task_id, {"message": LOGGED})
+
+    async def started(self, name: str) -> Action:
+        return await self.scene.client.run(
+            RunInput(responder_id=name, object_type="alert", object_id=self.alert_id, only_if_idle=False)
+        )
+
+    async def ran(self, name: str) -> None:
+        action = await self.started(name)
+        while action.end_date is None:
+            action = await self.scene.client.action(action.id, wait_s=10)
+
+    async def level(self, tlp: int) -> None:
+        """The TLP of both."""
+        for path in (f"/api/alert/{self.alert_id}", f"/api/case/{self.case_id}"):
+            assert (await self.scene.core.send("PATCH", path, {"tlp": tlp})).status_code == 200
+
+    async def seen(self, channel: str) -> set[str]:
+        """Which secrets stand there, in any message or file."""
+        everything = await stored(self.ben, channel)
+        return {secret for secret in SECRETS if secret in everything}
+
+
+async def stored(who: Person, channel: str) -> str:
+    """Everything that the workspace keeps of a channel: messages with their threads and metadata, and files."""
+    roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
+    messages = [message for root in roots for message in await who.thread(channel, root["ts"])]
+    files = [f["id"] for m in messages for f in m.get("files") or [] if f.get("mode") != "tombstone"]
+    contents = [await content(who, file_id) for file_id in files]
+    return json.dumps(messages, ensure_ascii=False).replace("[.]", ".") + "\n".join(contents)
+
+
+async def content(who: Person, file_id: str) -> str:
+    try:
+        return (await who.file(file_id)).decode()
+    except aiohttp.ClientResponseError as error:
+        assert error.status == 404  # deleted just now
+        return ""
+
+
+async def rest(scene: Scene, bot: Bot) -> None:
+    """Wait until the bot has followed all news, and Slack has all that it shall have."""
+    last = (await scene.core.core.feed.page(None, 0)).last
+    await until(lambda: bot.delivery.cursor() == last)
+
+    def is_at_rest() -> bool:
+        clearance = bot.channels.clearance
+        stale = [one for one in PLACES if bot.delivery.made_for_another(one, clearance(one) or 0)]
+        return not stale and bot.delivery.waiting() == 0
+
+    await until(is_at_rest)
+
+
+async def shared(scene: Scene, is_shared: bool, channel: str = SOC) -> None:
+    """The channel is shared with another company, or no longer, and the bot has heard of it."""
+    scene.workspace.share(channel, is_shared)
+    own = next(c.clearance for c in scene.settings.channel if c.id == channel)
+    await until(lambda: scene.bot.channels.clearance(channel) == (0 if is_shared else own))
+    await rest(scene, scene.bot)
+
+
+def with_clearance(settings: BotSettings, channel: str, clearance: int) -> BotSettings:
+    """The same settings but for one channel's clearance."""
+    sections = [s.model_copy(update={"clearance": clearance}) if s.id == channel else s for s in settings.channel]
+    return settings.model_copy(update={"channel": tuple(sections)})
+
+
+@asynccontextmanager
+async def story(folder: Path, **more: Any) -> AsyncIterator[Story]:
+    os.mkfifo(folder / "go")
+    policies = responders(folder)
+    engine = EngineSection(name="local", responders=(folder / "responders",))
+    parts = {"clock_ms": QuickClock(), "engine": (engine,), "responder": policies, **more}
+    async with running_bot(folder, **parts) as scene:
+        made = Story(scene, await scene.person(ANNA), await scene.person(BEN))
+        await made.begin()
+        yield made
+
+
+@asynccontextmanager
+async def another_bot(scene: Scene, settings: BotSettings) -> AsyncIterator[Bot]:
+    """The bot, started again with other settings."""
+    await scene.bot.close()
+    async with (
+        CoreClient(scene.core.url, scene.service_key) as core,
+        running(settings, core, clock_ms=QuickClock()) as bot,
+    ):
+        await bot.leads.wait()
+        yield bot
+
+
+def calls(scene: Scene, *names: str) -> int:
+    return sum(what in names for _, what, _, _ in scene.workspace.traffic)
+
+
+CHANGES = ("chat.update", "files.delete", "files.completeUploadExternal", "chat.postMessage")
+
+
+async def test_a_channel_that_is_shared_shows_only_what_is_clear_and_all_again_after(tmp_path: Path) -> None:
+    async with story(tmp_path) as it:
+        assert await it.seen(SOC) == set(SECRETS)
+        assert await it.seen(OPEN) == set()
+        await shared(it.scene, True)
+        assert await it.seen(SOC) == set()
+        assert "details withheld (TLP:AMBER)" in await stored(it.ben, SOC)
+        await shared(it.scene, False)
+        assert await it.seen(SOC) == set(SECRETS)
+
+
+async def test_when_a_tlp_rises_all_is_withheld_where_it_is_too_high_and_comes_back_when_it_falls(
+    tmp_path: Path,
+) -> None:
+    async with story(tmp_path) as it:
+        await it.level(3)
+        await rest(it.scene, it.scene.bot)
+        assert await it.seen(SOC) == set()
+        assert await it.seen(RED) == set(SECRETS)
+        assert await it.seen(it.direct) == set()  # ben sees up to amber
+        await it.level(0)
+        await rest(it.scene, it.scene.bot)
+        assert await it.seen(SOC) == set(SECRETS)
+        assert {TITLE, SAID[1]} <= await it.seen(it.direct)
+
+
+async def test_a_new_observable_that_may_not_be_seen_is_taken_out_of_what_was_told_before(tmp_path: Path) -> None:
+    async with story(tmp_path) as it:
+        hidden = [{"dataType": "other", "data": "Zebra", "tlp": 3}, {"dataType": "ip", "data": OBSERVED}]
+        path = f"/api/alert/{it.alert_id}"
+        assert (await it.scene.core.send("PATCH", path, {"artifacts": hidden})).status_code == 200
+        await rest(it.scene, it.scene.bot)
+        assert await it.seen(SOC) == {OBSERVED, LOGGED}
+        assert "Approval wanted: Isolate_1_0" in await stored(it.ben, SOC)
+        assert not [m for m in await it.ben.messages(it.direct) if "Zebra" in str(m)]
+
+
+async def test_other_settings_are_obeyed_after_a_restart(tmp_path: Path) -> None:
+    async with story(tmp_path) as it:
+        async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 1)) as bot:
+            await rest(it.scene, bot)
+            assert await it.seen(SOC) == set()
+        gone = it.scene.settings.model_copy(update={"channel": it.scene.settings.channel[1:]})
+        async with another_bot(it.scene, gone) as bot:
+            await rest(it.scene, bot)
+            assert await it.seen(SOC) == set()
+        async with another_bot(it.scene, it.scene.settings) as bot:
+            await rest(it.scene, bot)
+            assert await it.seen(SOC) == set(SECRETS)
+
+
+async def test_nothing_is_sent_where_nothing_changed(tmp_path: Path) -> None:
+    async with story(tmp_path) as it:
+        before = calls(it.scene, *CHANGES)
+        async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 3)) as bot:  # amber is seen by both
+            await bot.channels.look()
+            await rest(it.scene, bot)
+        assert calls(it.scene, *CHANGES) == before
+
+
+async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_what_comes_is_withheld(
+    tmp_path: Path,
+) -> None:
+    async with story(tmp_path) as it:
+        it.scene.workspace.faults.fail("conversations.info", times=3)
+        async with another_bot(it.scene, it.scene.settings) as bot:
+            other = await it.scene.post_alert(title="Lemur calls home", sourceRef="other")
+            await it.scene.card(it.anna, other)
+            await it.scene.card(it.anna, other, OPEN)
+            assert "Lemur" not in await stored(it.ben, SOC)
+            assert await it.seen(SOC) == set(SECRETS)
+            await bot.channels.look()
+            await rest(it.scene, bot)
+            assert "Lemur" in await stored(it.ben, SOC)
+            assert await it.seen(SOC) == set(SECRETS)
+
+
+async def test_a_direct_message_to_somebody_who_is_nobody_any_more_is_withheld(tmp_path: Path) -> None:
+    clock = Clock()
+    async with story(tmp_path, clock_ms=clock) as it:
+        assert SAID[1] in await it.seen(it.direct)
+        await it.scene.core.core.access.unlink("ben")
+        clock.ahead_ms = 11_000  # who is who is known for 10 s
+        await it.scene.bot.channels.look()
+        await it.ben.until(lambda s: all(TITLE not in str(m) for m in s.messages(it.direct)))
+        await rest(it.scene, it.scene.bot)
+        assert await it.seen(it.direct) == set()
+
+
+# --- whatever happens ------------------------------------------------------------------------------------------------
+
+levels = st.integers(0, 3)
+steps = st.one_of(
+    st.tuples(st.just("alert"), levels),
+    st.tuples(st.just("case"), levels),
+    st.tuples(st.just("observable"), levels),
+    st.tuples(st.sampled_from(["share", "unshare"]), st.sampled_from([SOC, RED])),
+    st.tuples(st.sampled_from(["run", "log", "rest"]), st.none()),
+)
+
+
+@dataclass
+class Changing:
+    """A story whose levels change, with what they are now."""
+
+    told: Story
+    alert: int = 2
+    case: int = 2
+    observed: dict[str, int] = field(default_factory=dict)
+    shared: dict[str, bool] = field(default_factory=lambda: {SOC: False, RED: False, OPEN: False})
+
+    async def begin(self) -> None:
+        """As it was at first, but for runs and logs."""
+        for change in (("alert", 2), ("case", 2), ("unshare", SOC), ("unshare", RED)):
+            await self.take(*change)
+        body = {"artifacts": [{"dataType": "ip", "data": OBSERVED}]}
+        assert (await self.told.scene.core.send("PATCH", f"/api/alert/{self.told.alert_id}", body)).status_code == 200
+        self.observed = {OBSERVED: 2}
+
+    async def take(self, what: str, given: Any) -> None:
+        it, send = self.told, self.told.scene.core.send
+        if what in ("alert", "case"):
+            object_id = it.alert_id if what == "alert" else it.case_id
+            assert (await send("PATCH", f"/api/{what}/{object_id}", {"tlp": given})).status_code == 200
+            setattr(self, what, given)
+        elif what == "observable":
+            data = f"observable{len(self.observed)}end"
+            body = {"dataType": "other", "data": data, "tlp": given}
+            assert (await send("POST", f"/api/alert/{it.alert_id}/artifact", body)).status_code == 201
+            self.observed[data] = given
+        elif what in ("share", "unshare"):
+            self.shared[given] = what == "share"
+            it.scene.workspace.share(given, self.shared[given])
+        elif what == "run":
+            await it.ran("Report_1_0")
+        elif what == "log":
+            await it.log()
+        else:
+            await self.rest()
+
+    async def rest(self) -> None:
+        bot = self.told.scene.bot
+        for channel in PLACES:
+            await until(lambda channel=channel: bot.channels.clearance(channel) == self.clearance(channel))  # type: ignore[misc]  # mypy can't infer a lambda with a default
+        await rest(self.told.scene, bot)
+
+    def clearance(self, channel: str) -> int:
+        own = {SOC: 2, OPEN: 0, RED: 3}.get(channel, 2)  # ben, who is told directly, sees up to amber
+        return 0 if self.shared.get(channel) else own
+
+    async def check(self) -> None:
+        """No message or file holds what is too high for its place, and what isn't is there."""
+        await self.rest()
+        highest = max([self.alert, *self.observed.values()])
+        rising = {TITLE: self.alert, LOGGED: self.case, **dict.fromkeys(SAID, highest)}
+        for channel in (*PLACES, self.told.direct):
+            clearance, everything = self.clearance(channel), await stored(self.told.ben, channel)
+            for words, level in rising.items():
+                assert (words in everything) is (level <= clearance and self._is_told(words, channel)), (channel, words)
+            for data, level in self.observed.items():
+                assert data not in everything or max(level, self.alert) <= clearance, (channel, data)
+
+    def _is_told(self, words: str, channel: str) -> bool:
+        """A direct message tells no logs, and has no file."""
+        return channel != self.told.direct or words not in (LOGGED, SAID[2])
+
+
+def test_whatever_levels_and_channels_do_nothing_that_is_stored_is_above_the_clearance(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        made = Changing(runner.run(stack.enter_async_context(story(tmp_path))))
+
+        @given(st.lists(steps, min_size=1, max_size=12))
+        @settings(max_examples=12)
+        def obeys(sequence: list[tuple[str, Any]]) -> None:
+            runner.run(made.begin())
+            for what, given_ in sequence:
+                runner.run(made.take(what, given_))
+            runner.run(made.check())
+
+        try:
+            obeys()
+        finally:
+            runner.run(stack.aclose())
+
+
+# --- killed in between ----------------------------------------------------------------------------------------------
+
+BOT = """
+import asyncio, sys
+from pathlib import Path
+from bot.app import running
+from bot.settings import BotSettings
+from core.client import CoreClient
+from core.clock import now_ms
+
+async def main(started, text):
+    settings = BotSettings.model_validate_json(text)
+    async with CoreClient(settings.bot.core_url, settings.bot.core_api_key) as core:
+        async with running(settings, core, clock_ms=lambda: started + (now_ms() - started) * 10) as bot:
+            await bot.leads.wait()
+            print("leads", flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main(int(sys.argv[1]), sys.stdin.read()))
+"""
+
+
+@pytest.mark.parametrize("method", ["chat.update", "files.delete"])
+@pytest.mark.parametrize("point", ["before", "after"])
+async def test_killed_while_it_withholds_all_is_withheld_after(tmp_path: Path, method: str, point: str) -> None:
+    async with story(tmp_path) as it:
+        await it.scene.bot.close()
+        lowered = with_clearance(it.scene.settings, SOC, 0)
+        faults, never = it.scene.workspace.faults, asyncio.Event()
+        if point == "before":
+            faults.hold(method, never)
+        else:
+            faults.lose_answer(method)
+        first = await bot_process(lowered)
+        await until(lambda: faults.waiting(method) == 0)
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+        assert point == "after" or await it.seen(SOC) != set()
+        second = await bot_process(lowered)
+        try:
+            while await it.seen(SOC):
+                pass
+        finally:
+            second.kill()
+            await second.wait()
+
+
+async def bot_process(settings: BotSettings) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        BOT,
+        str(QuickClock.started),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    told = settings.model_dump(mode="json")
+    told["channel"] = [{**one, "clearance": TLP_NAMES[one["clearance"]]} for one in told["channel"]]
+    process.stdin.write(json.dumps(told).encode())
+    process.stdin.close()
+    assert await process.stdout.readline() == b"leads\n"
+    return process
