@@ -1,10 +1,16 @@
 """The README says what is there."""
 
+import asyncio
+import json
+import os
 import re
+import shutil
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from bot.settings import BotSection, ChannelSection, Route, SlackSection
@@ -64,6 +70,30 @@ def test_the_pictures_are_there_and_small() -> None:
     assert pictures
     for name in pictures:
         assert (ROOT / name).stat().st_size < 300_000
+
+
+async def test_the_examples_with_curl_say_what_they_should(tmp_path: Path) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("there is no curl here")
+    blocks = [block for block in re.findall(r"```sh\n(.*?)```", README, re.S) if "curl" in block]
+    uv = 'uv() { shift 2; "$PYTHON" -m bot.cli "$@"; }\ncurl() { command curl -sS --fail-with-body -w "\\n" "$@"; }\n'
+    async with running_core(tmp_path) as core:
+        script = uv + "".join(blocks).replace("http://127.0.0.1:9000", core.url)
+        environment = {"PYTHON": sys.executable, "RESPONDER_BOT_CORE_DATABASE": str(tmp_path / "core.db")}
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-eu", "-c", script),
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    alert_made, explained, run_started, listed = (json.loads(line) for line in out.decode().splitlines())
+    assert alert_made["id"] == "~1"
+    assert {one["verdict"] for one in explained} == {"can_run", "cannot_run"}
+    assert [action["id"] for action in listed] == [run_started["id"]]
 
 
 async def test_the_responder_of_the_example_runs(tmp_path: Path) -> None:

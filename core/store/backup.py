@@ -21,10 +21,13 @@ def copy(source: Path, target: Path) -> None:
     except FileExistsError as error:
         raise ResponderBotError("exists", f"{target} exists already; name another file.") from error
     except OSError as error:
-        raise ResponderBotError("unavailable", f"{target} can't be written ({error.strerror}).") from error
+        raise ResponderBotError(
+            "unavailable", f"{target} can't be written ({error.strerror}); name another."
+        ) from error
     try:
         with closing(sqlite3.connect(source)) as original, closing(sqlite3.connect(target)) as made:
             original.backup(made)
     except sqlite3.Error as error:
         target.unlink()
-        raise ResponderBotError("unavailable", f"{source} can't be copied to {target} ({error}).") from error
+        sentence = f"{source} can't be copied to {target} ({error}); mend that, or name another file."
+        raise ResponderBotError("unavailable", sentence) from error
