@@ -70,19 +70,12 @@ class Alerts:
 
     async def update(self, caller: Caller, id_or_ref: str, asked: AlertUpdate) -> Alert:
         """Change what the request names. Raises ResponderBotError("bad_request") for a status that it can't have."""
-        number = self._number(id_or_ref)
+        return (await self.update_all(caller, [id_or_ref], asked))[0]
 
-        def work(tx: Transaction, now: int) -> Alert:
-            alert = load(tx, number)
-            changed = cases.changes(asked, alert)
-            if asked.artifacts is not None:
-                each = [artifact for item in asked.artifacts for artifact in item.each]
-                changed["artifacts"] = _artifacts(tx, each, caller.login, now, alert.artifacts)
-            if asked.status is not None:
-                changed["status"] = _status(alert, asked.status)
-            return save(tx, alert.model_copy(update=changed), caller.login, now)
-
-        return await self._change(work)
+    async def update_all(self, caller: Caller, ids_or_refs: Iterable[str], asked: AlertUpdate) -> list[Alert]:
+        """Change all of them, or none; raises as `update` does."""
+        numbers = [self._number(id_or_ref) for id_or_ref in ids_or_refs]
+        return await self._change(lambda tx, now: [_update(tx, number, asked, caller.login, now) for number in numbers])
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
         """Add artifacts; one that it has is changed instead, as the alert itself drops duplicates."""
@@ -194,6 +187,18 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
     objects.insert(tx, number, KIND, alert.wire(), unique_key=key)
     _tell(tx, "created", number, user, now)
     return alert
+
+
+def _update(tx: Transaction, number: int, asked: AlertUpdate, user: str, now: int) -> Alert:
+    alert = load(tx, number)
+    changed = cases.changes(asked, alert)
+    changed.pop("ids", None)
+    if asked.artifacts is not None:
+        each = [artifact for item in asked.artifacts for artifact in item.each]
+        changed["artifacts"] = _artifacts(tx, each, user, now, alert.artifacts)
+    if asked.status is not None:
+        changed["status"] = _status(alert, asked.status)
+    return save(tx, alert.model_copy(update=changed), user, now)
 
 
 def _artifacts(

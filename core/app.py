@@ -20,6 +20,7 @@ from core.api import alerts as alerts_api
 from core.api import alias, health, openapi, v1
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
+from core.api import choices as choices_api
 from core.api import events as events_api
 from core.api import query as query_api
 from core.api import responders as responders_api
@@ -159,7 +160,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.aliased(table, section.vendor_alias)
     public += [*v1.connector(public), *v1.aliased(table), *v1.status()]
-    public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias)
+    choices = choices_api.listings(access, alerts, cases, templates)
+    public += choices_api.endpoints(choices)
+    public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias, choices)
     wire = Wire(
         [*table, *public],
         access,

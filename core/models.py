@@ -123,6 +123,8 @@ def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDet
 
     if not name:
         complain("under a name")
+    if isinstance(value, Mapping) and "" in value:  # a client that does not know the kind leaves it empty
+        value = value[""]
     entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
     kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
     strange = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
@@ -350,7 +352,7 @@ class FieldsUpdate(Input):
         for key, item in value.items():
             if str(key).startswith(_FIELD_PATH):
                 name, dot, kind = key.removeprefix(_FIELD_PATH).rpartition(".")
-                if dot and kind in CUSTOM_FIELD_KINDS:
+                if dot and (kind in CUSTOM_FIELD_KINDS or not kind):
                     named[name] = {kind: item}
                 else:
                     named[key.removeprefix(_FIELD_PATH)] = item
@@ -373,6 +375,12 @@ class AlertUpdate(FieldsUpdate):
     status: AlertStatus | None = None
     case_template: str | None = None
     artifacts: list[ArtifactsInput] | None = None
+
+
+class AlertsUpdate(AlertUpdate):
+    """`PATCH /api/alert/_bulk`: the same for several alerts."""
+
+    ids: list[str] = Field(max_length=1_000)
 
 
 class CaseUpdate(FieldsUpdate):

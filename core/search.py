@@ -79,7 +79,7 @@ _NUMBERS = frozenset(
 _FLAGS = frozenset(["flag", "follow", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
 
 _PARENTS: Mapping[str, str] = {"case_task": "case", "case_task_log": "case_task", "case_artifact": "case"}
-_KIND_NAMES: Mapping[str, str] = {"caseTemplate": "case_template"}
+_KIND_NAMES: Mapping[str, str] = {"caseTemplate": "case_template", "task": "case_task"}
 """Where a client's name of a kind is not ours."""
 
 _RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})", re.ASCII)

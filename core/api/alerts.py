@@ -7,7 +7,7 @@ from starlette.responses import Response
 from core.alerts import Alerts
 from core.api import search
 from core.api.wire import Endpoint, Request, answer, answer_all
-from core.models import Alert, AlertInput, AlertUpdate, Artifact, ArtifactsInput, Case, CreateCaseInput
+from core.models import Alert, AlertInput, AlertsUpdate, AlertUpdate, Artifact, ArtifactsInput, Case, CreateCaseInput
 
 BASE = "/api/alert"
 
@@ -26,6 +26,10 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     async def update(request: Request) -> Response:
         return answer(await alerts.update(request.caller, request.path["id"], request.body))
+
+    async def update_all(request: Request) -> Response:
+        asked: AlertsUpdate = request.body
+        return answer_all(await alerts.update_all(request.caller, asked.ids, asked))
 
     async def mark_read(request: Request) -> Response:
         return answer(await alerts.mark_read(request.caller, request.path["id"]))
@@ -72,6 +76,17 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             status=201,
         ),
         changes("PATCH", "", update, "Change an alert", body=AlertUpdate),
+        Endpoint(
+            "PATCH",
+            f"{BASE}/_bulk",
+            update_all,
+            "Change several alerts, all or none",
+            body=AlertsUpdate,
+            answer=list[Alert],
+            permission="manageAlert",
+            what="change alert",
+            errors=(404,),
+        ),
         changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),
         changes("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
         changes(

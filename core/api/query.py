@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from core.actions import Actions
 from core.alerts import Alerts
+from core.api import choices as choices_api
 from core.api import v1
 from core.api.wire import Endpoint, Request, answer
 from core.case_templates import CaseTemplates
@@ -104,7 +105,14 @@ class Chain:
         return renamed
 
 
-def endpoints(alerts: Alerts, cases: Cases, templates: CaseTemplates, actions: Actions, vendor: str) -> list[Endpoint]:
+def endpoints(
+    alerts: Alerts,
+    cases: Cases,
+    templates: CaseTemplates,
+    actions: Actions,
+    vendor: str,
+    choices: Mapping[str, choices_api.Listing],
+) -> list[Endpoint]:
     """The one address. `vendor` is the word that its clients have for an engine (alias.py)."""
     in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
     searches: dict[str, Search] = {kind: partial(cases.search, kind) for kind in in_cases}
@@ -130,6 +138,9 @@ def endpoints(alerts: Alerts, cases: Cases, templates: CaseTemplates, actions: A
         return Found([json.dumps(artifact) for artifact in found[window.offset : end]], len(found))
 
     async def query(request: Request) -> Response:
+        match request.raw:
+            case {"query": [{"_name": str(name)}, *_]} if name in choices:
+                return answer(json.dumps(await choices[name]()))
         chain = _begun(request.raw, gets, words)
         found = await (searches[chain.kind](chain.asked()) if chain.of is None else parts(chain, chain.of))
         if chain.counted:

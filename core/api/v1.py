@@ -18,6 +18,7 @@ from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 _PATHS: Mapping[str, str] = {
     "/api/alert": "/api/v1/alert",
     "/api/alert/{id}": "/api/v1/alert/{id}",
+    "/api/alert/_bulk": "/api/v1/alert/_bulk",
     "/api/alert/{id}/artifact": "/api/v1/alert/{id}/observable",
     "/api/alert/{id}/createCase": "/api/v1/alert/{id}/case",
     "/api/alert/{id}/merge/{caseId}": "/api/v1/alert/{id}/merge/{caseId}",
@@ -50,17 +51,14 @@ _SEARCHED_AS: Mapping[str, Mapping[str, str]] = {
 }
 _STAMPS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
 _KINDS_OF_VALUES = ("string", "integer", "float", "boolean", "date", "number")
-_STAGES: Mapping[str, str] = {
-    "New": "New",
-    "Updated": "New",
-    "Ignored": "Closed",
-    "Imported": "Imported",
+ALERT_STAGES: Mapping[str, str] = {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
+CASE_STAGES: Mapping[str, str] = {
     "Open": "InProgress",
     "Resolved": "Closed",
     "Duplicate": "Closed",
     "Deleted": "Closed",
 }
-"""What version 1 makes of a status."""
+"""What version 1 makes of each status."""
 
 
 def aliased(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
@@ -103,7 +101,7 @@ def shown(doc: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _SHAPES:
         return dict(doc)
     name, fields, more = _SHAPES[kind]
-    shape = {"_id": doc["_id"], "_type": name}
+    shape = {"_id": doc["_id"]} | ({"_type": name} if name else {})
     shape |= {f"_{stamp}": doc[stamp] for stamp in _STAMPS if doc.get(stamp) is not None}
     shape |= {key: doc[key] for key in fields.split() if doc.get(key) is not None}
     for label, scale in (("severity", SEVERITY_NAMES), ("tlp", TLP_NAMES), ("pap", TLP_NAMES)):
@@ -118,7 +116,7 @@ def _alert(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "observableCount": len(doc["artifacts"]),
         "caseId": doc["case"],
-        "stage": _STAGES[doc["status"]],
+        "stage": ALERT_STAGES[doc["status"]],
         "extraData": {},
         "newDate": doc["createdAt"],
         "timeToDetect": max(0, doc["createdAt"] - doc["date"]),
@@ -129,7 +127,7 @@ def _case(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "number": doc["caseId"],
         "assignee": doc["owner"],
-        "stage": _STAGES[doc["status"]],
+        "stage": CASE_STAGES[doc["status"]],
         "access": {"_kind": "OrganisationAccessKind"},
         "extraData": {},
         "newDate": doc["createdAt"],
@@ -201,9 +199,9 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
         " endDate operations report",
         lambda _: {},
     ),
-    "user": ("User", "login name profile permissions organisation", _user),
+    "user": ("", "login name profile permissions organisation", _user),
 }
-"""For each kind its name in version 1, the fields that are ours too, and what is made of the rest."""
+"""For each kind its name in version 1, if it shows one, the fields that are ours too, and what is made of the rest."""
 
 
 def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -456,7 +456,8 @@ class Wire:
             raw = endpoint.incoming(raw)
         if endpoint.body is None:
             return raw, None
-        return raw, _validated(endpoint.body, {} if raw is None and not content else raw)
+        # A client that has nothing to say says so with no body, or with null.
+        return raw, _validated(endpoint.body, {} if raw is None and not _required(endpoint.body) else raw)
 
     async def _read(self, visit: "_Visit", receive: Receive) -> bytes:
         """The body, bounded in size and in time, whatever its headers claim."""
