@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -28,6 +28,7 @@ RESPONDER = "responder:"  # before a responder's name among what is watched
 
 log = structlog.get_logger("bot.notifier")
 
+T = TypeVar("T")
 Render = Callable[[Button], Message]
 
 
@@ -152,7 +153,7 @@ class Notifier:
             desired += await self._guarded(self._of_root(root_id, news))
         return desired
 
-    async def _guarded(self, work: Awaitable[list[Desired]]) -> list[Desired]:
+    async def _guarded(self, work: Awaitable[list[T]]) -> list[T]:
         """One object that can't be shown must not stop the others; a core that is down stops all, to try again."""
         try:
             return await work
@@ -364,7 +365,12 @@ class Notifier:
             self._places.looked.clear()
             try:
                 for channel, key in self._delivery.channels().items():
-                    await self._obey_in(channel, key)
+                    try:
+                        await self._obey_in(channel, key)
+                    except ResponderBotError:
+                        raise
+                    except Exception:
+                        log.exception("obey_failed", channel=channel)
             except ResponderBotError as error:
                 log.warning("clearance_trouble", code=error.code, reason=error.message)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
@@ -403,17 +409,15 @@ class Notifier:
         for one in told:
             then = one.clearance if is_person(one.channel) else self._places.clearance(one.channel) or 0
             now = then if clearance is None else clearance
-            try:
-                if Screen(await self._levels(one, story), now).sight == one.sight:
-                    kept[one.key] = now
-                else:
-                    desired += await self._again(one, story)
-            except ResponderBotError as error:
-                if error.code in CORE_IS_DOWN:
-                    raise
-                log.warning("withheld_for_good", key=one.key, code=error.code)
-                desired.append(_withheld(one, now))
+            if await self._guarded(self._is_true(one, story, now)):
+                kept[one.key] = now
+            else:
+                desired += await self._guarded(self._again(one, story)) or [_withheld(one, now)]
         return desired, kept
+
+    async def _is_true(self, one: Shown, story: Story, clearance: int) -> list[str]:
+        """Its key, if as much is withheld in it as must be."""
+        return [one.key] if Screen(await self._levels(one, story), clearance).sight == one.sight else []
 
     async def _levels(self, one: Shown, story: Story) -> Subject:
         """What a message tells of, as far as its levels go: tasks and logs have those of their case."""

@@ -93,7 +93,10 @@ class Bot:
         if self.vitals is not None:
             await self.vitals.start()
         await self.transport.start()
-        self._tasks = [asyncio.create_task(self._lead()), asyncio.create_task(self.channels.keep_looking())]
+        self._tasks = [
+            asyncio.create_task(self._lead()),
+            asyncio.create_task(self.channels.keep_looking(self.delivery.news_of_channels)),
+        ]
 
     async def close(self) -> None:
         """Take nothing new, finish what was taken, let go of the lease and the files. May be called twice."""

@@ -1,7 +1,7 @@
 """The channels of the settings: what each may show, and whether the bot can post there."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -17,6 +17,7 @@ from core.models import TLP_NAMES
 CLEAR = 0
 LOOK_EVERY_S = 300.0  # how soon it is seen that a channel was shared with another company
 RETRY_S = 10.0
+ASKED_EVERY_S = 2.0
 SHARED_MARKS = ("is_shared", "is_ext_shared", "is_org_shared", "is_pending_ext_shared")
 
 log = structlog.get_logger("bot.app")
@@ -38,6 +39,7 @@ class Channels:
         self._sections = {section.id: section for section in sections}
         self._slack = slack
         self._seen: dict[str, _Seen] = {}
+        self._looking = asyncio.Lock()
         self.looked = asyncio.Event()
         """Set after each look: what a channel may show may have changed."""
 
@@ -60,16 +62,24 @@ class Channels:
 
     async def look(self) -> None:
         """Ask Slack about each channel of the settings."""
-        for channel in self._sections:
-            self._seen[channel] = await self._look_at(channel)
+        async with self._looking:  # an older answer must not come after a newer one
+            for channel in self._sections:
+                self._seen[channel] = await self._look_at(channel)
         self.looked.set()
 
-    async def keep_looking(self) -> None:
-        """The same again and again: a channel can become shared at any time."""
+    async def keep_looking(self, asked: Callable[[], str]) -> None:
+        """The same again and again: a channel can become shared at any time.
+
+        `asked` changes when Slack has told a replica of us that one did; it tells each of them only some things.
+        """
+        before, waited_s = asked(), 0.0
         while True:
+            await asyncio.sleep(ASKED_EVERY_S)
+            waited_s += ASKED_EVERY_S
             unknown = any(not seen.is_own and seen.problem for seen in self._seen.values())
-            await asyncio.sleep(RETRY_S if unknown else LOOK_EVERY_S)
-            await self.look()
+            if asked() != before or waited_s >= (RETRY_S if unknown else LOOK_EVERY_S):
+                before, waited_s = asked(), 0.0
+                await self.look()
 
     async def _look_at(self, channel: str) -> _Seen:
         try:

@@ -159,10 +159,19 @@ class Delivery:
         return tables.waiting(self._store)
 
     async def hurry(self, channel: str) -> None:
-        """The trouble with this channel was mended (the bot was invited): try now."""
+        """Something changed about this channel (the bot was invited): try now, and let other replicas look too."""
         now = self._clock()
-        await self._store.transaction(lambda tx: tables.hurry(tx, channel, now))
+
+        def work(tx: Transaction) -> None:
+            tables.hurry(tx, channel, now)
+            tables.set_value(tx, "news_of_channels", str(now))
+
+        await self._store.transaction(work)
         self.sender.wake()
+
+    def news_of_channels(self) -> str:
+        """Another text than before, when a replica has hurried since."""
+        return tables.value(self._store, "news_of_channels") or ""
 
     # buttons
 

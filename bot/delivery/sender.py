@@ -187,8 +187,8 @@ class Sender:
         return {**content, "metadata": {"event_type": EVENT_TYPE, "event_payload": {"key": message.mark}}}
 
     def _pace_held(self, message: Shown) -> bool:
-        """Only Slack's own limits are worth a word in the channel; a parked channel can't show one."""
-        return not message.problem or "429" in message.problem
+        """Only Slack's own limits are worth a word in the channel, where it is news; a parked one can't show one."""
+        return not message.in_bulk and (not message.problem or "429" in message.problem)
 
     async def _found(self, message: Shown, place: str) -> str:
         """The timestamp of an attempt whose answer was lost, by the mark in its metadata; "" if it never arrived."""

@@ -61,6 +61,7 @@ class Shown:
     mark: str
     ts: str
     by_person: bool
+    in_bulk: bool
     wanted_at: int
     failures: int
     problem: str
@@ -87,7 +88,8 @@ class Shown:
 
 
 def shown(row: Row) -> Shown:
-    values = {name: row[name] for name in Shown.__dataclass_fields__}
+    values = {name: row[name] for name in Shown.__dataclass_fields__ if name != "in_bulk"}
+    values["in_bulk"] = values["by_person"] < 0
     values["by_person"] = values["by_person"] > 0
     for name in ("plain", "gone", "file_sent"):
         values[name] = bool(values[name])

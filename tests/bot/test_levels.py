@@ -247,6 +247,28 @@ async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_wha
             assert await it.seen(SOC) == set(SECRETS)
 
 
+async def test_levels_that_changed_unheard_are_obeyed_after_a_gap_in_the_feed(tmp_path: Path) -> None:
+    async with story(tmp_path) as it:
+        await it.scene.bot.close()
+        await it.level(3)
+        await it.scene.core.core.feed.prune(-1)
+        async with another_bot(it.scene, it.scene.settings) as bot:
+            await rest(it.scene, bot)
+            assert await it.seen(SOC) == set()
+            assert await it.seen(RED) == set(SECRETS)
+
+
+async def test_every_replica_hears_that_a_channel_was_shared(tmp_path: Path) -> None:
+    async with (
+        running_bot(tmp_path) as scene,
+        CoreClient(scene.core.url, scene.service_key) as core,
+        running(scene.settings, core, clock_ms=now_ms) as second,
+    ):
+        await scene.workspace.wait_connected(2)
+        scene.workspace.share(SOC)  # Slack tells one of them
+        await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
+
+
 async def test_a_direct_message_to_somebody_who_is_nobody_any_more_is_withheld(tmp_path: Path) -> None:
     clock = Clock()
     async with story(tmp_path, clock_ms=clock) as it:
