@@ -237,11 +237,15 @@ async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
 ) -> None:
     async with bare_socket(workspace) as socket:
         workspace.rename("C0SOC", "soc")
+        workspace.share("C0SOC")
+        workspace.share("C0SOC", False)
         workspace.archive("C0SOC")
         workspace.uninstall()
-        payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(4)]
+        payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(6)]
     assert [payload["event"]["type"] for payload in payloads] == [
         "channel_rename",
+        "channel_shared",
+        "channel_unshared",
         "channel_archive",
         "tokens_revoked",
         "app_uninstalled",

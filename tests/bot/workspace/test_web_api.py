@@ -217,6 +217,20 @@ async def test_a_file_takes_three_steps(client: AsyncWebClient, anna: Person) ->
     assert await anna.file(shown["id"]) == b"a,b\n1,2\n"
 
 
+async def test_a_deleted_file_leaves_a_tombstone(client: AsyncWebClient, anna: Person) -> None:
+    root = (await client.chat_postMessage(channel="C0SOC", text="root"))["ts"]
+    await client.files_upload_v2(channel="C0SOC", content="a,b\n", filename="report.csv", thread_ts=root)
+    file_id = (await anna.thread("C0SOC", root))[1]["files"][0]["id"]
+    await client.files_delete(file=file_id)
+    assert (await anna.thread("C0SOC", root))[1]["files"] == [{"id": file_id, "mode": "tombstone"}]
+    with pytest.raises(aiohttp.ClientResponseError, match="404"):
+        await anna.file(file_id)
+    assert (await refusal(client.files_delete(file=file_id)))["error"] == "file_deleted"
+    assert (await refusal(client.files_delete(file="F0NONE")))["error"] == "file_not_found"
+    theirs = await anna.upload("theirs.txt", b"theirs", "C0SOC")
+    assert (await refusal(client.files_delete(file=theirs["id"])))["error"] == "cant_delete_file"
+
+
 async def test_a_reaction_is_counted_once(client: AsyncWebClient, anna: Person) -> None:
     ts = (await anna.say("C0SOC", "look"))["ts"]
     await client.reactions_add(channel="C0SOC", timestamp=ts, name="eyes")
