@@ -237,18 +237,21 @@ def _doctor(args: argparse.Namespace) -> int:
     from core import logs
     from core.client import CoreClient
     from core.clock import now_ms
+    from core.settings import core_settings
 
     logs.silence()
     try:
         settings = _bot_settings(args)
-        first = _settings_lines(args, settings)
+        core_side = core_settings(_sections(args))
+        first = _settings_lines(args, settings, core_side)
     except ResponderBotError as error:
         _tell(f"FAIL  settings: {error.message}")
         return 1
 
     async def look() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
-            found = await doctor.checks(settings, core, _manifest(), now_ms)
+            is_linked = _linked_here(core_side) if _is_here(settings, core_side) else None
+            found = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
         lines = [*first, *((check.ok, check.name, check.message) for check in found)]
         for is_well, name, message in lines:
             _tell(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
@@ -257,16 +260,33 @@ def _doctor(args: argparse.Namespace) -> int:
     return _completed(look())
 
 
-def _settings_lines(args: argparse.Namespace, settings: "BotSettings") -> list[tuple[bool, str, str]]:
-    """What the settings alone tell: whether each is well, its name, its words. Raises as reading them does."""
-    from core.settings import core_settings, folder_troubles
+def _is_here(settings: "BotSettings", core: "CoreSettings") -> bool:
+    """Whether the bot's core is the one of the same settings, on this machine."""
+    return settings.bot.core_url == _url_of(core)
+
+
+def _linked_here(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, bool]]:
+    read: list[frozenset[tuple[str, str]]] = []
+
+    async def is_linked(team: str, user: str) -> bool:
+        if not read:
+            read.append(await core_cli.slack_links(core))
+        return not {(team, user), ("", user)}.isdisjoint(read[0])
+
+    return is_linked
+
+
+def _settings_lines(
+    args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
+) -> list[tuple[bool, str, str]]:
+    """What the settings alone tell: whether each is well, its name, its words."""
+    from core.settings import folder_troubles
 
     sections = _sections(args)
-    core = core_settings(sections)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
     channels = len(settings.channel)
     lines = [(True, "settings", f"{file}, {channels} channel{'' if channels == 1 else 's'}")]
-    if settings.bot.core_url == _url_of(core):
+    if _is_here(settings, core):
         lines += [(False, "folders", trouble) for trouble in folder_troubles(core)]
     return lines
 

@@ -1,7 +1,7 @@
 """`responder-bot doctor`: each link between Slack and a responder, in turn, with what to do."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -22,22 +22,36 @@ CLOCK_MS = 60_000  # Slack refuses what is 5 minutes old; a minute off is worth 
 MEMBERS = 100  # people of a channel that are looked up
 
 
+IsLinked = Callable[[str, str], Awaitable[bool]]
+"""Whether a Slack person (team, user) is linked to a user of core."""
+
+
 async def checks(
-    settings: BotSettings, core: CoreClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
+    settings: BotSettings,
+    core: CoreClient,
+    manifest: Mapping[str, Any],
+    clock_ms: Callable[[], int],
+    *,
+    is_linked: IsLinked | None = None,
 ) -> Sequence[Check]:
-    """All but the settings; each stands for itself, so one that fails hides no other."""
+    """All but the settings; each stands for itself, so one that fails hides no other.
+
+    `is_linked` is asked where there is no key of core to ask it with.
+    """
     found = [*await _core(core), key := await _key(settings, core)]
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
         slack = web_client(settings.slack.bot_token, settings.slack, session)
-        token, team = await _token(slack, manifest, clock_ms)
+        token, team, own_id = await _token(slack, manifest, clock_ms)
         found += token
         found.append(await _way_in(settings, slack))
         if not team:
             return found
         found += await Channels(settings.channel, slack).checks()
-        return [*found, await _people(settings, core, slack, team, is_key_right=key.ok)]
+        if settings.bot.core_api_key:
+            is_linked = _as_core_says(core) if key.ok else None
+        return [*found, await _people(settings, slack, team, own_id, is_linked)]
 
 
 async def _core(core: CoreClient) -> list[Check]:
@@ -72,17 +86,17 @@ async def key_check(core: CoreClient) -> Check:
 
 async def _token(
     slack: AsyncWebClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
-) -> tuple[list[Check], str]:
-    """The token, its scopes, and Slack's clock; the team, or "" when there is none."""
+) -> tuple[list[Check], str, str]:
+    """The token, its scopes, and Slack's clock; the team and the bot's own id, or "" when there is none."""
     try:
         answer = await slack.auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        return [Check("token", False, trouble(error, "").message)], ""
+        return [Check("token", False, trouble(error, "").message)], "", ""
     headers = {str(name).lower(): str(value) for name, value in dict(answer.headers).items()}
     found = [Check("token", True, f"{answer.get('user')} in {answer.get('team')}")]
     found.append(_scopes(headers.get("x-oauth-scopes"), manifest))
     found.append(_clock(headers.get("date"), clock_ms()))
-    return found, str(answer["team_id"])
+    return found, str(answer["team_id"]), str(answer.get("user_id"))
 
 
 def _scopes(header: str | None, manifest: Mapping[str, Any]) -> Check:
@@ -125,22 +139,20 @@ async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
 
 
 async def _people(
-    settings: BotSettings, core: CoreClient, slack: AsyncWebClient, team: str, *, is_key_right: bool
+    settings: BotSettings, slack: AsyncWebClient, team: str, own_id: str, is_linked: IsLinked | None
 ) -> Check:
     """How many people in the channels are linked to users of core."""
-    if not settings.bot.core_api_key:
-        return Check("people", True, "can't be looked up without [bot] core_api_key")
-    if not is_key_right:
-        return Check("people", True, "can't be looked up with that key")
+    if is_linked is None:
+        return Check("people", True, "can't be looked up without a right [bot] core_api_key")
     members: dict[str, None] = {}
     for channel in settings.channel:
         try:
             answer = await slack.conversations_members(channel=channel.id, limit=MEMBERS)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
             continue  # its own line says what is wrong with it
-        members.update(dict.fromkeys(answer["members"]))
+        members.update(dict.fromkeys(user for user in answer["members"] if user != own_id))
     try:
-        linked = sum([await _is_linked(core, team, user) for user in list(members)[:MEMBERS]])
+        linked = sum([await is_linked(team, user) for user in list(members)[:MEMBERS]])
     except ResponderBotError as error:
         return Check("people", False, error.message)
     if members and not linked:
@@ -148,14 +160,17 @@ async def _people(
     return Check("people", True, f"{linked} of {min(len(members), MEMBERS)} in the channels are linked")
 
 
-async def _is_linked(core: CoreClient, team: str, user: str) -> bool:
-    try:
-        await core.person_by_slack(team, user)
-    except ResponderBotError as error:
-        if error.code == "not_found":
-            return False
-        raise
-    return True
+def _as_core_says(core: CoreClient) -> IsLinked:
+    async def is_linked(team: str, user: str) -> bool:
+        try:
+            await core.person_by_slack(team, user)
+        except ResponderBotError as error:
+            if error.code == "not_found":
+                return False
+            raise
+        return True
+
+    return is_linked
 
 
 def http_manifest(text: str, url: str) -> str:

@@ -183,6 +183,25 @@ def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[A
     return 0
 
 
+async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
+    """Team ("" where it is not known yet) and Slack id of everybody linked, read from a store on this machine.
+
+    Nobody where there is no store yet. Raises ResponderBotError where it can't be opened.
+    """
+    from core.store import users
+    from core.store.opening import open_database
+
+    if not settings.core.database.is_file():
+        return frozenset()
+    database = open_database(settings.core.database)
+    try:
+        rows = [row for row in users.everybody(database) if not row["disabled"]]
+    finally:
+        await database.close()
+    links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]
+    return frozenset((team, user) for team, _, user in links)
+
+
 def _user_add(args: argparse.Namespace) -> int:
     async def work(access: "Access") -> None:
         clearance = CLEARANCES[args.clearance]

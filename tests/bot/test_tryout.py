@@ -68,6 +68,8 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
         f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\n'
         '[[channel]]\nid = "C0GENERAL"\nclearance = "amber"\n[[channel]]\nid = "C0GONE"\nclearance = "amber"\n'
     )
+    adding = await started(tmp_path, "add", "anna", "--profile", "analyst", "--slack-id", "U0ANNA", command="user")
+    await adding.communicate()
     doctor = await started(tmp_path, command="doctor")
     out, err = await doctor.communicate()
     process.send_signal(signal.SIGINT)
@@ -79,6 +81,7 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
         ("ok", "people"),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),
     }
+    assert "people: 1 of 2 in the channels are linked" in out.decode()  # read from the store, since there is no key
     assert "core: Core does not answer at http://127.0.0.1:9;" in out.decode()  # where [core] of the same file has it
 
 
