@@ -111,7 +111,7 @@ def _artifacts(screen: Screen) -> str:
     if more := _more(len(seen) - len(lines)):
         lines.append(more.strip())
     if hidden := screen.hidden():
-        lines.append(f"{hidden} withheld (TLP)")
+        lines.append(f"{hidden} withheld (TLP:{TLP_NAMES[max(a.tlp for a in screen.subject.artifacts)].upper()})")
     return "\n".join(lines)
 
 

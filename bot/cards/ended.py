@@ -52,7 +52,8 @@ def _result(action: Action, report: Report, screen: Screen) -> list[Block]:
     if not report.message:
         return []
     if not screen.shows_reports:
-        return [section(f"Result: {withheld(screen.highest)}.")]
+        hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
+        return [section(f"Result: {withheld(screen.highest)}; {hint}.")]
     return [section(foreign(report.message, 2500, lines=True) or " ")]
 
 

@@ -72,7 +72,7 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 def test_a_reply_above_the_clearance_says_only_how_it_ended() -> None:
     assert told(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
-        "Result: details withheld (TLP:AMBER).",
+        "Result: details withheld (TLP:AMBER); `/responder actions ~12` shows it to those who may see it.",
     ]
 
 
