@@ -227,7 +227,7 @@ def _as_case(alert: Alert, template: str | None) -> CaseInput:
         pap=alert.pap,
         tags=alert.tags,
         custom_fields=alert.custom_fields,
-        template=template or alert.case_template,
+        template=template or alert.case_template or None,
     )
 
 

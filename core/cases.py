@@ -189,7 +189,7 @@ def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
 
 def new_case(tx: Transaction, asked: CaseInput, user: str, now: int) -> Case:
     """A case, from its template where it names one (`semantics.md 3`). Raises ResponderBotError("not_found")."""
-    template = None if asked.template is None else by_name(tx, asked.template)
+    template = by_name(tx, asked.template) if asked.template else None
     number, case_number = objects.next_id(tx), _next_case_number(tx)
     case = Case(
         id_=f"~{number}",
@@ -206,7 +206,7 @@ def new_case(tx: Transaction, asked: CaseInput, user: str, now: int) -> Case:
         tlp=_first(asked.tlp, template.tlp if template else None),
         pap=_first(asked.pap, template.pap if template else None),
         tags=united(template.tags if template else [], asked.tags),
-        template=asked.template,
+        template=asked.template or None,
         custom_fields=with_ids(tx, _merged_fields(template, asked.custom_fields)),
     )
     objects.insert(tx, number, "case", case.wire(), unique_key=str(case_number))

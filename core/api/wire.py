@@ -12,6 +12,7 @@ import math
 import os
 import re
 import time
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -442,7 +443,7 @@ class Wire:
     async def _body(self, visit: "_Visit", endpoint: Endpoint, receive: Receive) -> tuple[Any, Input | None]:
         if endpoint.method in ("GET", "DELETE"):
             return None, None
-        content = await self._read(visit, receive)
+        content = self._unpacked(visit, await self._read(visit, receive))
         if not content and (endpoint.body is None or not _required(endpoint.body)):
             raw: Any = None
         elif not content:
@@ -458,6 +459,24 @@ class Wire:
             return raw, None
         # A client that has nothing to say says so with no body, or with null.
         return raw, _validated(endpoint.body, {} if raw is None and not _required(endpoint.body) else raw)
+
+    def _unpacked(self, visit: "_Visit", content: bytes) -> bytes:
+        """The body without its Content-Encoding; what it becomes is bounded like what arrives."""
+        encoding = visit.headers.get("content-encoding", "").strip().lower()
+        if encoding in ("", "identity") or not content:
+            return content
+        if encoding not in ("gzip", "x-gzip"):
+            raise ResponderBotError("bad_request", "Of encodings of a body only gzip is known; send it so, or plain.")
+        packed = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            text = packed.decompress(content, self._body_limit_bytes + 1)
+        except zlib.error as error:
+            raise ResponderBotError("bad_request", "The body is not the gzip that its header says.") from error
+        if len(text) > self._body_limit_bytes:
+            raise self._too_large()
+        if not packed.eof:
+            raise ResponderBotError("bad_request", "The body ends in the middle of its gzip; send it again.")
+        return text
 
     async def _read(self, visit: "_Visit", receive: Receive) -> bytes:
         """The body, bounded in size and in time, whatever its headers claim."""

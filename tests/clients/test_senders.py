@@ -3,11 +3,13 @@
 The bodies are of the form that each program builds, with values of our own.
 """
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from core.models import OBJECT_TYPES, Kind
@@ -113,7 +115,21 @@ CURL: Body = {
     "description": "from a SIEM",
 }
 
+SPLUNK_SOAR: Body = {  # its action names no case template by an empty one
+    "title": "Notable",
+    "description": "from a playbook",
+    "type": "notable",
+    "source": "soar",
+    "sourceRef": "n-1",
+    "caseTemplate": "",
+    "severity": 3,
+    "tlp": 2,
+    "tags": ["a"],
+    "artifacts": [{"dataType": "domain", "data": "x.example"}],
+}
+
 SENDERS: dict[str, Body] = {
+    "splunk_soar": SPLUNK_SOAR,
     "elastalert2": ELASTALERT2,
     "wazuh": WAZUH_SCRIPT,
     "n8n": N8N,
@@ -209,6 +225,30 @@ async def test_xsoar_reads_a_case_with_tasks_logs_and_observables(core: RunningC
     for kind, steps in asked.items():
         found = await sent(core, "POST", "/api/v1/query", {"query": steps})
         assert [item["_id"] for item in found] == [objects[kind]]
+
+
+async def test_an_alert_that_names_its_case_template_by_nothing_becomes_a_case(core: RunningCore) -> None:
+    alert = await sent(core, "POST", "/api/alert/", SPLUNK_SOAR, 201)
+    case = await sent(core, "POST", f"/api/alert/{alert['id']}/createCase", {"caseTemplate": ""}, 201)
+    assert (case["title"], case["template"]) == ("Notable", None)
+    made = await sent(core, "POST", "/api/case", {"title": "c", "description": "d", "template": ""}, 201)
+    assert made["template"] is None
+
+
+async def packed(core: RunningCore, content: bytes, encoding: str = "gzip") -> httpx.Response:
+    headers = {"Content-Encoding": encoding, "Authorization": f"Bearer {await core.key('analyst')}"}
+    return await core.http.post("/api/alert", content=content, headers=headers)
+
+
+async def test_logstash_packs_its_alerts(core: RunningCore) -> None:
+    content = json.dumps(CURL).encode()
+    assert (await packed(core, gzip.compress(content))).status_code == 201
+    bomb = gzip.compress(b" " * 1_048_577)
+    assert (await packed(core, bomb)).status_code == 413
+    for broken, encoding in ((gzip.compress(content)[:-9], "gzip"), (content, "gzip"), (content, "br")):
+        answer = await packed(core, broken, encoding)
+        assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
+    assert (await packed(core, json.dumps({**CURL, "sourceRef": "2"}).encode(), "identity")).status_code == 201
 
 
 async def test_n8n_sets_the_status_of_an_alert(core: RunningCore) -> None:
