@@ -70,11 +70,14 @@ class Environments:
         if is_whole(place):
             return Interpreter(place / "bin" / "python")
         reason = _read_failure(_failure_of(place))
-        return Unavailable(reason or f"its environment is not built; run `responder-bot responders install {folder}`.")
+        cure = f"run `responder-bot responders install {folder}`."
+        return Unavailable(f"{reason} Mend that and {cure}" if reason else f"its environment is not built; {cure}")
 
     def _plain(self) -> Interpreter | Unavailable:
         if self._python:
-            return Interpreter(self._python) if self._python.exists() else Unavailable(f"{self._python} is missing.")
+            is_there = self._python.exists()
+            missing = Unavailable(f"{self._python} is missing; correct [[engine]] python.")
+            return Interpreter(self._python) if is_there else missing
         place = self._root / f"plain-{_digest(self._python_version(), sys.executable)}"
         try:
             if not is_whole(place):

@@ -75,6 +75,7 @@ async def test_a_requirement_that_cannot_be_met_is_unavailable_with_the_resolver
     (reason,) = [item.reason for item in (await engine.catalogue()).skipped if item.name == "Never_1_0"]
     assert "unavailable: " in reason
     assert "thing==3.0" in reason
+    assert reason.endswith(f" Mend that and run `responder-bot responders install {root}/Never`.")
     wheel(root / "wheels", "3.0")
     again = await engine.environments.install([root / "Never"], lambda _: None)
     assert [item.state for item in again] == ["built"]
@@ -98,7 +99,7 @@ async def test_without_uv_the_reason_says_so(root: Path, tmp_path: Path) -> None
 
 def test_an_interpreter_that_is_missing_is_said(tmp_path: Path) -> None:
     found = Environments(tmp_path, python=tmp_path / "gone").interpreter(tmp_path)
-    assert found == Unavailable(f"{tmp_path}/gone is missing.")
+    assert found == Unavailable(f"{tmp_path}/gone is missing; correct [[engine]] python.")
 
 
 def test_the_last_sentence_is_put_together_from_its_lines() -> None:
