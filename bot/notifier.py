@@ -385,7 +385,7 @@ class Notifier:
         unsent_only = not self._places.is_sure(channel)
         for root_id in self._delivery.made_for_another(channel, clearance, unsent_only=unsent_only):
             here = [one for one in self._delivery.story(root_id) if one.channel == channel]
-            told = [one for one in here if one.clearance != clearance and not (unsent_only and one.sent >= one.wanted)]
+            told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
             await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept)

@@ -10,10 +10,11 @@ from core.store.database import Reads, Row, Transaction
 
 _SHOWN = "SELECT m.*, coalesce(root.ts, '') AS root_ts FROM message m LEFT JOIN message root ON root.key = m.thread_of"
 # A file that must go is taken away also where its message was deleted: it stands in a message of its own.
-_LEFT = "((sent < wanted OR file_sent = 0) AND gone = 0 OR file_sent = 0 AND file_name = '')"
+# What stands before the first AND is that of the index `message_open`, in its words.
+_LEFT = "(sent < wanted OR file_sent = 0) AND (gone = 0 OR file_sent = 0 AND file_name = '')"
 _OPEN = (
-    "((m.sent < m.wanted OR m.file_sent = 0) AND m.gone = 0 AND (m.thread_of = '' OR root.ts <> '')"
-    " OR m.file_sent = 0 AND m.file_name = '')"
+    "(m.sent < m.wanted OR m.file_sent = 0) AND"
+    " (m.gone = 0 AND (m.thread_of = '' OR root.ts <> '') OR m.file_sent = 0 AND m.file_name = '')"
 )
 _KIND = "CASE WHEN m.sent >= m.wanted OR m.gone = 1 THEN 'file' WHEN m.ts = '' THEN 'post' ELSE 'update' END"
 
@@ -191,7 +192,7 @@ def file_done(tx: Transaction, key: str) -> None:
 def problems(reads: Reads) -> list[Row]:
     """What can't be delivered, by channel and sentence, with how many messages wait for it."""
     return reads.rows(
-        f"""SELECT channel, problem, count(*) AS n, min(wanted_at) AS since FROM message
+        f"""SELECT channel, problem, count(*) AS n, min(wanted_at) AS since FROM message INDEXED BY message_open
             WHERE problem <> '' AND {_LEFT} GROUP BY channel, problem ORDER BY channel"""
     )
 
@@ -221,8 +222,17 @@ def of_subject(reads: Reads, subject: str) -> list[Row]:
 
 
 def channels(reads: Reads) -> list[Row]:
-    """Where messages stand, or shall, with the key of one of them."""
-    return reads.rows("SELECT channel, max(key) AS key FROM message GROUP BY channel")
+    """Where messages stand, or shall, with the key of one of them; steps from channel to channel, as there are few."""
+    return reads.rows(
+        """WITH RECURSIVE place (channel) AS (
+             SELECT min(channel) FROM message
+             UNION ALL
+             SELECT (SELECT min(channel) FROM message WHERE channel > place.channel) FROM place
+             WHERE place.channel IS NOT NULL
+           )
+           SELECT channel, (SELECT key FROM message WHERE channel = place.channel LIMIT 1) AS key
+           FROM place WHERE channel IS NOT NULL"""
+    )
 
 
 def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bool) -> list[str]:
@@ -230,7 +240,7 @@ def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bo
     rows = reads.rows(
         """SELECT subject FROM message
            WHERE channel = :channel AND clearance <> :clearance AND subject <> ''
-               AND (gone = 0 OR file_id <> '') AND (:unsent_only = 0 OR sent < wanted)
+               AND (gone = 0 OR file_id <> '') AND (:unsent_only = 0 OR sent < wanted OR file_sent = 0)
            GROUP BY subject ORDER BY max(created_at) DESC, max(rowid) DESC""",
         {"channel": channel, "clearance": clearance, "unsent_only": int(unsent_only)},
     )

@@ -82,6 +82,11 @@ class Shown:
         """The channel as Slack knows it."""
         return self.conversation or self.channel
 
+    @property
+    def is_done(self) -> bool:
+        """Slack has all of it."""
+        return self.sent >= self.wanted and self.file_sent
+
     def content(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self.payload)
         return content

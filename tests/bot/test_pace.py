@@ -8,13 +8,13 @@ from bot.delivery import Pace
 MINUTE_MS = 60_000
 
 
-@given(st.lists(st.integers(0, 3_000), min_size=60, max_size=200))
-def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int]) -> None:
+@given(st.lists(st.integers(0, 3_000), min_size=60, max_size=200), st.sampled_from(["chat.update", "files.delete"]))
+def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method: str) -> None:
     pace, now, sent = Pace(), 1_700_000_000_000, []
     for gap in gaps_ms:
         now += gap
-        if pace.wait_ms("chat.update", "C1", now, by_person=True) == 0:
-            pace.took("chat.update", "C1", now)
+        if pace.wait_ms(method, "C1", now, by_person=True) == 0:
+            pace.took(method, "C1", now)
             sent.append(now)
     assert all(sum(at - MINUTE_MS < other <= at for other in sent) <= 50 for at in sent)
 
