@@ -1,8 +1,13 @@
 """What holds for all tests: missing groups are not even collected; properties see the same examples each time."""
 
+import os
 from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
+
+for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopback; clients of tests don't know that
+    os.environ.pop(name, None)
+    os.environ.pop(name.upper(), None)
 
 NEEDS = {"browser": "playwright", "fuzz": "schemathesis", "clients": "thehive4py", "bench": "fastapi"}
 FOLDERS = {"browser": "bot/browser", "fuzz": "fuzz", "clients": "clients", "bench": "bench"}

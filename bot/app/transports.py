@@ -118,6 +118,7 @@ class Socket:
     async def start(self) -> None:
         # Made here since it opens a session of the running loop.
         self._handler = AsyncSocketModeHandler(self._app, self._section.app_token, web_client=self._app.client)
+        self._handler.client.proxy = self._app.client.proxy  # the same way as the Web API's
         self._handler.client.wss_uri = await self._handler.client.issue_new_wss_url()  # a wrong token is told at once
         await self._handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 ROOT = Path(__file__).parents[2]
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # dead, and not on the way to what is local
 
 
 async def started(folder: Path, *args: str, command: str = "try") -> asyncio.subprocess.Process:
@@ -22,7 +23,7 @@ async def started(folder: Path, *args: str, command: str = "try") -> asyncio.sub
         command,
         *args,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(PROXIES, "http://127.0.0.1:9")},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
