@@ -30,7 +30,6 @@ RENEW_S = 3.0  # a third of the lease
 STANDBY_S = 1.0  # how soon another replica takes over a lease that was let go
 PRUNE_EVERY = 1_000  # renewals, somewhat below an hour
 GRACE_S = 5.0  # for work that was taken when the bot is asked to end
-SQLITE_HEAD = b"SQLite format 3\0"
 START_TRIES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 DOWNLOAD_BYTES = 1_048_576
 SLACK_HOSTS = ("files.slack.com", "slack-files.com")
@@ -225,18 +224,15 @@ async def running(
 
 
 def _prepare(database: Path) -> None:
-    """Make the bot's file, private to this user, or see that it is a database."""
-    reason = "it is no database"
+    """Make the bot's file where it is missing, private to this user."""
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
         database.touch(mode=0o600)
-        with database.open("r+b") as file:
-            is_database = file.read(len(SQLITE_HEAD)) in (b"", SQLITE_HEAD)
     except OSError as error:
-        is_database, reason = False, error.strerror or str(error)
-    if not is_database:
-        sentence = f"The bot's database {database} can't be opened ({reason}); name another with [bot] database."
-        raise ResponderBotError("unavailable", sentence)
+        sentence = (
+            f"The bot's database {database} can't be opened ({error.strerror}); name another with [bot] database."
+        )
+        raise ResponderBotError("unavailable", sentence) from error
 
 
 async def _started(bot: Bot) -> None:

@@ -93,7 +93,10 @@ class _Work:
 
 
 class Database:
-    """A SQLite file, opened with `Database.open`; `migrate` brings its schema up to date."""
+    """A SQLite file; `migrate` brings its schema up to date.
+
+    Raises ResponderBotError("unavailable") for a file that is no database, or that there is no room for.
+    """
 
     def __init__(self, path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> None:
         self.path = path
@@ -101,8 +104,7 @@ class Database:
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._is_closed = False
-        self._writer_connection = _connect(path)
-        _prepare(self._writer_connection, migrate)
+        self._writer_connection = _opened(path, migrate)
         self._reader = _connect(path, read_only=True)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._aside_reader = _connect(path, read_only=True)
@@ -272,6 +274,21 @@ def _unavailable(error: sqlite3.Error) -> ResponderBotError:
     failure = ResponderBotError("unavailable", f"The store can't be written ({error}); try again in a moment.")
     failure.__cause__ = error
     return failure
+
+
+def _opened(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
+    connection = None
+    try:
+        connection = _connect(path)
+        _prepare(connection, migrate)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if not isinstance(error, sqlite3.Error):
+            raise
+        sentence = f"The database {path} can't be opened ({error}); mend that, or name another file in the settings."
+        raise ResponderBotError("unavailable", sentence) from error
+    return connection
 
 
 def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -1,6 +1,5 @@
 """Opening the store where it belongs, or saying why not."""
 
-import sqlite3
 from pathlib import Path
 
 from core.errors import ResponderBotError
@@ -17,6 +16,6 @@ def open_database(path: Path) -> Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)  # what SQLite puts beside it gets the same mode
         return Database(path, migrate)
-    except (OSError, sqlite3.Error) as error:
-        sentence = f"The database {path} can't be opened ({error}); see [core] database in the settings."
+    except OSError as error:
+        sentence = f"The database {path} can't be opened ({error.strerror}); name another with [core] database."
         raise ResponderBotError("unavailable", sentence) from error

@@ -58,11 +58,6 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
             {**BOT, "RESPONDER_BOT_BOT_DATABASE": "/dev/null/x/y"},
             "/dev/null/x/y can't be opened (Not a directory)",
         ),
-        (
-            ["bot"],
-            {**BOT, "RESPONDER_BOT_BOT_DATABASE": __file__},
-            "it is no database); name another with [bot] database",
-        ),
         (["serve", "--config", "absent.toml"], {}, "absent.toml"),
         (["try", "--json"], {}, "--once"),
         (["doctor", "--manifest", "http://example.org"], {}, "https"),

@@ -26,6 +26,13 @@ async def opened(path: Path) -> AsyncIterator[Database]:
         await database.close()
 
 
+@pytest.mark.parametrize("content", [b"a diary, no database\n" * 100, b"SQLite format 3\0" + b"rubbish" * 1_000])
+def test_a_file_that_is_no_database_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.db").write_bytes(content)
+    with pytest.raises(ResponderBotError, match=r"a\.db can't be opened \(.*\); mend that, or name another file"):
+        Database(tmp_path / "a.db", migrate)
+
+
 async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as other:
         numbers = await asyncio.gather(
