@@ -317,8 +317,13 @@ def _try(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", "--workspace-only runs nothing, so leave out --once or it.")
     if args.state is not None:
         return _try_in(args, args.state.absolute())
-    with tempfile.TemporaryDirectory(prefix="responder-bot-") as folder:
-        return _try_in(args, Path(folder))
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="responder-bot-")
+    except OSError as error:
+        sentence = f"There is no room for a temporary folder ({error.strerror}); name a folder with --state."
+        raise ResponderBotError("bad_request", sentence) from error
+    with folder as name:
+        return _try_in(args, Path(name))
 
 
 def _try_in(args: argparse.Namespace, state: Path) -> int:
