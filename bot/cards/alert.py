@@ -13,7 +13,6 @@ from bot.cards.text import (
     code,
     context,
     defang,
-    escape,
     foreign,
     mrkdwn,
     plain,
@@ -41,16 +40,13 @@ def alert_card(
     clearance: int,
     button: Button,
     now_ms: int,
-    note: str = "",
 ) -> Message:
-    """The card as this clearance may see it. `note` is a sentence of ours, such as that Slack holds us back."""
+    """The card as this clearance may see it."""
     screen = Screen(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(screen, "press Details"), *_details(alert, screen), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
     blocks += run_lines(newest, screen, button, now_ms, alert.id)
-    if note:
-        blocks.append(context(escape(note)))
     return Message(_push_text(screen, newest), tuple(blocks), _color(alert))
 
 
@@ -227,12 +223,3 @@ def _push_text(screen: Screen, newest: Sequence[Action]) -> str:
 
 def _color(alert: Alert) -> str:
     return QUIET if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]
-
-
-def plain_card(alert: Alert, clearance: int) -> Message:
-    """Three lines without any block, for when Slack refuses the card: no alert is lost to a size error."""
-    screen = Screen(Subject.alert(alert), clearance)
-    word = SEVERITY_NAMES[alert.severity].capitalize()
-    title = foreign(screen.title(), 150)
-    last = "The full card could not be shown."
-    return Message(f"{word} alert {alert.id}\n{title}\n{last} `/responder alert {alert.id}` shows the details.")

@@ -1,6 +1,5 @@
 """What the thread of an alert tells: how a run ended, who must agree, a new task log; and the watcher's message."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +7,9 @@ from bot.cards import asking, ids, runs
 from bot.cards.alert import responder_menu
 from bot.cards.message import Block, Button, Intent, Message
 from bot.cards.reports import Report, read
-from bot.cards.text import MESSAGE_TEXT, clip, code, context, defang, foreign, lasted, plain, section, utc, when, who
+from bot.cards.text import MESSAGE_TEXT, clip, code, context, defang, foreign, plain, section, when, who
 from bot.redaction import Screen, Subject, withheld
-from core.models import OPEN_STATUSES, Action, Log
+from core.models import Action, Log
 
 FIRST_LINES = 8
 FIRST_CHARACTERS = 1200
@@ -197,17 +196,3 @@ def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
     end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))
     return Message(clip(f"{runs.plain_line(action, screen)} ({subject.id})", MESSAGE_TEXT), blocks, _color(action))
-
-
-# --- one action, told in full ---------------------------------------------------------------------------------------
-
-
-def as_text(action: Action, subject: Subject, *, clearance: int) -> str:
-    """An action for a plain text file, without markup."""
-    screen = Screen(subject, clearance)
-    name = re.sub(r"\s+", " ", action.responder_name)
-    took = lasted((action.end_date or action.start_date) - action.start_date)
-    ended = f", took {took}" if action.status not in OPEN_STATUSES else ""
-    head = f"{action.id} {name}: {runs.state(action)}{ended}; {action.created_by}, {utc(action.start_date)}"
-    message = read(action).message
-    return f"{head}\n    {screen.report(message)}" if message else head

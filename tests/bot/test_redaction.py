@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.cards import asking, ended, home, lists, start
-from bot.cards.alert import alert_card, plain_card
+from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, Screen, Subject, seen, sees, withheld
 from core.models import Action, Alert, Person
@@ -35,7 +35,6 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     place = start.Place("~12")
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
-        dump(plain_card(alert, clearance)),
         dump(lists.alert_in_full(alert, clearance=clearance)),
         dump(lists.action_list(actions, subject, clearance=clearance, now_ms=NOW)),
         dump(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder")),
@@ -49,7 +48,6 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(ended.end_reply(action, subject, clearance=clearance, button=button)),
             dump(ended.watch_ended(action, subject, clearance=clearance)),
             dump(ended.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
-            ended.as_text(action, subject, clearance=clearance),
             str(ended.report_file(action, subject, clearance=clearance)),
         ]
     return texts

@@ -105,11 +105,6 @@ def test_the_push_text_tells_the_last_run_without_markup() -> None:
     )
 
 
-def test_slack_holding_us_back_is_said_on_the_card() -> None:
-    shown = alert_card(alert(), [], clearance=2, button=button, now_ms=NOW, note="Slack holds us back <for> 30 s.")
-    assert told(shown)[-1] == "Slack holds us back &lt;for&gt; 30 s."
-
-
 def test_only_a_plain_web_address_becomes_a_link() -> None:
     assert safe_link("https://siem.example/1") == "https://siem.example/1"
     for bad in ("javascript:alert(1)", "https://a|<!channel>", "https://a b", "http://[", "//x", "https:///x"):

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from bot.cards import ids
-from bot.cards.ended import approval_request, as_text, end_reply, report_file, watch_ended
+from bot.cards.ended import approval_request, end_reply, report_file, watch_ended
 from bot.cards.message import Intent, intents_in
 from bot.redaction import Subject
 from core.models import Approval
@@ -114,4 +114,3 @@ def test_a_report_that_is_no_json_breaks_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
         assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("CloseFalsePositive done")
-        assert as_text(broken, SUBJECT, clearance=2)

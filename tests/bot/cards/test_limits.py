@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.cards import asking, ended, home, lists, notices, start, template, views
-from bot.cards.alert import alert_card, plain_card
+from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
 from bot.workspace.limits import problems
@@ -31,12 +31,11 @@ def fine_view(view: Mapping[str, Any]) -> None:
     assert problems("modal", view) == []
 
 
-@given(words.alerts(NO_MARKS), st.lists(words.actions(), max_size=25), words.levels, words.foreign_text)
+@given(words.alerts(NO_MARKS), st.lists(words.actions(), max_size=25), words.levels)
 @quick
-def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int, note: str) -> None:
+def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
-    fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW, note=note))
-    fine(plain_card(alert, clearance))
+    fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW))
     fine(lists.alert_in_full(alert, clearance=clearance))
 
 
