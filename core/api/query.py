@@ -39,6 +39,11 @@ _BELOW: Mapping[tuple[str, str], str] = {
     ("case_task", "logs"): "case_task_log",
 }
 
+_LINKED: Mapping[str, tuple[str, str]] = {"alerts": ("alert", "case"), "actions": ("action", "objectId")}
+"""What names the object that a query began with, and in which field."""
+_NEVER = frozenset(["comments", "procedures", "attachments", "similarAlerts", "similarCases"])
+"""What is not kept here, so that an object has none."""
+
 Search = Callable[[SearchInput], Awaitable[Found]]
 Get = Callable[[str], str]
 """The JSON of an object by its id or name; raises ResponderBotError("not_found")."""
@@ -72,12 +77,25 @@ class Chain:
                 return replace(self, range=f"{start}-{end}")
             case {"_name": "count"}:
                 return replace(self, counted=True)
+            case {"_name": str(name)} if name in _NEVER:
+                return Chain(self.kind, [{"_not": {"_any": ""}}], words=self.words)
+            case {"_name": str(name)} if name in _LINKED and self.id:
+                kind, link = _LINKED[name]
+                return Chain(kind, [{link: self.id}], words=self.words)
             case {"_name": "observables"} if self.kind == "alert":
                 return Chain("case_artifact", words=self.words, of=self)
             case {"_name": str(name)} if (self.kind, name) in _BELOW:
                 above = {"_parent": {"_type": self.kind, "_query": {"_and": list(self.criteria)}}}
                 return Chain(_BELOW[self.kind, name], [above], words=self.words)
         raise _bad(f"{_shown(step)} is no step that can follow here")
+
+    @property
+    def id(self) -> str:
+        """That of the object that the query began with, where it goes no further."""
+        match self.criteria:
+            case [{"_id": str(object_id)}]:
+                return object_id
+        return ""
 
     def asked(self) -> SearchInput:
         """The same question to our own search."""

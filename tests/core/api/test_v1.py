@@ -218,6 +218,23 @@ async def test_the_observables_of_an_alert_are_asked_for(core: RunningCore) -> N
     assert (await asked(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
 
 
+async def test_what_belongs_to_an_object_is_asked_for(core: RunningCore) -> None:
+    alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
+    await core.send("POST", "/api/v1/alert", {**ALERT, "sourceRef": "2"})
+    run = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert}
+    action = (await core.send("POST", "/api/v1/connector/cortex/action", run)).json()["_id"]
+    case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()["_id"]
+    of_alert, of_case = {"_name": "getAlert", "idOrName": alert}, {"_name": "getCase", "idOrName": case}
+    assert [item["_id"] for item in await asked(core, of_alert, {"_name": "actions"})] == [action]
+    assert [item["_id"] for item in await asked(core, of_case, {"_name": "alerts"})] == [alert]
+    assert await asked(core, of_case, {"_name": "actions"}, {"_name": "count"}) == 0
+    await asked(core, {"_name": "listCase"}, {"_name": "alerts"}, status=400)
+    for never in ("comments", "procedures", "attachments", "similarAlerts", "similarCases"):
+        page = {"_name": "page", "from": 0, "to": 5}
+        assert await asked(core, of_alert, {"_name": never}, page) == []
+        assert await asked(core, {"_name": "listAlert"}, {"_name": never}, {"_name": "count"}) == 0
+
+
 async def test_fields_of_version_1_can_be_searched_under_its_names(core: RunningCore) -> None:
     alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
     case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()
