@@ -165,11 +165,11 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
         await core.running(scene.actions[point].id)
     await core.running(scene.actions[STARTED].id)
     await scene.run(core, QUEUED)
-    cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
-    await scene.rung(STOPPING)
     await remote
     half = await reader_of(scene.bell(LOCAL_PIPES[HALF]))
     await hold_the_gate(scene)
+    cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
+    await scene.rung(STOPPING)  # asked to end; core kills it soon, and is not to store that
     lock = hold_the_store(scene.place)
     await feed(scene.bell(LOCAL_PIPES[SILENT]))
     await scene.rung(SILENT)

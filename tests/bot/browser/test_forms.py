@@ -57,6 +57,7 @@ async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
     await page.wait_for_selector(block("title", ".field-error:has-text('That title is taken.')"))
     await keep(page, "form-field-error")
     await page.fill(block("title", "input"), "Phishing wave")
+    await page.wait_for_selector("#modal .sheet:not(.busy)")  # the errors may come before the answer does
     await page.keyboard.press("Enter")
 
     values = await desk.app.hear("form")

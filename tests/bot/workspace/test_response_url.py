@@ -93,8 +93,8 @@ async def clicks(app: AsyncApp, url: str) -> list[dict[str, Any]]:
 
     @app.action("clicked")
     async def clicked(ack: Any, body: Any) -> None:
-        await ack()
         found.append(body)
+        await ack()
 
     return found
 

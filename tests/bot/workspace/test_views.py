@@ -220,8 +220,8 @@ async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Person, 
 
     @app.view_closed("form")
     async def closed(ack: Any, body: Any) -> None:
-        await ack()
         told.append(body)
+        await ack()
 
     await anna.close(opened["id"])
     assert [(body["type"], body["is_cleared"], body["view"]["id"]) for body in told] == [
