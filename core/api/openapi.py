@@ -125,7 +125,13 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     found = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}, **_IN_PATH[name]}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+            **_IN_PATH.get(name, {}),
+        }
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
     found += [_optional(name, "query", text) for name, text in endpoint.query.items()]
