@@ -290,6 +290,10 @@ steps = st.one_of(
     st.tuples(st.just("observable"), levels),
     st.tuples(st.sampled_from(["share", "unshare"]), st.sampled_from([SOC, RED])),
     st.tuples(st.sampled_from(["run", "log", "rest"]), st.none()),
+    st.tuples(
+        st.sampled_from(["ratelimit", "lose_answer", "lose_request", "fail"]),
+        st.sampled_from(["chat.update", "chat.postMessage", "files.delete", "files.completeUploadExternal"]),
+    ),
 )
 
 
@@ -329,8 +333,10 @@ class Changing:
             await it.ran("Report_1_0")
         elif what == "log":
             await it.log()
-        else:
+        elif what == "rest":
             await self.rest()
+        else:
+            getattr(it.scene.workspace.faults, what)(given)
 
     async def rest(self) -> None:
         bot = self.told.scene.bot
