@@ -36,6 +36,8 @@ SENTENCES = {
     "or correct the id in [[channel]].",
     "is_archived": "Channel {channel} is archived; unarchive it or take it out of the settings.",
     "missing_scope": "The Slack app lacks the scope {needed}; reinstall it from manifest.yml.",
+    "edit_window_closed": "Slack lets nobody change older messages here, so {channel} shows what is no longer true; an "
+    "owner of the workspace can allow it (Settings > Permissions > Message Editing).",
     "file_deleting_disabled": "Slack lets nobody delete files here, and a report in {channel} must go; delete it as an "
     "owner of the workspace.",
     "user_not_found": "There is no Slack user {channel} any more; unlink them.",
