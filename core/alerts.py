@@ -107,18 +107,18 @@ class Alerts:
 
         return await self._change(work)
 
-    async def merge_into(self, caller: Caller, id_or_ref: str, case_id: str) -> Case:
-        """Make it a part of a case that there is. Raises as `create_case` does."""
-        number, case_number = self._number(id_or_ref), objects.parse_id(case_id)
+    async def merge_into(self, caller: Caller, ids_or_refs: Iterable[str], case_id: str) -> Case:
+        """Make them, all or none, a part of a case that there is. Raises as `create_case` does."""
+        numbers = [self._number(id_or_ref) for id_or_ref in ids_or_refs]
+        case_number = objects.parse_id(case_id)
         if case_number is None:
             raise ResponderBotError("not_found", "Case not found")
 
         def work(tx: Transaction, now: int) -> Case:
-            alert, case = _outside_cases(load(tx, number)), cases.load_case(tx, case_number)
-            cases.copy_artifacts(tx, case, alert.artifacts, caller.login, now)
-            save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), caller.login, now)
-            tags = {"tags": cases.united(case.tags, alert.tags)}
-            return cases.save_case(tx, case.model_copy(update=tags), caller.login, now)
+            case = cases.load_case(tx, case_number)
+            for number in numbers:
+                case = _merge(tx, number, case, caller.login, now)
+            return case
 
         return await self._change(work)
 
@@ -199,6 +199,14 @@ def _update(tx: Transaction, number: int, asked: AlertUpdate, user: str, now: in
     if asked.status is not None:
         changed["status"] = _status(alert, asked.status)
     return save(tx, alert.model_copy(update=changed), user, now)
+
+
+def _merge(tx: Transaction, number: int, case: Case, user: str, now: int) -> Case:
+    alert = _outside_cases(load(tx, number))
+    cases.copy_artifacts(tx, case, alert.artifacts, user, now)
+    save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now)
+    tags = {"tags": cases.united(case.tags, alert.tags)}
+    return cases.save_case(tx, case.model_copy(update=tags), user, now)
 
 
 def _artifacts(

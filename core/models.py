@@ -434,6 +434,13 @@ class CreateCaseInput(Input):
     case_template: str | None = None
 
 
+class MergeInput(Input):
+    """`POST /api/alert/merge/_bulk`."""
+
+    case_id: str
+    alert_ids: list[str] = Field(max_length=1_000)
+
+
 class SearchInput(Input):
     """`POST .../_search`; what may stand in `query` is checked by core.search."""
 

@@ -7,7 +7,17 @@ from starlette.responses import Response
 from core.alerts import Alerts
 from core.api import search
 from core.api.wire import Endpoint, Request, answer, answer_all
-from core.models import Alert, AlertInput, AlertsUpdate, AlertUpdate, Artifact, ArtifactsInput, Case, CreateCaseInput
+from core.models import (
+    Alert,
+    AlertInput,
+    AlertsUpdate,
+    AlertUpdate,
+    Artifact,
+    ArtifactsInput,
+    Case,
+    CreateCaseInput,
+    MergeInput,
+)
 
 BASE = "/api/alert"
 
@@ -42,7 +52,11 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return answer(await alerts.create_case(request.caller, request.path["id"], asked.case_template), status=201)
 
     async def merge(request: Request) -> Response:
-        return answer(await alerts.merge_into(request.caller, request.path["id"], request.path["caseId"]))
+        return answer(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
+
+    async def merge_all(request: Request) -> Response:
+        asked: MergeInput = request.body
+        return answer(await alerts.merge_into(request.caller, asked.alert_ids, asked.case_id))
 
     def changes(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
         options = {"answer": Alert, "permission": "manageAlert", "what": "change alert", "errors": (404,), **options}
@@ -91,6 +105,15 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         changes("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
         changes(
             "POST", "/createCase", create_case, "Make a case of an alert", body=CreateCaseInput, status=201, **into_case
+        ),
+        Endpoint(
+            "POST",
+            f"{BASE}/merge/_bulk",
+            merge_all,
+            "Make several alerts a part of a case, all or none",
+            body=MergeInput,
+            errors=(404,),
+            **into_case,
         ),
         changes("POST", "/merge/{caseId}", merge, "Make an alert a part of a case", **into_case),
     ]

@@ -21,6 +21,7 @@ _PATHS: Mapping[str, str] = {
     "/api/alert/_bulk": "/api/v1/alert/_bulk",
     "/api/alert/{id}/artifact": "/api/v1/alert/{id}/observable",
     "/api/alert/{id}/createCase": "/api/v1/alert/{id}/case",
+    "/api/alert/merge/_bulk": "/api/v1/alert/merge/_bulk",
     "/api/alert/{id}/merge/{caseId}": "/api/v1/alert/{id}/merge/{caseId}",
     "/api/case": "/api/v1/case",
     "/api/case/{id}": "/api/v1/case/{id}",

@@ -302,6 +302,23 @@ async def test_a_custom_field_of_a_kind_that_a_client_does_not_know_is_kept(core
     assert changed["customFields"]["unit"]["integer"] == 7
 
 
+@pytest.mark.parametrize("version", ["", "/v1"])
+async def test_several_alerts_are_merged_into_a_case_or_none(core: RunningCore, version: str) -> None:
+    ids = [
+        (await core.send("POST", "/api/alert", {**ALERT, "sourceRef": name, "tags": [name]})).json()["id"]
+        for name in "abc"
+    ]
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": "d"})).json()["id"]
+    path = f"/api{version}/alert/merge/_bulk"
+    merged = await core.send("POST", path, {"caseId": case, "alertIds": ids[:2]})
+    assert (merged.status_code, merged.json()["_id"], merged.json()["tags"]) == (200, case, ["a", "b"])
+    refused = await core.send("POST", path, {"caseId": case, "alertIds": [ids[2], ids[0]]})
+    assert (refused.status_code, refused.json()["type"]) == (400, "BadRequest")
+    found = (await core.send("GET", "/api/alert", params={"sort": "sourceRef"})).json()
+    assert [alert["status"] for alert in found] == ["Imported", "Imported", "New"]
+    assert (await core.send("POST", path, {"caseId": "~999", "alertIds": [ids[2]]})).status_code == 404
+
+
 async def test_what_there_is_to_choose_from_is_told(core: RunningCore) -> None:
     fields = {"unit": {"string": "HR"}, "score": {"integer": None}}
     await core.send("POST", "/api/alert", {**ALERT, "customFields": fields})
