@@ -199,6 +199,9 @@ async def test_whoever_has_no_right_is_refused_every_change(core: RunningCore) -
         "responderId": "r",
         "objectType": "alert",
         "objectId": "~1",
+        "ids": ["~9"],
+        "alertIds": ["~9"],
+        "caseId": "~9",
     }
     changes = [endpoint for endpoint in core.core.endpoints if endpoint.permission and endpoint.writes]
     assert len(changes) > 12
