@@ -214,7 +214,7 @@ async def test_a_log_is_created_got_and_found(hive: Any, ask: Any) -> None:
     if hive.version == THEHIVE_3:
         assert got == made
     else:
-        assert got[0].items() >= {"id": made["id"], "message": "hello", "_createdBy": made["createdBy"]}.items()
+        assert got[0].items() >= {"_id": made["id"], "message": "hello", "_createdBy": made["createdBy"]}.items()
     assert await ask(200, hive.get_task_logs, task["id"]) == [made]
     assert await ask(200, hive.find_task_logs, query=q.ParentId("case_task", task["id"])) == [made]
     assert (await ask(200, hive.get_case_task, task["id"]))["status"] == "InProgress"
