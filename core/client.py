@@ -325,7 +325,7 @@ def _in_path(text: str) -> str:
     """A value as one segment of an address; `.` and `..` would be taken away on the way."""
     if text in ("", ".", ".."):
         raise ResponderBotError("not_found", f"{text!r} names nothing.")
-    return quote(text, safe="~")
+    return quote(text, safe="~", errors="replace")
 
 
 def _json(body: Word | Json) -> bytes:

@@ -99,7 +99,7 @@ async def test_errors_come_out_as_core_raised_them(tmp_path: Path) -> None:
             await client.create_case_template({"severity": 7})
         assert caught.value.code == "invalid_fields"
         assert [entry["name"] for entry in caught.value.fields] == ["name", "severity"]
-        for odd in ("", ".", "..", "~1/../../health", "a?b#c"):
+        for odd in ("", ".", "..", "~1/../../health", "a?b#c", "half of \ud83d"):
             with pytest.raises(ResponderBotError) as caught:
                 await client.alert(odd)
             assert caught.value.code == "not_found"
