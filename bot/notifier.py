@@ -139,11 +139,12 @@ class Notifier:
 
     async def repaint(self, root_id: str, log_id: str = "") -> None:
         """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
+        seen_at = self._delivery.cursor() or 0
         story = await self._story(root_id, created=False)
         desired = await self._cards(story, by_person=True)
         if log_id:
             desired += [replace(one, by_person=True) for one in await self._of_log(log_id, story)]
-        await self._delivery.want(*desired)
+        await self._delivery.want(*desired, seen_at=seen_at)
 
     # what follows from news
 
@@ -386,9 +387,10 @@ class Notifier:
         for root_id in self._delivery.made_for_another(channel, clearance, unsent_only=unsent_only):
             here = [one for one in self._delivery.story(root_id) if one.channel == channel]
             told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
+            seen_at = self._delivery.cursor() or 0
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
-            await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept)
+            await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, seen_at)
 
     async def _clearance(self, channel: str, key: str) -> int:
         """Of a channel, or of the person whom the message with this key tells."""

@@ -94,7 +94,7 @@ class Bot:
         await self.transport.start()
         self._tasks = [
             asyncio.create_task(self._lead()),
-            asyncio.create_task(self.channels.keep_looking(self.delivery.news_of_channels)),
+            asyncio.create_task(self.channels.keep_looking(self.delivery.to_look)),
         ]
 
     async def close(self) -> None:

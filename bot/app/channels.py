@@ -70,7 +70,7 @@ class Channels:
     async def keep_looking(self, asked: Callable[[], str]) -> None:
         """The same again and again: a channel can become shared at any time.
 
-        `asked` changes when Slack has told a replica of us that one did; it tells each of them only some things.
+        `asked` changes when a replica of us wants all to look: Slack tells each of them only some things.
         """
         before, waited_s = asked(), 0.0
         while True:

@@ -73,37 +73,51 @@ class Delivery:
 
     # what messages shall show
 
-    async def want(self, *desired: Desired) -> None:
-        """Durable: the states that these messages shall have."""
-        await self.follow(desired, None)
+    async def want(self, *desired: Desired, seen_at: int = 0) -> None:
+        """Durable: the states that these messages shall have.
+
+        `seen_at` is how far core's feed was followed (`cursor`) before core was read for them: where another has seen
+        other levels since, nothing is changed, and the message is looked at again.
+        """
+        await self._write(desired, seen_at)
 
     async def follow(self, desired: Sequence[Desired], cursor: int | None, *, is_gap: bool = False) -> None:
         """The same, and the place in core's feed that they come from, in one transaction.
 
         After a gap in the feed each other message is to be looked at again, since its levels may have changed.
         """
-        now = self._clock()
 
-        def work(tx: Transaction) -> None:
+        def before(tx: Transaction) -> None:
             if is_gap:
                 tables.doubt_all(tx)
-            for one in desired:
-                tables.want(tx, _row(one, now))
             if cursor is not None:
                 tables.set_value(tx, "cursor", str(cursor))
 
-        await self._store.transaction(work)
-        self.sender.wake()
+        await self._write(desired, cursor or 0, before)
 
-    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int]) -> None:
+    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], seen_at: int) -> None:
         """The states of messages that were made for another clearance; `kept`: which stay as they are, for which."""
-        now = self._clock()
 
-        def work(tx: Transaction) -> None:
-            for one in desired:
-                tables.want(tx, _row(one, now))
+        def before(tx: Transaction) -> None:
             for key, clearance in kept.items():
                 tables.set_clearance(tx, key, clearance)
+
+        await self._write(desired, seen_at, before)
+
+    async def _write(
+        self, desired: Sequence[Desired], seen_at: int, before: Callable[[Transaction], None] = lambda _tx: None
+    ) -> None:
+        now = self._clock()
+        rows = [_row(one, now, seen_at) for one in desired]
+
+        def work(tx: Transaction) -> None:
+            before(tx)
+            for row in rows:
+                if tables.is_overtaken(tx, row):
+                    tables.doubt(tx, str(row["key"]))
+                    tables.set_value(tx, "to_look", str(now))
+                else:
+                    tables.want(tx, row)
 
         await self._store.transaction(work)
         self.sender.wake()
@@ -164,14 +178,14 @@ class Delivery:
 
         def work(tx: Transaction) -> None:
             tables.hurry(tx, channel, now)
-            tables.set_value(tx, "news_of_channels", str(now))
+            tables.set_value(tx, "to_look", str(now))
 
         await self._store.transaction(work)
         self.sender.wake()
 
-    def news_of_channels(self) -> str:
-        """Another text than before, when a replica has hurried since."""
-        return tables.value(self._store, "news_of_channels") or ""
+    def to_look(self) -> str:
+        """Another text than before, when a replica has found since that channels or messages are to be looked at."""
+        return tables.value(self._store, "to_look") or ""
 
     # buttons
 
@@ -311,7 +325,7 @@ class Delivery:
         return [(row["team"], row["user"]) for row in tables.watchers(self._store, subjects)]
 
 
-def _row(desired: Desired, now: int) -> dict[str, str | int]:
+def _row(desired: Desired, now: int, seen_at: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
     screen = desired.screen
@@ -333,6 +347,7 @@ def _row(desired: Desired, now: int) -> dict[str, str | int]:
         "clearance": screen.clearance if screen else 0,
         "about": f"{screen.subject.kind} {screen.subject.id}" if screen else "",
         "sight": screen.sight if screen else "",
+        "seen_at": seen_at,
     }
 
 

@@ -25,10 +25,10 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
     tx.run(
         """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
                tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
-               file_name, file_text, file_id, file_sent, created_at, clearance, about, sight)
+               file_name, file_text, file_id, file_sent, created_at, clearance, about, sight, seen_at)
            VALUES (:key, :channel, '', :subject, :thread_of, :payload, :digest, 1, 0, 0,
                0, :mark, '', :by_person, :now, :now, 0, 0, 0, '', 0, 0,
-               :file_name, :file_text, '', :file_sent, :now, :clearance, :about, :sight)
+               :file_name, :file_text, '', :file_sent, :now, :clearance, :about, :sight, :seen_at)
            ON CONFLICT (key) DO UPDATE SET
                payload = :payload, digest = :digest, wanted = message.wanted + 1,
                wanted_at = CASE WHEN message.sent < message.wanted THEN message.wanted_at ELSE :now END,
@@ -47,7 +47,8 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
         values,
     )
     tx.run(
-        """UPDATE message SET clearance = :clearance, about = :about, sight = :sight
+        """UPDATE message SET clearance = :clearance, about = :about,
+               seen_at = CASE WHEN sight = :sight THEN seen_at ELSE :seen_at END, sight = :sight
            WHERE key = :key AND (clearance <> :clearance OR about <> :about OR sight <> :sight)""",
         values,
     )
@@ -58,6 +59,12 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
            WHERE key = :key AND file_name <> :file_name""",
         values,
     )
+
+
+def is_overtaken(reads: Reads, values: dict[str, str | int]) -> bool:
+    """Whether another, who knew more of core's feed, has seen other levels meanwhile."""
+    sql = "SELECT 1 FROM message WHERE key = :key AND sight <> :sight AND seen_at > :seen_at"
+    return reads.row(sql, {name: values[name] for name in ("key", "sight", "seen_at")}) is not None
 
 
 def by_key(reads: Reads, key: str) -> Row | None:
@@ -250,6 +257,11 @@ def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bo
 def set_clearance(tx: Transaction, key: str, clearance: int) -> None:
     """It shows to this clearance what it shows anyway."""
     tx.run("UPDATE message SET clearance = :clearance WHERE key = :key", {"key": key, "clearance": clearance})
+
+
+def doubt(tx: Transaction, key: str) -> None:
+    """It is to be looked at again."""
+    set_clearance(tx, key, -1)
 
 
 def doubt_all(tx: Transaction) -> None:

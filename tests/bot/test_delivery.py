@@ -314,6 +314,22 @@ async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_
         await it.shows("withheld")
 
 
+async def test_who_read_core_before_a_level_rose_does_not_undo_what_was_withheld_since(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        before = Screen(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
+        after = Screen(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
+        await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", screen=before)], 10)
+        await it.delivery.follow([desired("alert:~1:C0SOC", "withheld", screen=after, by_person=True)], 12)
+        told = it.delivery.to_look()
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=before, by_person=True), seen_at=11)
+        await rest(it)
+        assert [m["text"] for m in await it.anna.messages(SOC)] == ["withheld"]
+        assert it.delivery.made_for_another(SOC, 2) == ["~1"]
+        assert it.delivery.to_look() != told
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=before), seen_at=12)
+        await it.shows("the secret")
+
+
 async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Path) -> None:
     pace = Pace(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
     async with desk(tmp_path, pace=pace) as it:
