@@ -20,6 +20,7 @@ from core.models import (
     Log,
     LogInput,
     Permission,
+    SearchInput,
     Task,
     TaskUpdate,
 )
@@ -37,6 +38,12 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         """One is answered as itself, several as a list."""
         added = await cases.add_artifacts(request.caller, request.path["id"], request.body)
         return answer(added[0], status=201) if len(added) == 1 else answer_all(added, status=201)
+
+    async def logs(request: Request) -> Response:
+        task = cases.get_task(request.path["id"])
+        of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
+        found = await cases.search("case_task_log", SearchInput(query=of_task, range="all"))
+        return answer(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:
         return answer(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
@@ -57,6 +64,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _reads(CASE, cases.json_case, Case, "case"),
         _reads(TASK, cases.json_task, Task, "task"),
         _reads(LOG, cases.json_log, Log, "log"),
+        Endpoint("GET", f"{TASK}/{{id}}/log", logs, "The logs of a task", answer=list[Log], errors=(404,)),
         _reads(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
         _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
         _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),

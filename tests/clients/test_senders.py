@@ -274,6 +274,13 @@ async def test_a_sender_that_marks_its_text_as_utf_8_is_understood(core: Running
     assert (answer.status_code, answer.json()["title"]) == (201, "Zoë")
 
 
+async def test_an_old_script_lists_the_logs_of_a_task(core: RunningCore) -> None:
+    objects = await one_of_each(core)
+    path = f"/api/case/task/{objects['case_task']}/log"
+    assert [log["message"] for log in await sent(core, "GET", path)] == ["seen"]
+    assert (await sent(core, "GET", "/api/case/task/~999/log", status=404))["message"] == "Task not found"
+
+
 async def test_a_script_follows_an_action_by_the_kind_that_its_answer_named(core: RunningCore) -> None:
     objects = await one_of_each(core)
     for kind, object_id in objects.items():
