@@ -149,8 +149,9 @@ class Bot:
 
     async def _channel_changed(self, channel: str) -> None:
         """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""
-        await self.channels.look()
-        await self.delivery.hurry(channel)
+        if self.channels.clearance(channel) is not None:
+            await self.channels.look()
+            await self.delivery.hurry(channel)
 
     # what features and doctor ask
 

@@ -36,7 +36,7 @@ TOO_OLD = (
     "look at the card, and ask again if it is still needed."
 )
 CHANNEL_EVENTS = (  # after these, what a channel may show and whether it takes messages is looked at anew
-    "member_joined_channel",
+    "member_joined_channel",  # the bot itself; who else comes and goes changes nothing
     "channel_archive",
     "channel_unarchive",
     "channel_shared",
@@ -130,7 +130,8 @@ class Front:
         entry, text = entry_of(arrival)
         if surface == "event" and arrival.payload.get("type") in CHANNEL_EVENTS:
             await ack()
-            self._keep(self._channel_changed(arrival.channel))
+            if arrival.payload["type"] != "member_joined_channel" or arrival.user == self._team.bot_user_id:
+                self._keep(self._channel_changed(arrival.channel))
         elif entry is None:
             await self._refuse(arrival, "" if surface == "event" else UNKNOWN, ack)
         elif entry.ack is Ack.ANSWER:
