@@ -6,9 +6,10 @@ which is how JSON carries one.
 """
 
 import base64
+import re
 from collections.abc import Mapping
-from email.message import Message
 from typing import Any
+from urllib.parse import unquote
 
 from core.errors import ResponderBotError
 
@@ -26,8 +27,8 @@ def split(content: bytes, content_type: str) -> tuple[bytes, dict[str, list[str]
 
     Raises ResponderBotError("bad_request").
     """
-    boundary = _header(content_type).get_param("boundary")
-    if not isinstance(boundary, str) or not boundary:
+    boundary = _parameters(content_type).get("boundary")
+    if not boundary:
         raise ResponderBotError("bad_request", "The form's Content-Type names no boundary; send JSON, or name it.")
     # The first boundary may stand at the very start; what is before it and after the last one is no part.
     pieces = (b"\r\n" + content).split(b"\r\n--" + boundary.encode())
@@ -37,11 +38,13 @@ def split(content: bytes, content_type: str) -> tuple[bytes, dict[str, list[str]
     for piece in pieces[1:-1]:
         head, _, value = piece.partition(b"\r\n\r\n")
         headers = _headers(head)
-        name = headers["content-disposition"].get_param("name", header="content-disposition")
+        part = _parameters(headers["content-disposition"])
+        name = part.get("name", "")
         if name == "_json":  # some clients give it a file name too
             text = value
-        elif headers["content-disposition"].get_filename() is not None:
-            files.setdefault(str(name), []).append(_text(headers, value))
+        elif "filename" in part:
+            kind = headers.get("content-type", "").partition(";")[0].strip() or DEFAULT_TYPE
+            files.setdefault(name, []).append(f"{_clean(part['filename'])};{kind};{base64.b64encode(value).decode()}")
     return text, files
 
 
@@ -75,21 +78,29 @@ def _named(value: Any, files: Mapping[str, list[str]], left: dict[str, list[str]
     return [text for name in names for text in files[name]]
 
 
-def _headers(head: bytes) -> Mapping[str, Message]:
+def _headers(head: bytes) -> Mapping[str, str]:
     lines = [line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n") if ":" in line]
-    found = {name.strip().lower(): _header(value.strip(), name.strip()) for name, _, value in lines}
+    found = {name.strip().lower(): value.strip() for name, _, value in lines}
     if "content-disposition" not in found:
         raise ResponderBotError("bad_request", "A part of the form has no Content-Disposition; send it with a name.")
     return found
 
 
-def _header(value: str, name: str = "Content-Type") -> Message:
-    header = Message()
-    header[name] = value
-    return header
+_PARAMETER = re.compile(r';\s*([\w-]+)(\*?)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]*))', re.ASCII)
 
 
-def _text(headers: Mapping[str, Message], content: bytes) -> str:
-    name = headers["content-disposition"].get_filename() or "file"
-    kind = headers["content-type"].get_content_type() if "content-type" in headers else DEFAULT_TYPE
-    return f"{name.replace(';', '_')};{kind};{base64.b64encode(content).decode()}"
+def _parameters(header: str) -> dict[str, str]:
+    """Those of a header such as `form-data; name="a"`; `name*=utf-8''a` is its other form, and wins."""
+    found: dict[str, str] = {}
+    for name, encoded, quoted, plain in _PARAMETER.findall(header):
+        value = re.sub(r"\\(.)", r"\1", quoted) or plain.strip()
+        if encoded:
+            found[name.lower()] = unquote(value.rpartition("'")[2])
+        else:
+            found.setdefault(name.lower(), value)
+    return found
+
+
+def _clean(file_name: str) -> str:
+    """A name that can stand before a `;`."""
+    return file_name.replace(";", "_") or "file"

@@ -73,6 +73,26 @@ async def test_a_file_is_added(core: RunningCore, path: str) -> None:
     assert [item["data"] for item in added] == ["a;text/plain;MQ==", "b;text/plain;Mg=="]
 
 
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        (b'filename="a \\"b\\".txt"', 'a "b".txt'),
+        (b"filename=a.txt", "a.txt"),
+        (b"filename=\"x\"; filename*=utf-8''M%C3%A4rz.txt", "März.txt"),
+        ('filename="März.txt"'.encode(), "März.txt"),
+        (b'filename=""', "file"),
+    ],
+)
+async def test_a_file_keeps_its_name(core: RunningCore, named: bytes, name: str) -> None:
+    alert = (await core.send("POST", "/api/alert", ALERT)).json()["id"]
+    content = (
+        b'--b\r\nContent-Disposition: form-data; name="_json"\r\n\r\n{"dataType":"file"}\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="attachment"; ' + named + b"\r\n\r\nx\r\n--b--\r\n"
+    )
+    answer = await raw(core, f"/api/alert/{alert}/artifact", content)
+    assert [item["data"] for item in answer.json()] == [f"{name};application/octet-stream;eA=="]
+
+
 async def test_a_file_that_would_be_lost_is_refused_by_name(core: RunningCore) -> None:
     refused = await sent(core, "/api/alert", ALERT, [MAIL], 400)
     assert refused["message"] == "No file is kept here; send the request without attachment0."
@@ -96,6 +116,10 @@ async def test_a_file_that_would_be_lost_is_refused_by_name(core: RunningCore) -
         (b"{}", "multipart/form-data; boundary=b"),
         (b"--b\r\nContent-Disposition: form-data; name=_json\r\n\r\n{}", "multipart/form-data; boundary=b"),
         (b"--b\r\n\r\n{}\r\n--b--\r\n", "multipart/form-data; boundary=b"),
+        (
+            b"--b\r\nContent-Disposition: ;*0=a;*1*=b;=;\xff\r\n\r\n{}\r\n--b--",
+            "multipart/form-data; boundary*0=b; boundary=b",
+        ),
         (b"--b" * 1_000, "multipart/form-data; boundary=b"),
         (
             b'--b\r\nContent-Disposition: form-data; name="_json"\r\n\r\n[\r\n--b--\r\n',
