@@ -178,13 +178,17 @@ def _options_or_groups(check: _Check, element: Mapping[str, Any], at: str) -> No
         _option_groups(check, element["option_groups"], f"{at}/option_groups")
 
 
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """What may be looked at of a list that may be anything; what else is wrong with it is told elsewhere."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
 def _values(options: Any) -> list[Any]:
-    return [o.get("value") for o in options or [] if isinstance(o, Mapping)]
+    return [option.get("value") for option in _mappings(options)]
 
 
 def _offered(element: Mapping[str, Any]) -> list[Any]:
-    groups = element.get("option_groups") or []
-    inner = [value for g in groups if isinstance(g, Mapping) for value in _values(g.get("options"))]
+    inner = [value for group in _mappings(element.get("option_groups")) for value in _values(group.get("options"))]
     return _values(element.get("options")) + inner
 
 

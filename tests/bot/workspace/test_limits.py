@@ -440,6 +440,15 @@ def test_nothing_that_an_app_sends_breaks_the_checker(data: st.DataObject, other
         assert all(problem.endswith("]") for problem in problems(surface, payload))
 
 
+@pytest.mark.parametrize("wrong", [True, 3, {"value": "v0"}, "options"])
+def test_options_that_are_no_list_are_told_and_break_nothing(wrong: Any) -> None:
+    for name in ("options", "option_groups", "initial_options"):
+        menu = {**select(initial_option=options(1)[0]), "options": None, name: wrong}
+        assert problems("message", message(actions(menu)))
+    inner = select(options=None, option_groups=[{"label": plain("x"), "options": wrong}], initial_option=options(1)[0])
+    assert problems("message", message(actions(inner)))
+
+
 SURFACES: tuple[Surface, ...] = ("message", "modal", "home", "options")
 
 
