@@ -149,7 +149,7 @@ async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: Async
     faults.hold("chat.postMessage", release)
     faults.slow("chat.postMessage", 0.05)
     held = asyncio.create_task(client.chat_postMessage(channel="C0SOC", text="held"))
-    await anna.until(lambda sight: faults.waiting("chat.postMessage") == 1, timeout_s=5)
+    await anna.until(lambda sight: faults.waiting("chat.postMessage") == 1)
     await client.chat_postMessage(channel="C0SOC", text="slow")
     release.set()
     await held

@@ -70,7 +70,7 @@ async def make_engine(cortex: FakeCortex) -> AsyncIterator[Callable[..., CortexE
             "url": cortex.url,
             "api_key": cortex.api_key,
             "pace": QUICK,
-            "timeout_s": 2.0,
+            "timeout_s": 30.0,
         } | more
         made.append(CortexEngine("soar", **settings))
         return made[-1]

@@ -74,7 +74,7 @@ async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: Fak
         (Say(raw=b"[" * 5000), "no usable JSON"),
         (Cut(), "the connection broke"),
         (Cut(after_bytes=5), "the connection broke"),
-        (Hang(asyncio.Event()), "within 1 s"),
+        (Hang(asyncio.Event()), "within 2 s"),
     ],
 )
 async def test_an_engine_that_cannot_say_is_unavailable_with_the_reason(
@@ -82,7 +82,7 @@ async def test_an_engine_that_cannot_say_is_unavailable_with_the_reason(
 ) -> None:
     cortex.always("search_responders", fault)
     with pytest.raises(ResponderBotError) as caught:
-        await make_engine(timeout_s=1).catalogue()
+        await make_engine(timeout_s=2).catalogue()
     assert caught.value.code == "unavailable"
     assert words in caught.value.message
     assert "soar" in caught.value.message

@@ -59,7 +59,7 @@ class Bench:
         self.cortex = FakeCortex()
         self.runner.run(self.cortex.start())
         self.engine = CortexEngine(
-            "soar", url=self.cortex.url, api_key=self.cortex.api_key, pace=HASTY, timeout_s=2, deadline_minutes=0.0005
+            "soar", url=self.cortex.url, api_key=self.cortex.api_key, pace=HASTY, timeout_s=30, deadline_minutes=0.0005
         )
 
     def run(self, answers: dict[Operation, Any], **more: Any) -> Report:

@@ -20,7 +20,7 @@ async def test_a_job_whose_answer_was_lost_is_found_and_followed(
 ) -> None:
     cortex.behave("run", fault)
     cortex.plays = at_once
-    report = await make_engine(timeout_s=1).run(JOB, news)
+    report = await make_engine(timeout_s=2).run(JOB, news)
     assert report.success
     (job,) = cortex.jobs.values()
     assert news == [Progress(job.id), Progress(job.id, running=True)]

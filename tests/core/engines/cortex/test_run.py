@@ -173,7 +173,7 @@ async def test_a_slow_poll_is_asked_again(
 ) -> None:
     cortex.behave("wait", Hang(asyncio.Event()))
     cortex.plays = at_once
-    engine = make_engine(timeout_s=1)
+    engine = make_engine(timeout_s=2)
     assert (await engine.run(JOB, news)).success
 
 
