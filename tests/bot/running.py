@@ -104,12 +104,13 @@ async def running_bot(
     way: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[Scene]:
-    """Workspace with people and channels, core with the same people, and the bot between them.
+    """Workspace with people and channels, core with the same people, and the bot between them; one clock for the
+    workspace and the bot, since a lost post is looked for where it must stand by the bot's.
 
     `way` makes of core's address the one that the bot is given, such as a door that can be held shut.
     """
     async with AsyncExitStack() as stack:
-        workspace = Workspace(manifest, rates=rates)
+        workspace = Workspace(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
         furnish(workspace)
         for channel in shared:  # with another company
             members = [*PEOPLE, workspace.bot_user_id]
