@@ -253,7 +253,10 @@ class CoreClient:
                 extensions={"timeout": timeout.as_dict()},
             )
             response = await self._transport.handle_async_request(request)
-            await response.aread()
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()  # also when it was not read to its end: nobody else closes its connection
             return response
         except httpx.TimeoutException as error:
             cause = error.__cause__  # the transport calls a refused connection a timeout; the cause tells them apart

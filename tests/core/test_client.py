@@ -142,6 +142,24 @@ async def test_a_core_that_says_nothing_is_given_up(tmp_path: Path) -> None:
                 await client.current_user()
 
 
+async def test_the_connection_of_an_answer_that_is_not_read_to_its_end_is_closed() -> None:
+    left = asyncio.Event()
+
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        await reader.read()
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(half, "127.0.0.1", 0)
+    async with server, CoreClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "k", timeout_s=1) as client:
+        with pytest.raises(ResponderBotError, match="no answer within 1 s"):
+            await client.current_user()
+        async with asyncio.timeout(30):
+            await left.wait()
+
+
 async def test_what_is_not_core_is_said(tmp_path: Path) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
