@@ -96,7 +96,8 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: S
     await expect(told).to_contain_text("anna")
     await keep(ben, "flow-collision")
     await told.get_by_role("button", name="Run anyway").click()
-    await expect(theirs.get_by_text(re.compile("Demo_Detonate"))).to_have_count(2, timeout=RUN_ENDS_MS)
+    runs = theirs.get_by_text(re.compile("Demo_Detonate_1_0 (running|done)"))
+    await expect(runs).to_have_count(2, timeout=RUN_ENDS_MS)
     assert await anna.locator(".message.ephemeral", has_text="Nothing new was started").count() == 0
 
 
