@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -19,10 +20,17 @@ IDLE_TIMEOUT_S = 75  # longer than a feed's longest wait, so that a poller keeps
 GRACE_S = 3.0  # how long requests on their way may take when core stops
 
 
+_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+
+
 class _Bounded(HttpToolsProtocol):
-    """A connection that must finish the head of each request in time and in size."""
+    """A connection that must finish the head of each request in time and in size.
+
+    A head that comes whole, as nearly all do, needs no timer.
+    """
 
     _late: asyncio.TimerHandle | None = None
+    _in_head = False
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
@@ -30,12 +38,19 @@ class _Bounded(HttpToolsProtocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._late is None and (self.cycle is None or self.cycle.response_complete):
-            self._expect_head()
+        super().data_received(_without_upgrade(data) if b"h2c" in data and not self._in_body() else data)
+        if not self._in_head and self.cycle is not None and not self.cycle.response_complete:
+            return
         self._head_bytes += len(data)
-        super().data_received(data)
-        if self._late is not None and self._head_bytes > HEAD_LIMIT_BYTES:
+        if self._late is None:
+            self._expect_head()
+        if self._head_bytes > HEAD_LIMIT_BYTES:
             self._refuse(413, "Content Too Large", "TooLargeError", "The head of the request is too large.")
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._forget_head()
@@ -49,11 +64,14 @@ class _Bounded(HttpToolsProtocol):
         """What is no HTTP at all gets the same form of error as everything else."""
         self._refuse(400, "Bad Request", "BadRequest", msg)
 
+    def _in_body(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body
+
     def _expect_head(self) -> None:
-        self._head_bytes = 0
         self._late = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
 
     def _forget_head(self) -> None:
+        self._in_head = False
         if self._late is not None:
             self._late.cancel()
             self._late = None
@@ -67,6 +85,15 @@ class _Bounded(HttpToolsProtocol):
         self._forget_head()
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """A request without its offer of HTTP/2, which Java's client makes each time.
+
+    Nobody here takes it up, but the parser would take the body for the first bytes of that protocol.
+    """
+    head, end, body = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"", head) + end + body
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -199,6 +199,19 @@ async def test_what_is_no_json_object_is_a_bad_request(tmp_path: Path, content: 
     assert (response.status_code, response.json()["type"]) == (400, "BadRequest")
 
 
+async def test_a_body_beside_an_offer_of_another_protocol_is_read(tmp_path: Path) -> None:
+    """Java's HTTP client offers HTTP/2 with each request that it sends without TLS."""
+    offer = {
+        "Connection": "Upgrade, HTTP2-Settings",
+        "Upgrade": "h2c",
+        "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+    }
+    async with running_core(tmp_path) as core:
+        for name in "ab":
+            response = await core.send("POST", PATH, {"name": name}, headers=offer)
+            assert (response.status_code, response.json()["name"]) == (201, name)
+
+
 async def test_all_wrong_fields_are_named_at_once(tmp_path: Path) -> None:
     body = {
         "severity": 9,
