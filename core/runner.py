@@ -163,7 +163,10 @@ class Runner:
             if not is_dead and stored.lease_until(tx, old_owner) > now:
                 return []  # it has renewed it
             stored.forget_owner(tx, old_owner)
-            return stored.take_over(tx, old_owner, self._id)
+            taken = stored.take_over(tx, old_owner, self._id)
+            if taken:  # or a third core would take them in turn, before our next tick
+                stored.renew(tx, self._id, now + life.LEASE_MS)
+            return taken
 
         for row in await self._database.transaction(work):
             log.info("action taken over", action_id=f"~{row['id']}", from_owner=old_owner)

@@ -102,6 +102,18 @@ async def test_what_may_run_already_is_followed_though_all_places_are_taken(tmp_
             assert (await taken(other)).job.action_id == queued.id
 
 
+async def test_who_takes_over_has_a_lease_at_once_so_that_nobody_takes_it_over_in_turn(tmp_path: Path) -> None:
+    other, third = ScriptedEngine(), ScriptedEngine()
+    async with parts(tmp_path) as here:
+        action, _ = await begun(here)
+        async with second(tmp_path, here, other) as (_, runner), second(tmp_path, here, third) as (_, late):
+            here.clock.now_ms += LEASE_MS
+            await runner.tick()
+            assert (await taken(other)).job.action_id == action.id
+            await late.tick()
+            assert late.followed() == 0
+
+
 async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
     def moved(tx: Transaction) -> None:
         tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")

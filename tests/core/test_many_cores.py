@@ -1,0 +1,232 @@
+"""Several cores on one file, whatever they do in whatever order: every action ends once, and is run at most once."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.actions import LEASE_MS, Actions
+from core.engines.base import Job, Progress, Report, Told
+from core.errors import ResponderBotError
+from core.events import Feed
+from core.models import RunInput
+from core.responders import Responders
+from core.runner import Runner
+from core.settings import ResponderSection
+from core.store.database import Database
+from tests.core.core_process import LOOK_AT_MOST_S, until
+from tests.core.scripted_engine import NOTIFY, ScriptedEngine
+from tests.core.store.test_database import opened
+from tests.core.test_actions import ANNA, BEN, LEAD, Parts, parts
+
+PLACES = 2
+POLICIES = {NOTIFY.name: ResponderSection(approval=1)}
+
+
+@dataclass
+class Machine:
+    """The jobs that run on the machine which all cores share."""
+
+    ends: dict[str, asyncio.Future[Report]] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class SharedEngine(ScriptedEngine):
+    """One core's engine: a job is started by the first core that asks, and followed by the others."""
+
+    machine: Machine = field(default_factory=Machine)
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Unset: this core stands still."""
+    following: int = 0
+
+    async def run(self, job: Job, told: Told) -> Report:
+        self.following += 1
+        try:
+            await self.awake.wait()
+            if job.action_id not in self.machine.ends:
+                self.machine.starts[job.action_id] += 1
+                self.machine.ends[job.action_id] = asyncio.get_running_loop().create_future()
+            await told(Progress(engine_job_id=f"job-of-{job.action_id}", running=True))
+            report = await asyncio.shield(self.machine.ends[job.action_id])
+            await self.awake.wait()
+            return report
+        finally:
+            self.following -= 1
+
+    async def cancel(self, job: Job) -> None:
+        if not self.stoppable:
+            raise ResponderBotError("conflict", "It can't be stopped.")
+        end = self.machine.ends.get(job.action_id)
+        if end is not None and not end.done():
+            end.set_result(Report(False, message="killed"))
+
+    async def forget(self, action_id: str) -> None:
+        self.machine.ends.pop(action_id, None)
+
+
+@dataclass
+class Core:
+    engine: SharedEngine
+    actions: Actions
+    runner: Runner
+    database: Database
+
+
+@asynccontextmanager
+async def core_on(path: Path, here: Parts, engine: SharedEngine) -> AsyncIterator[Core]:
+    async with opened(path) as database:
+        responders = Responders([engine], POLICIES, database, here.clock)
+        await responders.open()
+        actions = Actions(
+            database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
+        )
+        runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
+        await runner.open()
+        try:
+            yield Core(engine, actions, runner, database)
+        finally:
+            engine.awake.set()
+            await runner.close()
+            await responders.close()
+
+
+class Crowd:
+    """Cores that come, go, stand still and come back, as a seed has it."""
+
+    def __init__(self, seed: int, path: Path, here: Parts, stack: AsyncExitStack, *, fixed: bool) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - the same each time
+        self.path, self.here, self.stack, self.fixed = path, here, stack, fixed
+        self.machine = Machine()
+        self.cores: list[Core] = []
+        self.stacks: dict[int, AsyncExitStack] = {}
+        self.ids: list[str] = []
+        self.cancels: list[asyncio.Task[None]] = []
+
+    async def come(self) -> Core:
+        engine = SharedEngine(at_once=PLACES, fixed_job_ids=self.fixed, machine=self.machine)
+        engine.stoppable = self.dice.random() < 0.7
+        engine.awake.set()
+        own = await self.stack.enter_async_context(AsyncExitStack())
+        core = await own.enter_async_context(core_on(self.path, self.here, engine))
+        self.stacks[id(core)] = own
+        self.cores.append(core)
+        return core
+
+    async def go(self, core: Core) -> None:
+        self.cores.remove(core)
+        await self.stacks.pop(id(core)).aclose()
+
+    def awake(self) -> list[Core]:
+        return [core for core in self.cores if core.engine.awake.is_set()]
+
+    async def step(self) -> None:
+        core = self.dice.choice(self.awake())
+        known = self.dice.choice(self.ids) if self.ids else ""
+        kind = self.dice.choices(
+            ["start", "ask", "approve", "deny", "cancel", "finish", "tick", "time", "sleep", "wake", "come", "go"],
+            [20, 6, 8, 2, 6, 14, 10, 8, 3, 3, 1, 1],
+        )[0]
+        with suppress(ResponderBotError):
+            match kind:
+                case "start" | "ask":
+                    name = "BlockHost_1_0" if kind == "start" else NOTIFY.name
+                    asked = RunInput.model_validate(
+                        {"responderId": name, "objectType": "alert", "objectId": self.here.alert_id}
+                    )
+                    if self.dice.random() < 0.2:
+                        await hung_up(core.actions.start(ANNA, asked))
+                    else:
+                        self.ids.append((await core.actions.start(ANNA, asked)).action.id)
+                case "approve":
+                    await core.actions.approve(BEN, known)
+                case "deny":
+                    await core.actions.deny(BEN, known)
+                case "cancel":
+                    self.cancels.append(asyncio.create_task(core.runner.cancel(LEAD, known)))
+                case "finish":
+                    self.finish_one()
+                case "tick":
+                    await core.runner.tick()
+                case "time":
+                    self.here.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 2, LEASE_MS])
+                case "sleep" if len(self.awake()) > 1:
+                    core.engine.awake.clear()
+                case "wake":
+                    for other in self.cores:
+                        other.engine.awake.set()
+                case "come" if len(self.cores) < 4:
+                    await self.come()
+                case "go" if len(self.awake()) > 1:
+                    await self.go(core)
+        for _ in range(self.dice.randrange(4)):
+            await asyncio.sleep(0)
+
+    def finish_one(self) -> None:
+        running = [end for end in self.machine.ends.values() if not end.done()]
+        if running:
+            self.dice.choice(running).set_result(Report(self.dice.random() < 0.7, message="told"))
+
+    def open_ids(self) -> list[int]:
+        rows = self.cores[0].database.rows("SELECT id FROM action WHERE status IN ('Waiting', 'InProgress')")
+        return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed: int, fixed: bool) -> None:
+    path = tmp_path / "core.db"
+    async with parts(tmp_path) as here, AsyncExitStack() as stack:
+        crowd = Crowd(seed, path, here, stack, fixed=fixed)
+        await crowd.come()
+        await crowd.come()
+        for _ in range(300):
+            await crowd.step()
+        for core in crowd.cores:
+            core.engine.awake.set()
+        async with asyncio.timeout(LOOK_AT_MOST_S):
+            while crowd.open_ids():
+                here.clock.now_ms += 600_000
+                for core in crowd.cores:
+                    await core.runner.tick()
+                for end in crowd.machine.ends.values():
+                    if not end.done():
+                        end.set_result(Report(True))
+        await until(lambda: not any(core.runner.followed() for core in crowd.cores), "the end of all follows")
+        await asyncio.gather(*crowd.cancels, return_exceptions=True)
+        database = crowd.cores[0].database
+        ended = database.rows("SELECT id, status FROM action")
+        told = Counter(row["object_id"] for row in database.rows("SELECT * FROM event WHERE type = 'action.ended'"))
+        assert told == {row["id"]: 1 for row in ended}
+        assert set(crowd.machine.starts.values()) == {1}
+        for row in ended:
+            assert row["status"] != "Deleted" or f"~{row['id']}" not in crowd.machine.starts
+        for core in list(crowd.cores[1:]):
+            await crowd.go(core)
+        await all_places_are_free(crowd.cores[0], here)
+    async with opened(path) as database:
+        assert database.rows("SELECT id FROM owner") == []
+
+
+async def hung_up(asked: Coroutine[Any, Any, Any]) -> None:
+    """Who asks goes away before there is an answer."""
+    task = asyncio.create_task(asked)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def all_places_are_free(core: Core, here: Parts) -> None:
+    """As many as there are places run at once, and no more."""
+    asked = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": here.alert_id}
+    for _ in range(PLACES + 2):
+        await core.actions.start(ANNA, RunInput.model_validate(asked))
+    await until(lambda: core.engine.following == PLACES, "all places taken")
+    await core.runner.tick()
+    assert (core.engine.following, core.runner.followed()) == (PLACES, PLACES + 2)
