@@ -10,7 +10,7 @@ import structlog
 from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
-from bot.delivery import Delivery, Desired, Shown
+from bot.delivery import NEVER, Delivery, Desired, Shown
 from bot.delivery.words import is_person
 from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
@@ -24,6 +24,7 @@ WAIT_S = 30
 REPAINT_MS = 7 * 86_400_000  # after a gap in the feed: cards that stood or changed in this time
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 CORE_IS_DOWN = ("unavailable", "authentication", "forbidden")  # for us: all must wait
+TRIES = 5  # to write what was read while others write too
 RESPONDER = "responder:"  # before a responder's name among what is watched
 
 log = structlog.get_logger("bot.notifier")
@@ -126,25 +127,39 @@ class Notifier:
             return
         self.trouble = ""
         if page.events:
-            await self._delivery.follow(await self._desired(News.of(page.events)), page.last)
+            await self._tell(News.of(page.events), page.last)
+
+    async def _tell(self, news: News, last: int) -> None:
+        """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
+        for attempt in range(TRIES):
+            since = self._delivery.written() if attempt < TRIES - 1 else NEVER
+            overtaken = await self._delivery.follow(await self._desired(news), last, since=since)
+            if not overtaken:
+                return
+            news = replace(news, roots=tuple(root for root in news.roots if root in overtaken) or news.roots)
 
     async def _catch_up(self) -> None:
         """We were away longer than core keeps events: paint every card of late anew, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
-        desired: list[Desired] = []
+        await self._delivery.doubt_all()
         for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
-            desired += await self._cards(await self._story(subject, created=False))
-        await self._delivery.follow(desired, last, is_gap=True)
+            await self._paint(subject, by_person=False)
+        await self._delivery.follow([], last)
         self._places.looked.set()
 
     async def repaint(self, root_id: str, log_id: str = "") -> None:
         """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
-        seen_at = self._delivery.cursor() or 0
-        story = await self._story(root_id, created=False)
-        desired = await self._cards(story, by_person=True)
-        if log_id:
-            desired += [replace(one, by_person=True) for one in await self._of_log(log_id, story)]
-        await self._delivery.want(*desired, seen_at=seen_at)
+        await self._paint(root_id, log_id, by_person=True)
+
+    async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> None:
+        for _ in range(TRIES):
+            since = self._delivery.written()
+            story = await self._story(root_id, created=False)
+            desired = await self._cards(story, by_person=by_person)
+            if log_id:
+                desired += [replace(one, by_person=by_person) for one in await self._of_log(log_id, story)]
+            if not await self._delivery.want(*desired, since=since):
+                return
 
     # what follows from news
 
@@ -385,12 +400,13 @@ class Notifier:
         # A moment without Slack must not repaint all that stands: then only what still waits is made anew.
         unsent_only = not self._places.is_sure(channel)
         for root_id in self._delivery.made_for_another(channel, clearance, unsent_only=unsent_only):
+            since = self._delivery.written()
             here = [one for one in self._delivery.story(root_id) if one.channel == channel]
             told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
-            seen_at = self._delivery.cursor() or 0
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
-            await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, seen_at)
+            if await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
+                self._places.looked.set()  # once more
 
     async def _clearance(self, channel: str, key: str) -> int:
         """Of a channel, or of the person whom the message with this key tells."""

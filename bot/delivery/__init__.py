@@ -1,8 +1,8 @@
 """The durable queue to Slack: desired state for each message, pacing, retries; inbox of acknowledged clicks."""
 
-from bot.delivery.desk import Delivery, Left, Problem
+from bot.delivery.desk import NEVER, Delivery, Left, Problem
 from bot.delivery.pace import Pace
 from bot.delivery.sender import Gate
 from bot.delivery.words import Desired, Shown
 
-__all__ = ["Delivery", "Desired", "Gate", "Left", "Pace", "Problem", "Shown"]
+__all__ = ["NEVER", "Delivery", "Desired", "Gate", "Left", "Pace", "Problem", "Shown"]

@@ -26,6 +26,7 @@ BUTTON_LIFE_MS = 7 * 86_400_000
 LEASE_MS = 10_000
 INBOX_LEASE_MS = 60_000
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key (semantics.md 5)
+NEVER = 2**62  # a writing that nothing comes after
 ONLY = "only:"  # keys of messages that one person sees: only:<team>:<user>:<about>
 
 
@@ -73,54 +74,66 @@ class Delivery:
 
     # what messages shall show
 
-    async def want(self, *desired: Desired, seen_at: int = 0) -> None:
+    def written(self) -> int:
+        """The number of the last writing, to be asked before core is read for the next one."""
+        return int(tables.value(self._store, "written") or 0)
+
+    async def want(self, *desired: Desired, since: int = NEVER) -> set[str]:
         """Durable: the states that these messages shall have.
 
-        `seen_at` is how far core's feed was followed (`cursor`) before core was read for them: where another has seen
-        other levels since, nothing is changed, and the message is looked at again.
+        Those that another changed after the writing `since` stay as they are, since that one may have read core later;
+        they are to be made once more. Returns the alerts and cases that these tell of.
         """
-        await self._write(desired, seen_at)
+        return await self._write(desired, since)
 
-    async def follow(self, desired: Sequence[Desired], cursor: int | None, *, is_gap: bool = False) -> None:
-        """The same, and the place in core's feed that they come from, in one transaction.
+    async def follow(self, desired: Sequence[Desired], cursor: int, *, since: int = NEVER) -> set[str]:
+        """The same, and the place in core's feed that they come from, in one transaction; that stays where it was
+        as long as something is to be made once more."""
 
-        After a gap in the feed each other message is to be looked at again, since its levels may have changed.
-        """
-
-        def before(tx: Transaction) -> None:
-            if is_gap:
-                tables.doubt_all(tx)
-            if cursor is not None:
+        def after(tx: Transaction, overtaken: set[str]) -> None:
+            if not overtaken:
                 tables.set_value(tx, "cursor", str(cursor))
 
-        await self._write(desired, cursor or 0, before)
+        return await self._write(desired, since, after)
 
-    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], seen_at: int) -> None:
+    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], *, since: int) -> set[str]:
         """The states of messages that were made for another clearance; `kept`: which stay as they are, for which."""
 
-        def before(tx: Transaction) -> None:
+        def after(tx: Transaction, _overtaken: set[str]) -> None:
             for key, clearance in kept.items():
-                tables.set_clearance(tx, key, clearance)
+                tables.set_clearance(tx, key, clearance, since)
 
-        await self._write(desired, seen_at, before)
+        return await self._write(desired, since, after)
+
+    async def doubt_all(self) -> None:
+        """After a gap in the feed each message is to be looked at again, since its levels may have changed."""
+        await self._store.transaction(tables.doubt_all)
 
     async def _write(
-        self, desired: Sequence[Desired], seen_at: int, before: Callable[[Transaction], None] = lambda _tx: None
-    ) -> None:
+        self,
+        desired: Sequence[Desired],
+        since: int,
+        after: Callable[[Transaction, set[str]], None] = lambda _tx, _overtaken: None,
+    ) -> set[str]:
         now = self._clock()
-        rows = [_row(one, now, seen_at) for one in desired]
+        rows = [(one.subject, {**_row(one, now), "since": since}) for one in desired]
 
-        def work(tx: Transaction) -> None:
-            before(tx)
-            for row in rows:
+        def work(tx: Transaction) -> set[str]:
+            number = int(tables.value(tx, "written") or 0) + 1
+            overtaken = set()
+            for subject, row in rows:
                 if tables.is_overtaken(tx, row):
-                    tables.doubt(tx, str(row["key"]))
-                    tables.set_value(tx, "to_look", str(now))
+                    overtaken.add(subject)
                 else:
-                    tables.want(tx, row)
+                    tables.want(tx, {**row, "written": number})
+            if rows:
+                tables.set_value(tx, "written", str(number))
+            after(tx, overtaken)
+            return overtaken
 
-        await self._store.transaction(work)
+        overtaken = await self._store.transaction(work)
         self.sender.wake()
+        return overtaken
 
     def cursor(self) -> int | None:
         """How far core's feed was followed; None before the first time."""
@@ -184,7 +197,7 @@ class Delivery:
         self.sender.wake()
 
     def to_look(self) -> str:
-        """Another text than before, when a replica has found since that channels or messages are to be looked at."""
+        """Another text than before, when a replica has heard since that a channel changed."""
         return tables.value(self._store, "to_look") or ""
 
     # buttons
@@ -325,7 +338,7 @@ class Delivery:
         return [(row["team"], row["user"]) for row in tables.watchers(self._store, subjects)]
 
 
-def _row(desired: Desired, now: int, seen_at: int) -> dict[str, str | int]:
+def _row(desired: Desired, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
     screen = desired.screen
@@ -347,7 +360,6 @@ def _row(desired: Desired, now: int, seen_at: int) -> dict[str, str | int]:
         "clearance": screen.clearance if screen else 0,
         "about": f"{screen.subject.kind} {screen.subject.id}" if screen else "",
         "sight": screen.sight if screen else "",
-        "seen_at": seen_at,
     }
 
 

@@ -82,7 +82,7 @@ def levels_and_doubts(db: sqlite_utils.Database) -> None:
     message.add_column("clearance", int, not_null_default=-1)  # for which it was made; -1: to be looked at again
     message.add_column("about", str, not_null_default="")  # kind and id of what it tells of, such as `case_task ~9`
     message.add_column("sight", str, not_null_default="")  # digest of what was withheld then
-    message.add_column("seen_at", int, not_null_default=0)  # place in core's feed up to which `sight` was true at least
+    message.add_column("written", int, not_null_default=0)  # number of the writing that changed it last
     message.add_column("doubt_at", int, not_null_default=0)  # when to look whether it stands twice; 0: no reason to
     message.create_index(["channel", "clearance"])
     db.execute("CREATE INDEX message_doubt ON message(doubt_at) WHERE doubt_at > 0")

@@ -25,12 +25,12 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
     tx.run(
         """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
                tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
-               file_name, file_text, file_id, file_sent, created_at, clearance, about, sight, seen_at)
+               file_name, file_text, file_id, file_sent, created_at, clearance, about, sight, written)
            VALUES (:key, :channel, '', :subject, :thread_of, :payload, :digest, 1, 0, 0,
                0, :mark, '', :by_person, :now, :now, 0, 0, 0, '', 0, 0,
-               :file_name, :file_text, '', :file_sent, :now, :clearance, :about, :sight, :seen_at)
+               :file_name, :file_text, '', :file_sent, :now, :clearance, :about, :sight, :written)
            ON CONFLICT (key) DO UPDATE SET
-               payload = :payload, digest = :digest, wanted = message.wanted + 1,
+               payload = :payload, digest = :digest, wanted = message.wanted + 1, written = :written,
                wanted_at = CASE WHEN message.sent < message.wanted THEN message.wanted_at ELSE :now END,
                by_person = CASE WHEN message.sent < message.wanted THEN max(message.by_person, :by_person)
                    ELSE :by_person END,
@@ -47,13 +47,12 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
         values,
     )
     tx.run(
-        """UPDATE message SET clearance = :clearance, about = :about,
-               seen_at = CASE WHEN sight = :sight THEN seen_at ELSE :seen_at END, sight = :sight
+        """UPDATE message SET clearance = :clearance, about = :about, sight = :sight, written = :written
            WHERE key = :key AND (clearance <> :clearance OR about <> :about OR sight <> :sight)""",
         values,
     )
     tx.run(
-        """UPDATE message SET file_name = :file_name, file_text = :file_text,
+        """UPDATE message SET file_name = :file_name, file_text = :file_text, written = :written,
                file_sent = CASE WHEN :file_name = '' AND file_id = '' THEN 1 ELSE 0 END,
                due_at = CASE WHEN sent < wanted THEN due_at ELSE :now END
            WHERE key = :key AND file_name <> :file_name""",
@@ -62,9 +61,15 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
 
 
 def is_overtaken(reads: Reads, values: dict[str, str | int]) -> bool:
-    """Whether another, who knew more of core's feed, has seen other levels meanwhile."""
-    sql = "SELECT 1 FROM message WHERE key = :key AND sight <> :sight AND seen_at > :seen_at"
-    return reads.row(sql, {name: values[name] for name in ("key", "sight", "seen_at")}) is not None
+    """Whether another wrote something else after the writing `since`."""
+    names = ("key", "since", "digest", "clearance", "sight", "file_name")
+    return bool(
+        reads.row(
+            """SELECT 1 FROM message WHERE key = :key AND written > :since AND (
+                   digest <> :digest OR clearance <> :clearance OR sight <> :sight OR file_name <> :file_name)""",
+            {name: values[name] for name in names},
+        )
+    )
 
 
 def by_key(reads: Reads, key: str) -> Row | None:
@@ -254,14 +259,10 @@ def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bo
     return [row["subject"] for row in rows]
 
 
-def set_clearance(tx: Transaction, key: str, clearance: int) -> None:
-    """It shows to this clearance what it shows anyway."""
-    tx.run("UPDATE message SET clearance = :clearance WHERE key = :key", {"key": key, "clearance": clearance})
-
-
-def doubt(tx: Transaction, key: str) -> None:
-    """It is to be looked at again."""
-    set_clearance(tx, key, -1)
+def set_clearance(tx: Transaction, key: str, clearance: int, since: int) -> None:
+    """It shows to this clearance what it shows anyway, if nobody changed it after the writing `since`."""
+    tx.run("UPDATE message SET clearance = :clearance WHERE key = :key AND written <= :since",
+           {"key": key, "clearance": clearance, "since": since})  # fmt: skip
 
 
 def doubt_all(tx: Transaction) -> None:

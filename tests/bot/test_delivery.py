@@ -314,20 +314,23 @@ async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_
         await it.shows("withheld")
 
 
-async def test_who_read_core_before_a_level_rose_does_not_undo_what_was_withheld_since(tmp_path: Path) -> None:
+async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         before = Screen(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
         after = Screen(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
         await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", screen=before)], 10)
-        await it.delivery.follow([desired("alert:~1:C0SOC", "withheld", screen=after, by_person=True)], 12)
-        told = it.delivery.to_look()
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=before, by_person=True), seen_at=11)
-        await rest(it)
-        assert [m["text"] for m in await it.anna.messages(SOC)] == ["withheld"]
-        assert it.delivery.made_for_another(SOC, 2) == ["~1"]
-        assert it.delivery.to_look() != told
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=before), seen_at=12)
-        await it.shows("the secret")
+        since = it.delivery.written()
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=after, by_person=True), since=since)
+        late = [desired("alert:~1:C0SOC", "the secret", screen=before, by_person=True), desired("alert:~2:C0SOC", "b")]
+        assert await it.delivery.want(*late, since=since) == {"~1"}
+        assert await it.delivery.follow(late, 12, since=since) == {"~1"}
+        await it.delivery.obey([], {"alert:~1:C0SOC": 0}, since=since)
+        assert it.delivery.cursor() == 10
+        assert it.delivery.made_for_another(SOC, 2) == ["~1"]  # the other one, which was made for nobody
+        await it.shows("withheld", "b")
+        assert await it.delivery.follow(late, 12, since=it.delivery.written()) == set()
+        assert it.delivery.cursor() == 12
+        await it.shows("the secret", "b")
 
 
 async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Path) -> None:

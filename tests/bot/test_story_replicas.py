@@ -7,12 +7,15 @@ from pathlib import Path
 
 from bot.app import Bot, running
 from bot.cards import ids
+from bot.delivery import Pace
 from bot.workspace import Sight
 from core.client import CoreClient
 from core.clock import now_ms
+from tests.bot.door import Door
 from tests.bot.features.stage import SOC, Stage, bot_settings, card_in, said, stage
 from tests.bot.features.test_running import choose, menu_block
-from tests.bot.running import running_bot
+from tests.bot.running import QUICK, Scene, find_card, running_bot
+from tests.bot.test_delivery import until
 
 
 @asynccontextmanager
@@ -22,6 +25,17 @@ async def another(scene: Stage) -> AsyncIterator[Bot]:
     settings = bot_settings(scene.folder, scene.workspace, scene.core.url, key)
     async with CoreClient(scene.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         await scene.workspace.wait_connected(2)
+        yield bot
+
+
+@asynccontextmanager
+async def slow_replica(scene: Scene, door: Door) -> AsyncIterator[Bot]:
+    """A second bot that reaches core by this door."""
+    async with (
+        door.way(scene.core.url) as address,
+        CoreClient(address, scene.service_key) as core,
+        running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)) as bot,
+    ):
         yield bot
 
 
@@ -79,3 +93,44 @@ async def test_when_the_one_that_leads_ends_the_other_takes_over(tmp_path: Path)
             await second.leads.wait()
             anna = await scene.person()
             assert await scene.card(anna, await scene.post_alert())
+
+
+async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since(tmp_path: Path) -> None:
+    door = Door()
+    async with running_bot(tmp_path) as scene, slow_replica(scene, door) as other:
+        anna = await scene.person()
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        door.shut("GET /api/connector/engine/action/alert/", after=True)
+        late = asyncio.create_task(other.notifier.repaint(alert_id))
+        await door.came.wait()
+        await scene.client.mark_alert_read(alert_id)
+        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
+        door.open()
+        await late
+        await until(lambda: scene.bot.delivery.waiting() == 0)
+        assert "Marked as read" in str(find_card(await anna.messages(SOC), alert_id))
+
+
+async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_card_comes_late(tmp_path: Path) -> None:
+    door = Door()
+    async with running_bot(tmp_path, way=door.way) as scene, slow_replica(scene, Door()) as other:
+        anna = await scene.person()
+        first, second = await scene.post_alert(), await scene.post_alert(sourceRef="eve-2")
+        chosen = menu_block(await scene.card(anna, first))
+        await scene.card(anna, second)
+        door.shut("GET /api/event")
+        await scene.client.mark_alert_read(first)
+        await door.came.wait()
+        await scene.client.mark_alert_unread(first)  # comes with the next in one page of the feed
+        await scene.client.mark_alert_read(second)
+        door.open()
+        door.shut(f"GET /api/alert/{second}")
+        await door.came.wait()  # the first card was made, and is not yet written
+        await other.delivery.renew(chosen.removeprefix(ids.MENU_BLOCK))
+        await other.notifier.repaint(first)
+        await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
+        door.open()
+        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), second)))
+        await until(lambda: scene.bot.delivery.waiting() == 0)
+        assert menu_block(find_card(await anna.messages(SOC), first) or {}) != chosen
