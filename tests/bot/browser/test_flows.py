@@ -86,7 +86,7 @@ async def test_the_webhook_asks_first_and_cancel_runs_nothing(story: Story) -> N
 
 async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: Story) -> None:
     anna, ben = await story.look(ANNA), await story.look(BEN)
-    _, title = await story.alert()
+    alert_id, title = await story.alert()
     shown = await card(anna, title)
     await choose(anna, shown, "detonate")
     theirs = await card(ben, title)
@@ -94,10 +94,16 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: S
     await choose(ben, theirs, "detonate")
     told = whisper(ben, "Nothing new was started")
     await expect(told).to_contain_text("anna")
+    for menu in (shown.locator(".select-label"), theirs.locator(".select-label")):
+        await expect(menu).to_have_text("Run a responder", timeout=RUN_ENDS_MS)  # it asks anew
     await keep(ben, "flow-collision")
     await told.get_by_role("button", name="Run anyway").click()
-    runs = theirs.get_by_text(re.compile("Demo_Detonate_1_0 (running|done)"))
+    runs = theirs.locator("[data-block^='run:']")
     await expect(runs).to_have_count(2, timeout=RUN_ENDS_MS)
+    await expect(runs.filter(has_text="Demo_Detonate_1_0 done")).to_have_count(2, timeout=RUN_ENDS_MS)
+    # Each once in its line, and in the line of what changed last; not in the menu.
+    await expect(theirs.get_by_text(re.compile("Demo_Detonate"))).to_have_count(3, timeout=RUN_ENDS_MS)
+    assert len(await story.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna")) == 2
     assert await anna.locator(".message.ephemeral", has_text="Nothing new was started").count() == 0
 
 
