@@ -58,6 +58,7 @@ class Feed:
                     page = self._read(seq)
                     if not page.events:
                         await self.changed(mark)
+                        page = self._read(seq)  # before the next mark: it would cost as much again
         return page
 
     def mark(self) -> Mark:
