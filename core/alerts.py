@@ -75,6 +75,8 @@ class Alerts:
     async def update_all(self, caller: Caller, ids_or_refs: Iterable[str], asked: AlertUpdate) -> list[Alert]:
         """Change all of them, or none; raises as `update` does."""
         numbers = [self._number(id_or_ref) for id_or_ref in ids_or_refs]
+        if len(numbers) > 1:
+            cases.each(asked.artifacts or [], times=len(numbers), more_chars=len(asked.model_dump_json()))
         return await self._change(lambda tx, now: [_update(tx, number, asked, caller.login, now) for number in numbers])
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
@@ -83,7 +85,7 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = load(tx, number)
-            added = _artifacts(tx, asked.each, caller.login, now, alert.artifacts)
+            added = _artifacts(tx, cases.each([asked]), caller.login, now, alert.artifacts)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
             save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now)
@@ -181,7 +183,7 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
         pap=asked.pap,
         custom_fields=with_ids(tx, asked.custom_fields),
         case_template=asked.case_template,
-        artifacts=_artifacts(tx, [artifact for item in asked.artifacts for artifact in item.each], user, now),
+        artifacts=_artifacts(tx, cases.each(asked.artifacts), user, now),
     )
     key = _key(asked.type, asked.source, asked.source_ref)
     objects.insert(tx, number, KIND, alert.wire(), unique_key=key)
@@ -194,8 +196,7 @@ def _update(tx: Transaction, number: int, asked: AlertUpdate, user: str, now: in
     changed = cases.changes(asked, alert)
     changed.pop("ids", None)
     if asked.artifacts is not None:
-        each = [artifact for item in asked.artifacts for artifact in item.each]
-        changed["artifacts"] = _artifacts(tx, each, user, now, alert.artifacts)
+        changed["artifacts"] = _artifacts(tx, cases.each(asked.artifacts), user, now, alert.artifacts)
     if asked.status is not None:
         changed["status"] = _status(alert, asked.status)
     return save(tx, alert.model_copy(update=changed), user, now)

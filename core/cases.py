@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from core import events
@@ -44,6 +44,9 @@ _NAMES: Mapping[Kind, str] = {
     "case_artifact": "Artifact",
 }
 DEFAULT_LEVEL = 2  # medium, amber (semantics.md 2)
+# A request of 1 MiB can ask for a text to be kept thousands of times: with each artifact, or with each of many alerts.
+COPIED_LIMIT_CHARS = 16 * 1_048_576
+ARTIFACT_CHARS = 256  # what an artifact takes beside its texts
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Stored)
@@ -72,11 +75,11 @@ class Cases:
 
     async def add_artifacts(self, caller: Caller, case_id: str, asked: ArtifactsInput) -> list[Artifact]:
         """All or none. Raises ResponderBotError("not_found") where there is no such case, "exists" where it has one."""
-        number = self._number("case", case_id)
+        number, artifacts = self._number("case", case_id), each([asked])
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             case = load_case(tx, number)
-            return [new_artifact(tx, case, artifact, caller.login, now) for artifact in asked.each]
+            return [new_artifact(tx, case, artifact, caller.login, now) for artifact in artifacts]
 
         return await self._change(work)
 
@@ -264,6 +267,18 @@ def new_artifact(tx: Transaction, case: Case, asked: ArtifactInput, user: str, n
     objects.insert(tx, number, "case_artifact", artifact.wire(), parent_id=root, unique_key=key)
     _tell(tx, "case_artifact", "created", number, root, user, now)
     return artifact
+
+
+def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0) -> list[ArtifactInput]:
+    """One for each `data`; all of them and `more_chars` are to be kept so many `times`.
+
+    Raises ResponderBotError("too_large") where that would be over the limit.
+    """
+    shared = ((len(item.data), ARTIFACT_CHARS + len(item.message or "") + sum(map(len, item.tags))) for item in asked)
+    if times * (more_chars + sum(count * chars for count, chars in shared)) > COPIED_LIMIT_CHARS:
+        sentence = f"What is to be kept is over the limit of {COPIED_LIMIT_CHARS} characters; send fewer at once."
+        raise ResponderBotError("too_large", sentence)
+    return [artifact for item in asked for artifact in item.each]
 
 
 def copy_artifacts(tx: Transaction, case: Case, artifacts: Iterable[Artifact], user: str, now: int) -> None:

@@ -7,12 +7,13 @@ which is how JSON carries one.
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from core.errors import ResponderBotError
 
+BODY = "_json"
 KEY = "attachment"
 MAX_PARTS = 100
 DEFAULT_TYPE = "application/octet-stream"
@@ -34,48 +35,68 @@ def split(content: bytes, content_type: str) -> tuple[bytes, dict[str, list[str]
     pieces = (b"\r\n" + content).split(b"\r\n--" + boundary.encode())
     if len(pieces) < 2 or len(pieces) > MAX_PARTS or not pieces[-1].startswith(b"--"):
         raise ResponderBotError("bad_request", f"The body is no form of at most {MAX_PARTS - 2} parts; send it again.")
-    text, files = b"{}", dict[str, list[str]]()
+    text: bytes | None = None
+    files: dict[str, list[str]] = {}
     for piece in pieces[1:-1]:
         head, _, value = piece.partition(b"\r\n\r\n")
         headers = _headers(head)
         part = _parameters(headers["content-disposition"])
         name = part.get("name", "")
-        if name == "_json":  # some clients give it a file name too
+        if name == BODY and text is None:  # some clients give it a file name too
             text = value
         elif "filename" in part:
             kind = headers.get("content-type", "").partition(";")[0].strip() or DEFAULT_TYPE
             files.setdefault(name, []).append(f"{_clean(part['filename'])};{kind};{base64.b64encode(value).decode()}")
-    return text, files
+        else:
+            sentence = f"The form's part {name or 'without a name'} is not read; put what it says into one {BODY}."
+            raise ResponderBotError("bad_request", sentence)
+    return b"{}" if text is None else text, files
 
 
-def filled(raw: Any, files: Mapping[str, list[str]], *, takes_file: bool) -> Any:
-    """The body with its files. Raises ResponderBotError("bad_request") for one that would be lost."""
-    left = dict(files)
-    body = _filled(raw, files, left)
-    if takes_file and KEY in left and isinstance(body, dict):
-        body = {**body, KEY: left.pop(KEY)}
-    if left:
-        names = ", ".join(sorted(left))
-        raise ResponderBotError("bad_request", f"No file is kept here; send the request without {names}.")
+def filled(raw: Any, files: Mapping[str, list[str]], *, takes_file: bool, limit_bytes: int) -> Any:
+    """The body with its files.
+
+    Raises ResponderBotError("bad_request") for a file that would be lost, "too_large" where they are named so often
+    that their copies are over the limit.
+    """
+    kept = _Files(files, limit_bytes)
+    body = kept.filled(raw)
+    if takes_file and KEY in files and KEY not in kept.named and isinstance(body, dict):
+        body = {**body, KEY: kept.texts([KEY])}
+    if lost := sorted(files.keys() - kept.named):
+        raise ResponderBotError("bad_request", f"No file is kept here; send the request without {', '.join(lost)}.")
     return body
 
 
-def _filled(value: Any, files: Mapping[str, list[str]], left: dict[str, list[str]]) -> Any:
-    if isinstance(value, list):
-        return [_filled(item, files, left) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _named(item, files, left) if key == KEY else _filled(item, files, left) for key, item in value.items()}
+class _Files:
+    """The files of a form, and which of them the JSON has named so far."""
 
+    def __init__(self, files: Mapping[str, list[str]], limit_bytes: int) -> None:
+        self.named: set[str] = set()
+        self._files = files
+        self._limit_bytes = limit_bytes
+        self._left = 2 * limit_bytes  # each once takes 4/3 of the limit at most, in base64
 
-def _named(value: Any, files: Mapping[str, list[str]], left: dict[str, list[str]]) -> Any:
-    """The files that an `attachment` names."""
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) and name in files for name in names):
-        return value
-    for name in names:
-        left.pop(name, None)
-    return [text for name in names for text in files[name]]
+    def filled(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.filled(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: self._attached(item) if key == KEY else self.filled(item) for key, item in value.items()}
+
+    def texts(self, names: Sequence[str]) -> list[str]:
+        """Those of these names, a name for each time that they are to be kept."""
+        self._left -= sum(len(text) for name in names for text in self._files[name])
+        if self._left < 0:
+            sentence = f"With its files as often as they are named, the body is over {self._limit_bytes} bytes."
+            raise ResponderBotError("too_large", sentence)
+        self.named.update(names)
+        return [text for name in names for text in self._files[name]]
+
+    def _attached(self, value: Any) -> Any:
+        names = value if isinstance(value, list) else [value]
+        known = names and all(isinstance(name, str) and name in self._files for name in names)
+        return self.texts(names) if known else value
 
 
 def _headers(head: bytes) -> Mapping[str, str]:

@@ -450,7 +450,8 @@ class Wire:
             raise ResponderBotError("bad_request", "The body is empty; it is to be a JSON object.")
         elif forms.is_form(content_type := visit.headers.get("content-type", "")):
             text, files = forms.split(content, content_type)
-            raw = forms.filled(decode(text), files, takes_file=endpoint.body is ArtifactsInput)
+            takes_file = endpoint.body is ArtifactsInput
+            raw = forms.filled(decode(text), files, takes_file=takes_file, limit_bytes=self._body_limit_bytes)
         else:
             raw = decode(content)
         if endpoint.incoming is not None:
@@ -474,8 +475,8 @@ class Wire:
             raise ResponderBotError("bad_request", "The body is not the gzip that its header says.") from error
         if len(text) > self._body_limit_bytes:
             raise self._too_large()
-        if not packed.eof:
-            raise ResponderBotError("bad_request", "The body ends in the middle of its gzip; send it again.")
+        if not packed.eof or packed.unused_data:
+            raise ResponderBotError("bad_request", "The body is not one whole gzip; send it again.")
         return text
 
     async def _read(self, visit: "_Visit", receive: Receive) -> bytes:

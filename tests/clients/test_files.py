@@ -137,6 +137,36 @@ async def test_what_is_no_form_is_refused(core: RunningCore, content: bytes, con
     assert answer.status_code == 400, answer.text
 
 
+def form(*parts: tuple[str, bytes]) -> bytes:
+    """A form of parts: what stands after `form-data; `, and the content."""
+    heads = ((f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode(), value) for head, value in parts)
+    return b"".join(head + value + b"\r\n" for head, value in heads) + b"--b--\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [('name="title"', b"Mail")],
+        [('name="_json"', json.dumps(ALERT).encode()), ('name="severity"', b"3")],
+        [('name="_json"', json.dumps(ALERT).encode()), ('name="_json"', b'{"severity":3}')],
+    ],
+)
+async def test_a_part_that_would_be_lost_is_refused(core: RunningCore, parts: Sequence[tuple[str, bytes]]) -> None:
+    answer, name = await raw(core, "/api/alert", form(*parts)), parts[-1][0].split('"')[1]
+    assert (answer.status_code, answer.json()["message"]) == (
+        400,
+        f"The form's part {name} is not read; put what it says into one _json.",
+    )
+
+
+@pytest.mark.parametrize("many", [1, 100])
+async def test_a_file_is_not_kept_a_hundred_times(core: RunningCore, many: int) -> None:
+    artifacts = [{"dataType": f"file{number}", "attachment": "a"} for number in range(many)]
+    body = json.dumps({**ALERT, "artifacts": artifacts}).encode()
+    answer = await raw(core, "/api/alert", form(('name="_json"', body), ('name="a"; filename="a"', b"x" * 900_000)))
+    assert answer.status_code == (201 if many == 1 else 413), answer.text[:200]
+
+
 async def test_several_artifacts_may_share_all_but_their_data(core: RunningCore) -> None:
     asked = {**ALERT, "artifacts": [{"dataType": "ip", "data": ["192.0.2.7", "192.0.2.8"], "tlp": 1}]}
     made = (await core.send("POST", "/api/alert", asked)).json()

@@ -238,6 +238,21 @@ async def test_a_change_touches_what_it_names(wire: ObjectWire) -> None:
     assert [error["name"] for error in wrong["errors"]] == ["severity", "tags", "customFields.a.date"]
 
 
+async def test_a_text_is_not_kept_thousands_of_times(wire: ObjectWire) -> None:
+    shared = {"dataType": "ip", "data": [str(number) for number in range(100)], "message": "x" * 500_000}
+    await wire.post("/api/alert", {**ALERT, "artifacts": [shared]}, 413)
+    ids = [(await wire.post("/api/alert", {**ALERT, "sourceRef": str(number)}))["id"] for number in range(50)]
+    case = (await wire.post("/api/case", {"title": "t", "description": "d"}))["id"]
+    for path in (f"/api/alert/{ids[0]}/artifact", f"/api/case/{case}/artifact"):
+        await wire.post(path, shared, 413)
+        assert len(await wire.post(path, {**shared, "message": "x"})) == 100
+    for change in ({"description": "x" * 500_000}, {"artifacts": [{**shared, "message": "x" * 5_000}]}):
+        await wire.patch(f"/api/alert/{ids[0]}", change)
+        refused = await wire.patch("/api/alert/_bulk", {"ids": ids, **change}, 413)
+        assert refused["type"] == "TooLargeError"
+    assert len((await wire.send("PATCH", "/api/alert/_bulk", {"ids": ids, "description": "x"})).json()) == 50
+
+
 async def test_who_lacks_the_right_is_told_which(wire: ObjectWire) -> None:
     key = await wire.user("read-only")
     answer = await wire.post("/api/alert", ALERT, 403, key=key)
