@@ -1,7 +1,7 @@
 """`POST /api/v1/query`, as public clients send it: where to begin, what is below that, filter, sort, page, count."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -62,12 +62,14 @@ class Chain:
     """What the client calls `engineId` and the like."""
     of: "Chain | None" = None
     """The alerts whose parts these are: an alert's observables are kept in it."""
+    is_choice: bool = False
+    """Whether these are what there is to choose from, and no objects."""
 
     def step(self, step: Mapping[str, Any]) -> "Chain":
         """With one more step. Raises ResponderBotError("bad_request")."""
         match step:
-            case {"_name": "filter"} if self.of is not None:
-                raise _bad("Observables of an alert are no objects to filter; leave `filter` out")
+            case {"_name": "filter"} if self.of is not None or self.is_choice:
+                raise _bad("Only objects can be filtered; leave `filter` out and pick from the answer")
             case {"_name": "filter"}:
                 criterion = {key: value for key, value in step.items() if key != "_name"}
                 return replace(self, criteria=[*self.criteria, self._in_our_words(criterion)])
@@ -77,7 +79,7 @@ class Chain:
                 return replace(self, range=f"{start}-{end}")
             case {"_name": "count"}:
                 return replace(self, counted=True)
-            case {"_name": str(name)} if name in _NEVER:
+            case {"_name": str(name)} if name in _NEVER and not self.is_choice:
                 return Chain(self.kind, [{"_not": {"_any": ""}}], words=self.words)
             case {"_name": str(name)} if name in _LINKED and self.id:
                 kind, link = _LINKED[name]
@@ -146,21 +148,23 @@ def endpoints(
     }
     words = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 
-    async def parts(chain: Chain, alerts_asked: Chain) -> Found:
+    async def parts(alerts_asked: Chain) -> list[Mapping[str, Any]]:
         docs = (await alerts.search(alerts_asked.asked())).docs
-        found = [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]]
+        return [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]]
+
+    async def found_by(chain: Chain) -> Found:
+        if chain.of is None and not chain.is_choice:
+            return await searches[chain.kind](chain.asked())
+        found = list(await (choices[chain.kind]() if chain.of is None else parts(chain.of)))
         for name in reversed(chain.sort):
             found.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
         window = parse_range(chain.range)
         end = None if window.limit is None else window.offset + window.limit
-        return Found([json.dumps(artifact) for artifact in found[window.offset : end]], len(found))
+        return Found([json.dumps(item) for item in found[window.offset : end]], len(found))
 
     async def query(request: Request) -> Response:
-        match request.raw:
-            case {"query": [{"_name": str(name)}, *_]} if name in choices:
-                return answer(json.dumps(await choices[name]()))
-        chain = _begun(request.raw, gets, words)
-        found = await (searches[chain.kind](chain.asked()) if chain.of is None else parts(chain, chain.of))
+        chain = _begun(request.raw, gets, words, choices)
+        found = await found_by(chain)
         if chain.counted:
             return answer(str(found.total))
         shown = [v1.shown(json.loads(doc)) for doc in found.docs]
@@ -172,28 +176,32 @@ def endpoints(
     return [Endpoint("POST", PATH, query, "Ask as version 1 does", errors=(404,))]
 
 
-def _begun(raw: Any, gets: Mapping[str, Get], words: Mapping[str, str]) -> Chain:
+def _begun(raw: Any, gets: Mapping[str, Get], words: Mapping[str, str], choices: Collection[str]) -> Chain:
     match raw:
         case {"query": [dict(first), *rest]} if len(rest) < MAX_STEPS:
-            chain = _first(first, gets, words)
+            chain = _first(first, gets, words, choices)
             for step in rest:
                 chain = chain.step(step)
             return chain
     raise _bad(f'A query is {{"query": [step, ...]}}, of at most {MAX_STEPS} steps')
 
 
-def _first(step: Mapping[str, Any], gets: Mapping[str, Get], words: Mapping[str, str]) -> Chain:
+def _first(
+    step: Mapping[str, Any], gets: Mapping[str, Get], words: Mapping[str, str], choices: Collection[str]
+) -> Chain:
     match step:
+        case {"_name": str(name)} if name in choices:
+            return Chain(name, is_choice=True)
         case {"_name": str(name)} if name in _LISTS:
             return Chain(_LISTS[name], words=words)
         case {"_name": str(name), "idOrName": str(wanted)} if name in _GETS:
             found = json.loads(gets[_GETS[name]](wanted))
             return Chain(_GETS[name], [{"_id": found["id"]}], words=words)
-    raise _bad(f"{_shown(step)} is no step to begin with; there are {', '.join([*_LISTS, *_GETS])}")
+    raise _bad(f"{_shown(step)} is no step to begin with; there are {', '.join([*_LISTS, *_GETS, *choices])}")
 
 
-def _text_of(name: str, artifact: Mapping[str, Any]) -> str:
-    return str(artifact.get(name))
+def _text_of(name: str, item: Mapping[str, Any]) -> str:
+    return str(item.get(name))
 
 
 def _shown(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api.wire import Endpoint, Request, answer
+from core.errors import ResponderBotError
 from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 
 _PATHS: Mapping[str, str] = {
@@ -216,19 +217,18 @@ def _incoming(raw: Any) -> Any:
         return raw
     body = {_SENT_AS.get(name, name): value for name, value in raw.items()}
     if isinstance(body.get("customFields"), list):
-        body["customFields"] = {
-            item["name"]: _sent_field(item)
-            for item in body["customFields"]
-            if isinstance(item, Mapping) and isinstance(item.get("name"), str)
-        }
+        body["customFields"] = dict(map(_sent_field, body["customFields"]))
     if "caseTemplate" in body:
         body.setdefault("template", body["caseTemplate"])
     return body
 
 
-def _sent_field(item: Mapping[str, Any]) -> Any:
+def _sent_field(item: Any) -> tuple[str, Any]:
+    if not isinstance(item, Mapping) or not isinstance(name := item.get("name"), str):
+        sentence = 'Each of a list of custom fields is {"name": ..., "value": ...}; send it so, or leave it out.'
+        raise ResponderBotError("bad_request", sentence)
     value = item.get("value")
-    return value if item.get("order") is None else {kind_of_value(value): value, "order": item["order"]}
+    return name, value if item.get("order") is None else {kind_of_value(value): value, "order": item["order"]}
 
 
 def _outgoing(endpoint: Endpoint) -> Callable[[bytes], bytes]:

@@ -96,7 +96,7 @@ async def test_an_alert_of_version_1_is_the_same_alert(core: RunningCore) -> Non
     sent = {
         **ALERT,
         "observables": [{"dataType": "ip", "data": "192.0.2.7"}],
-        "customFields": [{"name": "unit", "value": "HR"}, {"name": "none"}, "junk"],
+        "customFields": [{"name": "unit", "value": "HR"}, {"name": "none"}],
     }
     made = (await core.send("POST", "/api/v1/alert", sent)).json()
     own = (await core.send("GET", f"/api/alert/{made['_id']}")).json()
@@ -344,3 +344,28 @@ async def test_what_there_is_to_choose_from_is_told(core: RunningCore) -> None:
     assert statuses == {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
     assert "Resolved" in [status["value"] for status in await asked(core, {"_name": "listCaseStatus"})]
     assert (await core.send("GET", "/api/customField", profile=None)).status_code == 401
+
+
+async def test_what_there_is_to_choose_from_is_sorted_paged_and_counted(core: RunningCore) -> None:
+    for name in ("anna", "ben", "carl"):
+        await core.core.access.add(name, "analyst")
+    users, first = {"_name": "listUser"}, {"_name": "page", "from": 0, "to": 1}
+    down = {"_name": "sort", "_fields": [{"login": "desc"}]}
+    logins = sorted(user["login"] for user in await asked(core, users))
+    assert await asked(core, users, {"_name": "count"}) == len(logins)
+    assert [user["login"] for user in await asked(core, users, first)] == logins[:1]
+    assert [user["login"] for user in await asked(core, users, down, first)] == logins[-1:]
+    for step in (
+        {"_name": "filter", "_field": "login", "_value": "anna"},
+        {"_name": "comments"},
+        {"_name": "tasks"},
+        7,
+    ):
+        refused = await asked(core, users, step, status=400)
+        assert refused["type"] == "BadRequest"
+
+
+@pytest.mark.parametrize("odd", [7, {"value": 3}, {"name": 7, "value": 3}, None])
+async def test_a_custom_field_without_a_name_is_refused(core: RunningCore, odd: Any) -> None:
+    refused = await core.send("POST", "/api/v1/alert", {**ALERT, "customFields": [{"name": "a", "value": 1}, odd]})
+    assert (refused.status_code, refused.json()["type"]) == (400, "BadRequest")
