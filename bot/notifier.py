@@ -15,7 +15,7 @@ from bot.delivery.words import is_person
 from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
 from core.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Alert, Case, Event, Kind, Log, Person
+from core.models import OPEN_STATUSES, Action, Alert, Artifact, Case, Event, Kind, Log, Person
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -24,6 +24,7 @@ WAIT_S = 30
 REPAINT_MS = 7 * 86_400_000  # after a gap in the feed: cards that stood or changed in this time
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 CORE_IS_DOWN = ("unavailable", "authentication", "forbidden")  # for us: all must wait
+FOR_NOW = -2  # the clearance of what was withheld since it could not be made; it is looked at again
 TRIES = 5  # to write what was read while others write too
 RESPONDER = "responder:"  # before a responder's name among what is watched
 
@@ -49,6 +50,7 @@ class News:
     roots: tuple[str, ...] = ()
     actions: tuple[tuple[str, str], ...] = ()  # action, root
     ended: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()  # roots of what changed itself, and not only its runs
     logs: tuple[tuple[str, str], ...] = ()  # log, case
 
     @staticmethod
@@ -58,6 +60,7 @@ class News:
             roots=_once(e.root_id for e in events if e.type != "case_template.created"),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
+            changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
         )
 
@@ -81,6 +84,7 @@ class Story:
     threads: list[Thread] = field(default_factory=list)
     alert: Alert | None = None
     case: Case | None = None
+    artifacts: dict[str, Artifact] = field(default_factory=dict)  # those that were read, by id
 
     def in_thread(self, shown: Shown) -> "Story":
         """The same, told only in the thread where this message stands."""
@@ -143,7 +147,7 @@ class Notifier:
         last = (await self._core.events(None, wait_s=0)).last
         await self._delivery.doubt_all()
         for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
-            await self._paint(subject, by_person=False)
+            await self._guarded(self._paint(subject, by_person=False))
         await self._delivery.follow([], last)
         self._places.looked.set()
 
@@ -151,7 +155,8 @@ class Notifier:
         """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
         await self._paint(root_id, log_id, by_person=True)
 
-    async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> None:
+    async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[Desired]:
+        desired: list[Desired] = []
         for _ in range(TRIES):
             since = self._delivery.written()
             story = await self._story(root_id, created=False)
@@ -159,7 +164,8 @@ class Notifier:
             if log_id:
                 desired += [replace(one, by_person=by_person) for one in await self._of_log(log_id, story)]
             if not await self._delivery.want(*desired, since=since):
-                return
+                break
+        return desired
 
     # what follows from news
 
@@ -191,6 +197,8 @@ class Notifier:
         for action_id, of_root in news.actions:
             if of_root == root_id:
                 desired += await self._guarded(self._of_action(action_id, story, action_id in news.ended))
+        if root_id not in news.changed:
+            return desired
         made = {one.key for one in desired}
         told = [one for one in self._delivery.story(root_id) if one.key not in made]
         return desired + (await self._made_anew(told, story))[0]
@@ -405,7 +413,7 @@ class Notifier:
             told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
-            if await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
+            if not await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
                 self._places.looked.set()  # once more
 
     async def _clearance(self, channel: str, key: str) -> int:
@@ -430,8 +438,22 @@ class Notifier:
             if await self._guarded(self._is_true(one, story, now)):
                 kept[one.key] = now
             else:
-                desired += await self._guarded(self._again(one, story)) or [_withheld(one, now)]
+                desired += await self._remade(one, story, now)
         return desired, kept
+
+    async def _remade(self, one: Shown, story: Story, clearance: int) -> list[Desired]:
+        """A message as it shall be now; where that can't be told it is withheld, for good or for now."""
+        try:
+            return await self._again(one, story) or [_withheld(one, clearance)]
+        except ResponderBotError as error:
+            if error.code in CORE_IS_DOWN:
+                raise
+            if error.code in ("not_found", "log_not_found"):
+                return [_withheld(one, clearance)]
+            log.warning("not_made_anew", key=one.key, code=error.code, reason=error.message)
+        except Exception:
+            log.exception("not_made_anew", key=one.key)
+        return [_withheld(one, FOR_NOW)]
 
     async def _is_true(self, one: Shown, story: Story, clearance: int) -> list[str]:
         """Its key, if as much is withheld in it as must be."""
@@ -444,7 +466,9 @@ class Notifier:
         kind, _, object_id = one.about.partition(" ")
         case = await self._case(story)
         if kind == "case_artifact":
-            return Subject.artifact(await self._core.artifact(object_id), case)
+            if object_id not in story.artifacts:
+                story.artifacts[object_id] = await self._core.artifact(object_id)
+            return Subject.artifact(story.artifacts[object_id], case)
         return Subject.case(case)
 
     async def _case(self, story: Story) -> Case:
@@ -483,8 +507,9 @@ def _team_of(key: str) -> str:
 
 
 def _withheld(one: Shown, clearance: int) -> Desired:
-    """In place of what can't be made anew, since core doesn't know it any more."""
-    message = Message(f"{one.subject}: {withheld(RED)}, since core no longer knows it.")
+    """In place of what can't be made anew, since core doesn't know it any more or can't tell."""
+    why = "it could not be read just now" if clearance == FOR_NOW else "core no longer knows it"
+    message = Message(f"{one.subject}: {withheld(RED)}, since {why}.")
     screen = Screen(Subject("alert", one.subject, "", RED, RED), clearance)
     return Desired(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, screen=screen)
 

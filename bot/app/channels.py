@@ -77,9 +77,13 @@ class Channels:
             await asyncio.sleep(ASKED_EVERY_S)
             waited_s += ASKED_EVERY_S
             unknown = any(not seen.is_own and seen.problem for seen in self._seen.values())
-            if asked() != before or waited_s >= (RETRY_S if unknown else LOOK_EVERY_S):
-                before, waited_s = asked(), 0.0
-                await self.look()
+            try:
+                now = asked()
+                if now != before or waited_s >= (RETRY_S if unknown else LOOK_EVERY_S):
+                    before, waited_s = now, 0.0
+                    await self.look()
+            except Exception:
+                log.exception("channels_not_looked_at")
 
     async def _look_at(self, channel: str) -> _Seen:
         try:

@@ -96,14 +96,16 @@ class Delivery:
 
         return await self._write(desired, since, after)
 
-    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], *, since: int) -> set[str]:
-        """The states of messages that were made for another clearance; `kept`: which stay as they are, for which."""
+    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], *, since: int) -> bool:
+        """The states of messages that were made for another clearance; `kept`: which stay as they are, for which.
 
-        def after(tx: Transaction, _overtaken: set[str]) -> None:
-            for key, clearance in kept.items():
-                tables.set_clearance(tx, key, clearance, since)
+        False when some of them must be looked at once more.
+        """
 
-        return await self._write(desired, since, after)
+        def after(tx: Transaction, overtaken: set[str]) -> None:
+            overtaken.update(key for key, now in kept.items() if not tables.set_clearance(tx, key, now, since))
+
+        return not await self._write(desired, since, after)
 
     async def doubt_all(self) -> None:
         """After a gap in the feed each message is to be looked at again, since its levels may have changed."""

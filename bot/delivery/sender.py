@@ -88,7 +88,7 @@ class Sender:
                 break
             if message.channel in self._busy:
                 continue
-            if message.clearance > self._gate.ceiling(message.channel):
+            if message.clearance == tables.UNKNOWN or message.clearance > self._gate.ceiling(message.channel):
                 self._gate.held()
                 continue
             method = _method(message)
@@ -202,7 +202,7 @@ class Sender:
         try:
             if not message.ts:  # it is still being posted
                 raise TimeoutError
-            async with aclosing(self._standing(message, message.place, message.doubt_at - DOUBT_MS)) as found:
+            async with aclosing(self._standing(message, message.place, int(float(message.ts) * 1000))) as found:
                 doubles = [ts async for ts in found if ts != message.ts]
             for ts in doubles:
                 log.info("double_deleted", key=message.key)

@@ -79,7 +79,9 @@ def first_tables(db: sqlite_utils.Database) -> None:
 def levels_and_doubts(db: sqlite_utils.Database) -> None:
     message = db.table("message")
     # Messages from before count as made for nobody knows whom: each is looked at once, and made anew where need be.
-    message.add_column("clearance", int, not_null_default=-1)  # for which it was made; -1: to be looked at again
+    message.add_column(
+        "clearance", int, not_null_default=-1
+    )  # for which it was made; -1: not known, -2: withheld for now
     message.add_column("about", str, not_null_default="")  # kind and id of what it tells of, such as `case_task ~9`
     message.add_column("sight", str, not_null_default="")  # digest of what was withheld then
     message.add_column("written", int, not_null_default=0)  # number of the writing that changed it last

@@ -16,6 +16,7 @@ _OPEN = (
     "(m.sent < m.wanted OR m.file_sent = 0) AND"
     " (m.gone = 0 AND (m.thread_of = '' OR root.ts <> '') OR m.file_sent = 0 AND m.file_name = '')"
 )
+UNKNOWN = -1  # the clearance of what must be looked at before it leaves
 _KIND = "CASE WHEN m.sent >= m.wanted OR m.gone = 1 THEN 'file' WHEN m.ts = '' THEN 'post' ELSE 'update' END"
 
 
@@ -259,15 +260,15 @@ def made_for_another(reads: Reads, channel: str, clearance: int, unsent_only: bo
     return [row["subject"] for row in rows]
 
 
-def set_clearance(tx: Transaction, key: str, clearance: int, since: int) -> None:
-    """It shows to this clearance what it shows anyway, if nobody changed it after the writing `since`."""
-    tx.run("UPDATE message SET clearance = :clearance WHERE key = :key AND written <= :since",
-           {"key": key, "clearance": clearance, "since": since})  # fmt: skip
+def set_clearance(tx: Transaction, key: str, clearance: int, since: int) -> bool:
+    """It shows to this clearance what it shows anyway; False when somebody changed it after the writing `since`."""
+    sql = "UPDATE message SET clearance = :clearance WHERE key = :key AND written <= :since"
+    return bool(tx.run(sql, {"key": key, "clearance": clearance, "since": since}))
 
 
 def doubt_all(tx: Transaction) -> None:
-    """Levels may have changed unheard: each message is to be looked at again."""
-    tx.run("UPDATE message SET clearance = -1 WHERE clearance <> -1")
+    """Levels may have changed unheard: each message is to be looked at again, before it leaves."""
+    tx.run("UPDATE message SET clearance = :unknown WHERE clearance <> :unknown", {"unknown": UNKNOWN})
 
 
 def subjects(reads: Reads, channel: str, limit: int) -> list[Row]:

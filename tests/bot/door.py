@@ -16,6 +16,7 @@ class Door:
     def __init__(self) -> None:
         self._shut = ""
         self._after = False
+        self._broken = ""
         self._open = asyncio.Event()
         self.came = asyncio.Event()
         """Somebody stands before the shut door."""
@@ -26,9 +27,13 @@ class Door:
         self._open.clear()
         self.came.clear()
 
+    def break_(self, part: str) -> None:
+        """From now on such requests are answered as by a core with a fault."""
+        self._broken = part
+
     def open(self) -> None:
         """All may pass."""
-        self._shut = ""
+        self._shut = self._broken = ""
         self._open.set()
 
     async def _wait(self) -> None:
@@ -41,6 +46,8 @@ class Door:
         async with aiohttp.ClientSession(auto_decompress=False) as session:
 
             async def pass_on(request: web.Request) -> web.Response:
+                if self._broken and self._broken in f"{request.method} {request.path}":
+                    return web.Response(status=500)
                 is_shut, after = bool(self._shut) and self._shut in f"{request.method} {request.path}", self._after
                 if is_shut and not after:
                     await self._wait()

@@ -174,6 +174,29 @@ async def test_of_a_post_that_arrives_after_it_was_repeated_one_stands(tmp_path:
         await it.shows("it is ours", *others)
 
 
+async def test_a_double_is_found_also_after_slack_has_said_nothing_for_long(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        arrive = asyncio.Event()
+        it.workspace.faults.late("chat.postMessage", arrive)
+        await it.delivery.want(desired("alert:~1:C0SOC", "done"))
+        await it.shows("done")
+        arrive.set()
+        await it.shows("done", "done")
+        it.workspace.faults.ratelimit("conversations.history", times=20)
+        faults = it.workspace.faults
+
+        async def looked(left: int) -> None:
+            it.clock.ahead_ms += 61_000
+            it.delivery.sender.wake()
+            await until(lambda: faults.waiting("conversations.history") == left)
+
+        for left in reversed(range(20)):
+            await looked(left)
+        it.clock.ahead_ms += 61_000
+        it.delivery.sender.wake()
+        await it.shows("done")
+
+
 async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         it.workspace.faults.lose_answer("chat.postMessage")
@@ -314,6 +337,19 @@ async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_
         await it.shows("withheld")
 
 
+async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked_at(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    async with desk(tmp_path, send=False, gate=Gate(held=held.set)) as it:
+        secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=Screen(secret, 2)))
+        await it.delivery.doubt_all()
+        sending = asyncio.create_task(it.delivery.sender.run())
+        await until(held.is_set)
+        assert await it.delivery.obey([], {"alert:~1:C0SOC": 2}, since=it.delivery.written())
+        await it.shows("the secret")
+        await ended(sending)
+
+
 async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         before = Screen(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
@@ -324,7 +360,7 @@ async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp
         late = [desired("alert:~1:C0SOC", "the secret", screen=before, by_person=True), desired("alert:~2:C0SOC", "b")]
         assert await it.delivery.want(*late, since=since) == {"~1"}
         assert await it.delivery.follow(late, 12, since=since) == {"~1"}
-        await it.delivery.obey([], {"alert:~1:C0SOC": 0}, since=since)
+        assert not await it.delivery.obey([], {"alert:~1:C0SOC": 0}, since=since)
         assert it.delivery.cursor() == 10
         assert it.delivery.made_for_another(SOC, 2) == ["~1"]  # the other one, which was made for nobody
         await it.shows("withheld", "b")

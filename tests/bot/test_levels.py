@@ -23,6 +23,7 @@ from core.client import CoreClient
 from core.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
+from tests.bot.door import Door
 from tests.bot.features.stage import responders
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, running_bot
 from tests.bot.test_delivery import Clock, until
@@ -194,6 +195,22 @@ async def test_when_a_tlp_rises_all_is_withheld_where_it_is_too_high_and_comes_b
         await rest(it.scene, it.scene.bot)
         assert await it.seen(SOC) == set(SECRETS)
         assert {TITLE, SAID[1]} <= await it.seen(it.direct)
+
+
+async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_path: Path) -> None:
+    door = Door()
+    async with story(tmp_path, way=door.way) as it:
+        before = await it.seen(SOC)
+        await it.level(3)
+        await rest(it.scene, it.scene.bot)
+        door.break_("GET /api/connector/engine/action/~")
+        await it.level(2)
+        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.delivery.story(it.alert_id)]))
+        assert not await it.seen(SOC) & set(SAID)
+        door.open()
+        await it.scene.bot.channels.look()
+        await rest(it.scene, it.scene.bot)
+        assert await it.seen(SOC) == before
 
 
 async def test_a_new_observable_that_may_not_be_seen_is_taken_out_of_what_was_told_before(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_news_say_each_thing_once() -> None:
         roots=("~1", "~7"),
         actions=(("~2", "~1"),),
         ended=frozenset({"~2"}),
+        changed=frozenset({"~1", "~7", "~8"}),
         logs=(("~9", "~7"),),
     )
 
