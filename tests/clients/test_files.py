@@ -159,6 +159,15 @@ async def test_a_part_that_would_be_lost_is_refused(core: RunningCore, parts: Se
     )
 
 
+@pytest.mark.parametrize(("parts", "status"), [(98, 201), (99, 400), (10_000, 400)])
+async def test_a_form_has_a_bounded_number_of_parts(core: RunningCore, parts: int, status: int) -> None:
+    names = [f"f{number}" for number in range(parts - 1)]
+    body = {**ALERT, "artifacts": [{"dataType": "file", "attachment": names}]}
+    files = [(f'name="{name}"; filename="{name}"', b"x") for name in names]
+    answer = await raw(core, "/api/alert", form(('name="_json"', json.dumps(body).encode()), *files))
+    assert answer.status_code == status, answer.text[:200]
+
+
 @pytest.mark.parametrize("many", [1, 100])
 async def test_a_file_is_not_kept_a_hundred_times(core: RunningCore, many: int) -> None:
     artifacts = [{"dataType": f"file{number}", "attachment": "a"} for number in range(many)]
