@@ -88,10 +88,10 @@ class Sender:
                 break
             if message.channel in self._busy:
                 continue
-            if message.clearance == tables.UNKNOWN or message.clearance > self._gate.ceiling(message.channel):
+            method = _method(message)
+            if method != "files.delete" and not self._may_leave(message):
                 self._gate.held()
                 continue
-            method = _method(message)
             wait_ms = self._pace.wait_ms(method, message.channel, now, by_person=message.by_person)
             if wait_ms:
                 until = min(until, now + wait_ms)
@@ -100,6 +100,9 @@ class Sender:
             self._busy.add(message.channel)
             group.create_task(self._send(message, method))
         return until
+
+    def _may_leave(self, message: Shown) -> bool:
+        return message.clearance != tables.UNKNOWN and message.clearance <= self._gate.ceiling(message.channel)
 
     async def _pause(self, version: int, until: int) -> None:
         while not self._wake.is_set() and self._store.version() == version:
@@ -289,10 +292,9 @@ class Sender:
         return str(answer["file_id"])
 
     async def _file_stands(self, message: Shown, file_id: str) -> bool:
+        thread = {"channel": message.place, "ts": message.root_ts or message.ts}
         answer = await self._slack.api_call(
-            "conversations.replies",
-            http_verb="GET",
-            params=_params({"channel": message.place, "ts": message.root_ts or message.ts, "limit": 200}),
+            "conversations.replies", http_verb="GET", params=_params({**thread, "oldest": message.ts, "limit": 200})
         )
         files = [file for one in answer.get("messages") or [] for file in one.get("files") or []]
         return any(file.get("id") == file_id and file.get("mode") != "tombstone" for file in files)

@@ -261,6 +261,19 @@ async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
 REPORT = ("report.txt", "a\nlong\nreport")
 
 
+async def test_a_file_is_put_once_into_a_long_thread_too(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        (root,) = await it.anna.messages(SOC)
+        for number in range(205):
+            await it.anna.say(SOC, f"talk {number}", root["ts"])
+        it.workspace.faults.lose_answer("files.completeUploadExternal")
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await rest(it)
+        assert len(await files_in(it.anna)) == 1
+
+
 async def files_in(anna: Person) -> list[dict[str, Any]]:
     roots = await anna.messages(SOC)
     threads = [await anna.thread(SOC, root["ts"]) for root in roots]
@@ -335,6 +348,20 @@ async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_
         assert await it.anna.messages(SOC) == []
         await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=Screen(secret, 0)))
         await it.shows("withheld")
+
+
+async def test_a_file_that_must_go_goes_also_before_its_message_was_looked_at(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card", file=REPORT))
+        await rest(it)
+        go = asyncio.Event()
+        it.workspace.faults.hold("chat.update", go)
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld"))
+        await until(lambda: it.workspace.faults.waiting("chat.update") == 0)
+        await it.delivery.doubt_all()
+        go.set()
+        await rest(it)
+        assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
 
 
 async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked_at(tmp_path: Path) -> None:
