@@ -29,6 +29,7 @@ MEASUREMENTS: Mapping[str, str] = {
     "start": "starting",
     "responder": "running",
     "acknowledge": "acknowledge",
+    "click": "clicking",
 }
 """Name on the command line, and its module: each has `measure(folder, scale)`. To add one: a module and a line."""
 

@@ -1,6 +1,7 @@
 """A signed slash command that only reads, acknowledged by the bot, by a floor, and by Bolt with its defaults.
 
-The bot then does what was asked (it answers with its help), the others nothing: at 32 at once that work is part of
+The bot is the whole one, with every command and button registered, so its goals are the stricter ones of a single
+command (with everything, 2.2 x the floor would do). It then does what was asked (it answers with its help), the others nothing: at 32 at once that work is part of
 the bot's figure.
 """
 
@@ -52,7 +53,7 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
                 {name: partial(_at_once, server, slack, scale.seconds) for name, server in servers.items()},
                 scale.rounds,
             )
-    what = "a slash command that only reads, acknowledged"
+    what = "a slash command that only reads, acknowledged with every command and button registered"
     ms, rate = figures.milliseconds, figures.per_second
     return [
         figures.row(f"{what}, alone", alone, BOT, FLOOR, ms, Goal("at most", 2.0)),

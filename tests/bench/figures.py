@@ -70,9 +70,13 @@ class Scale:
     runs: int = 30
     """Responders run in one turn."""
     events: int = 40
+    clicks: int = 4
+    """Clicks in one turn."""
+    apart_s: float = 4.0
+    """Between clicks on the bot: closer together it would keep to Slack's limits, as it should."""
 
 
-SMALL = Scale(rounds=2, seconds=0.1, calls=10, alerts=50, actions=500, runs=3, events=3)
+SMALL = Scale(rounds=2, seconds=0.1, calls=10, alerts=50, actions=500, runs=3, events=3, clicks=1, apart_s=0)
 """Enough to see that a measurement runs."""
 
 

@@ -22,7 +22,7 @@ async def main(given: dict[str, Any]) -> None:
     tree = {
         "bot": {"core_url": given["core_url"], "core_api_key": given["core_key"], "database": "slack.db"},
         "slack": {**given["slack"], "port": 0},
-        "channel": [],
+        "channel": given.get("channels", []),
     }
     settings = parse(tree, Path(given["folder"]))
     async with (

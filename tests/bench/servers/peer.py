@@ -10,7 +10,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -120,7 +120,8 @@ def engine_of(path: Path) -> AsyncEngine:
     return engine
 
 
-def application(path: Path, ends: bool) -> FastAPI:
+def application(path: Path, ends: bool, program: str = "") -> FastAPI:
+    """`ends`: its engine does nothing, and has done so at once; `program`: it starts this, one process for a run."""
     engine = engine_of(path)
     sessions = async_sessionmaker(engine, expire_on_commit=False)
     writing = asyncio.Lock()
@@ -162,6 +163,13 @@ def application(path: Path, ends: bool) -> FastAPI:
         found = await session.scalars(select(Action).where(Action.object_id == number).order_by(Action.id.desc()))
         return found.all()
 
+    @app.get("/api/connector/engine/action/{number}", response_model=ActionOut)
+    async def single(number: int, session: Session, user: Caller) -> Any:
+        found = await session.get(Action, number)
+        if found is None:
+            raise HTTPException(404, "Action not found")
+        return found
+
     @app.post("/api/connector/engine/action", response_model=ActionOut, status_code=201)
     async def run(asked: RunIn, session: Session, user: Caller) -> Any:
         if "manageAction" not in user.permissions:
@@ -192,26 +200,41 @@ def application(path: Path, ends: bool) -> FastAPI:
             await session.flush()
             session.add(Event(at=now, type="action.created", object_id=made.id, user=user.login))
             await session.commit()
-        task = asyncio.create_task(follow(made.id))
+        task = asyncio.create_task(follow(made.id, target))
         following.add(task)
         task.add_done_callback(following.discard)
         return made
 
-    async def follow(number: int) -> None:
-        """The engine, which does nothing; then the end is stored."""
-        if not ends:
+    async def follow(number: int, target: Alert) -> None:
+        """The engine; then the end is stored."""
+        report = '{"success":true}'
+        if program:
+            report = await executed(program, path.parent / "jobs" / str(number), target)
+        elif not ends:
             await asyncio.get_running_loop().create_future()
         async with sessions() as session, writing:
             made = await session.get_one(Action, number)
-            made.status, made.end_date, made.report = "Success", made.start_date, '{"success":true}'
-            session.add(Event(at=made.start_date, type="action.ended", object_id=number, user=made.created_by))
+            made.status, made.end_date, made.report = "Success", time.time_ns() // 1_000_000, report
+            session.add(Event(at=made.end_date, type="action.ended", object_id=number, user=made.created_by))
             await session.commit()
 
     return app
 
 
-async def fill(path: Path, actions: int) -> None:
-    """One user, one alert, its actions: the same as in core's store."""
+async def executed(program: str, job: Path, target: Alert) -> str:
+    """Start the program with its job folder, wait for its end, and return its report. Raises if it failed."""
+    (job / "input").mkdir(parents=True)
+    data = {"_id": f"~{target.id}", "title": target.title, "description": target.description}
+    asked = {"data": data, "dataType": "thehive:alert", "tlp": target.tlp, "pap": target.pap}
+    (job / "input" / "input.json").write_text(json.dumps(asked))
+    process = await asyncio.create_subprocess_exec(sys.executable, program, str(job))
+    if await process.wait():
+        raise RuntimeError(f"{program} failed")
+    return (job / "output" / "output.json").read_text()
+
+
+async def fill(path: Path, actions: int, titles: Sequence[str]) -> None:
+    """One user, one alert, its actions: the same as in core's store; with `titles`, an alert for each instead."""
     engine = engine_of(path)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
@@ -219,7 +242,8 @@ async def fill(path: Path, actions: int) -> None:
     async with async_sessionmaker(engine)() as session:
         key_hash = hashlib.sha256(KEY.encode()).hexdigest()
         session.add(User(login=ANALYST, key_hash=key_hash, permissions="manageAction"))
-        session.add(Alert(id=1, title=sample.title, description=sample.description, tlp=2, pap=2))
+        for number, title in enumerate(titles or [sample.title], 1):
+            session.add(Alert(id=number, title=title, description=sample.description, tlp=2, pap=2))
         await session.flush()
         for number in range(2, actions + 2):
             fields = action(number, 1).model_dump(exclude={"id_", "approval"})
@@ -231,10 +255,11 @@ async def fill(path: Path, actions: int) -> None:
 def main(given: dict[str, Any]) -> None:
     path = Path(given["folder"]) / "peer.db"
     if not path.exists():
-        asyncio.run(fill(path, int(given.get("actions", 10))))
+        asyncio.run(fill(path, int(given.get("actions", 10)), given.get("titles", ())))
     sock = socket.create_server(("127.0.0.1", 0))
     tell({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
-    config = uvicorn.Config(application(path, bool(given.get("ends"))), access_log=False, log_level="warning")
+    app = application(path, bool(given.get("ends")), str(given.get("program", "")))
+    config = uvicorn.Config(app, access_log=False, log_level="warning")
     uvicorn.Server(config).run([sock])
 
 

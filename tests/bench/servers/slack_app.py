@@ -35,15 +35,22 @@ def bolt(slack: dict[str, Any]) -> Any:
     async def on_command(ack: Any) -> None:
         await ack()
 
+    return events_of(app)
+
+
+def events_of(app: AsyncApp) -> Any:
+    """Bolt's app as a route, as its own server has it."""
+
     async def events(request: web.Request) -> web.Response:
         return await to_aiohttp_response(await app.async_dispatch(await to_bolt_request(request)))
 
     return events
 
 
-async def main(given: dict[str, Any]) -> None:
+async def serve(events: Any) -> None:
+    """This route on a free port, until a signal ends it."""
     served = web.Application()
-    served.add_routes([web.post(PATH, {"floor": floor, "bolt": bolt}[given["manner"]](given["slack"]))])
+    served.add_routes([web.post(PATH, events)])
     runner = web.AppRunner(served, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -54,4 +61,5 @@ async def main(given: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(json.loads(sys.argv[1])))
+    given = json.loads(sys.argv[1])
+    uvloop.run(serve({"floor": floor, "bolt": bolt}[given["manner"]](given["slack"])))
