@@ -1,8 +1,8 @@
 """A signed slash command that only reads, acknowledged by the bot, by a floor, and by Bolt with its defaults.
 
 The bot is the whole one, with every command and button registered, so its goals are the stricter ones of a single
-command (with everything, 2.2 x the floor would do). It then does what was asked (it answers with its help), the others nothing: at 32 at once that work is part of
-the bot's figure.
+command (with everything, 2.2 x the floor would do). It then does what was asked (it answers with its help), the others
+nothing: at 32 at once that work is part of the bot's figure.
 """
 
 import asyncio
