@@ -160,7 +160,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.aliased(table, section.vendor_alias)
     public += [*v1.connector(public), *v1.aliased(table), *v1.status()]
-    choices = choices_api.listings(access, alerts, cases, templates)
+    choices = choices_api.listings(access, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias, choices)
     wire = Wire(

@@ -5,21 +5,19 @@ Nothing here is defined beforehand: custom fields are those that the newest obje
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from core.access import Access
-from core.alerts import Alerts
 from core.api import v1
 from core.api.wire import Endpoint, Request, answer
-from core.case_templates import CaseTemplates
-from core.cases import Cases
-from core.models import CUSTOM_FIELD_KINDS, SearchInput
+from core.models import CUSTOM_FIELD_KINDS
+from core.store import search as stored
+from core.store.database import Database
 
-NEWEST = SearchInput(range="0-200", sort="-createdAt")
-"""Of each kind of object, those whose custom fields are shown."""
+NEWEST = 200
+"""Of each kind of object, so many are looked at for custom fields."""
 DATA_TYPES = (
     *("autonomous-system", "domain", "file", "filename", "fqdn", "hash", "hostname", "ip", "mail", "mail-subject"),
     *("other", "regexp", "registry", "uri_path", "url", "user-agent"),
@@ -29,16 +27,11 @@ DATA_TYPES = (
 Listing = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
-def listings(access: Access, alerts: Alerts, cases: Cases, templates: CaseTemplates) -> Mapping[str, Listing]:
+def listings(access: Access, database: Database) -> Mapping[str, Listing]:
     """What each list is called in a query, and what is in it."""
-    searches = (alerts.search, partial(cases.search, "case"), templates.search)
 
     async def custom_fields() -> list[Mapping[str, Any]]:
-        kinds: dict[str, str] = {}
-        for search in searches:
-            for doc in (await search(NEWEST)).docs:
-                for name, field in json.loads(doc)["customFields"].items():
-                    kinds.setdefault(name, next(kind for kind in CUSTOM_FIELD_KINDS if kind in field))
+        kinds = await stored.custom_fields(database, CUSTOM_FIELD_KINDS, NEWEST)
         return [_custom_field(name, kind) for name, kind in sorted(kinds.items())]
 
     async def users() -> list[Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """The SQL of searches over objects: a condition as data, turned into text with bound parameters."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -131,6 +132,21 @@ def newest(reads: Reads, kind: str) -> Row | None:
     return reads.row(
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind ORDER BY id DESC LIMIT 1", {"kind": kind}
     )
+
+
+async def custom_fields(database: Database, kinds: Collection[str], newest_of_each: int) -> dict[str, str]:
+    """Names of the custom fields of the newest objects, with the one of `kinds` that the newest such field has."""
+    objects = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT id, doc FROM object WHERE kind = '{kind}' ORDER BY id DESC LIMIT :newest)"
+        for kind in ("alert", "case", "case_template")
+    )
+    rows = await database.rows_aside(
+        "SELECT field.key AS name, entry.key AS kind"
+        f" FROM ({objects}) AS o, json_each(o.doc, '$.customFields') AS field, json_each(field.value) AS entry"
+        " WHERE entry.key IN (SELECT value FROM json_each(:kinds)) GROUP BY 1, 2 ORDER BY max(o.id)",
+        {"newest": newest_of_each, "kinds": json.dumps(list(kinds))},
+    )
+    return {row["name"]: row["kind"] for row in rows}
 
 
 class _Writer:

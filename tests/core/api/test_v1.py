@@ -324,6 +324,10 @@ async def test_what_there_is_to_choose_from_is_told(core: RunningCore) -> None:
     await core.send("POST", "/api/alert", {**ALERT, "customFields": fields})
     await core.send("POST", "/api/case/template", {"name": "T", "customFields": {"seen": {"date": 1}}})
     kinds = {"score": "integer", "seen": "date", "unit": "string"}
+    await core.send(
+        "POST", "/api/alert", {**ALERT, "sourceRef": "2", "customFields": {"score": {"float": 1.5}, "a.b": 1}}
+    )
+    kinds |= {"score": "float", "a.b": "integer"}
     for path in ("/api/customField", "/api/v1/customField"):
         listed = (await core.send("GET", path)).json()
         assert {field["reference"]: field["type"] for field in listed} == kinds
