@@ -41,12 +41,22 @@ class _Line:
 class Runner:
     """Follows the actions of this process, one task for each that its engine has a place for."""
 
-    def __init__(self, actions: Actions, responders: Responders, database: Database, feed: Feed, clock: Clock) -> None:
+    def __init__(
+        self,
+        actions: Actions,
+        responders: Responders,
+        database: Database,
+        feed: Feed,
+        clock: Clock,
+        *,
+        tick_s: float = TICK_S,
+    ) -> None:
         self._actions = actions
         self._responders = responders
         self._database = database
         self._feed = feed
         self._clock = clock
+        self._tick_s = tick_s
         self._id = owner.me()
         self._follows: dict[int, asyncio.Task[None]] = {}
         self._job_known: dict[int, asyncio.Event] = {}
@@ -57,7 +67,7 @@ class Runner:
             if state.engine.capacity is not None
         }
         self._is_closed = False
-        self._ticking: asyncio.Task[None] | None = None
+        self._ticking: list[asyncio.Task[None]] = []
         actions.own(Owner(self._id, self._accept))
 
     async def open(self) -> None:
@@ -65,12 +75,13 @@ class Runner:
         for state in self._responders.states():
             await state.engine.sweep(self._open_ids)
         await self.tick()
-        self._ticking = asyncio.create_task(self._keep_ticking())
+        # Two tasks: what is looked for may have to wait for long searches, the lease may not.
+        self._ticking = [asyncio.create_task(self._keep(deed)) for deed in (self._renew, self._look)]
 
     async def close(self) -> None:
         """Stop following; what runs goes on, and the next core takes over."""
         self._is_closed = True
-        tasks = [*self._follows.values(), *([self._ticking] if self._ticking else [])]
+        tasks = [*self._follows.values(), *self._ticking]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,16 +122,22 @@ class Runner:
 
     async def tick(self) -> None:
         """Renew what is ours, take over what nobody follows any more, end what nobody approved."""
-        now = self._clock()
+        await self._renew()
+        await self._look()
+
+    async def _renew(self) -> None:
         if self.followed():
-            await self._database.transaction(lambda tx: stored.renew(tx, self._id, now + life.LEASE_MS))
+            until = self._clock() + life.LEASE_MS
+            await self._database.transaction(lambda tx: stored.renew(tx, self._id, until))
+
+    async def _look(self) -> None:
         for row in await self._database.rows_aside(stored.OWNERS):
             if row["id"] != self._id:
-                await self._take_over(row["id"], now)
+                await self._take_over(row["id"])
         for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._id}):
             if not self._is_followed(row["id"]):  # following it broke, or who asked for it hung up at its commit
                 self._accept_again(row["id"])
-        for number in stored.approvals_due(self._database, now):
+        for number in stored.approvals_due(self._database, self._clock()):
             await self._actions.expire(number)
 
     def _open_ids(self) -> list[str]:
@@ -154,8 +171,8 @@ class Runner:
             number, _ = line.waiting.popitem(last=False)
             self._follows[number] = asyncio.create_task(self._follow(number, engine_name, line))
 
-    async def _take_over(self, old_owner: str, now: int) -> None:
-        is_dead = owner.is_dead(old_owner)
+    async def _take_over(self, old_owner: str) -> None:
+        is_dead, now = owner.is_dead(old_owner), self._clock()
         if not is_dead and stored.lease_until(self._database, old_owner) > now:
             return
 
@@ -241,15 +258,15 @@ class Runner:
         """Whether this was its end: not if it is somebody else's by now."""
         return await _once_writable(lambda: self._actions.end(number, report))
 
-    async def _keep_ticking(self) -> None:
+    async def _keep(self, deed: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
             try:
-                await self.tick()
+                await deed()
             except ResponderBotError as error:
-                log.warning("leases can't be renewed", reason=error.message)
+                log.warning("leases can't be kept", reason=error.message)
             except Exception:  # without ticks all actions would be lost to another core
-                log.exception("leases can't be renewed")
+                log.exception("leases can't be kept")
 
 
 async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:

@@ -16,10 +16,11 @@ from core.engines.base import Report
 from core.events import Feed
 from core.models import Action
 from core.responders import Responders
-from core.runner import Runner
-from core.store.database import Transaction
+from core.runner import TICK_S, Runner
+from core.store.database import Database, Transaction
 from tests.core.core_process import (
     LOOK_AT_MOST_S,
+    LOOK_EVERY_S,
     CoreProcess,
     Place,
     alert_in,
@@ -39,21 +40,29 @@ from tests.core.test_actions import ANNA, Parts, ask, parts
 
 
 @asynccontextmanager
+async def core_on(
+    database: Database, here: Parts, engine: ScriptedEngine, *, tick_s: float = TICK_S
+) -> AsyncIterator[tuple[Actions, Runner]]:
+    """Another core, with the clock of `here`."""
+    responders = Responders([engine], {}, database, here.clock)
+    await responders.open()
+    actions = Actions(
+        database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
+    )
+    runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock, tick_s=tick_s)
+    await runner.open()
+    try:
+        yield actions, runner
+    finally:
+        await runner.close()
+        await responders.close()
+
+
+@asynccontextmanager
 async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIterator[tuple[Actions, Runner]]:
-    """Another core on the file of `here`, with the same clock."""
-    async with opened(tmp_path / "core.db") as database:
-        responders = Responders([engine], {}, database, here.clock)
-        await responders.open()
-        actions = Actions(
-            database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
-        )
-        runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
-        await runner.open()
-        try:
-            yield actions, runner
-        finally:
-            await runner.close()
-            await responders.close()
+    """Another core on the file of `here`."""
+    async with opened(tmp_path / "core.db") as database, core_on(database, here, engine) as core:
+        yield core
 
 
 async def taken(engine: ScriptedEngine) -> Run:
@@ -112,6 +121,29 @@ async def test_who_takes_over_has_a_lease_at_once_so_that_nobody_takes_it_over_i
             assert (await taken(other)).job.action_id == action.id
             await late.tick()
             assert late.followed() == 0
+
+
+async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_path: Path) -> None:
+    long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000000) SELECT max(i) FROM n"
+    other = ScriptedEngine()
+    async with (
+        parts(tmp_path) as here,
+        opened(tmp_path / "core.db") as database,
+        core_on(database, here, other, tick_s=LOOK_EVERY_S) as (actions, _),
+    ):
+
+        def is_renewed() -> bool:
+            lease = {"until": here.clock.now_ms + LEASE_MS}
+            return database.row("SELECT 1 FROM owner WHERE lease_until = :until", lease) is not None
+
+        await actions.start(ANNA, ask(here))
+        await taken(other)
+        search = asyncio.create_task(database.rows_aside(long))
+        for _ in range(3):
+            here.clock.now_ms += LEASE_MS
+            await until(is_renewed, "a renewed lease")
+        assert not search.done()
+        await search
 
 
 async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
