@@ -54,18 +54,11 @@ class Way:
     repainted: float
     began: float
     stored: float
-    replied: float
     shown: float
-
-    @property
-    def total(self) -> float:
-        """Click to final status on the card, less the responder's own time."""
-        return self.began + self.shown
-
-    @property
-    def told(self) -> float:
-        """The same, to the first word in the channel of the end: on the card or in its thread."""
-        return self.began + min(self.shown, self.replied)
+    total: float
+    """Click to final status on the card, less the responder's own time."""
+    told: float
+    """The same, to the first word of the end: on the card or in its thread."""
 
     @classmethod
     def of(cls, ways: Sequence["Way"]) -> "Way":
@@ -79,7 +72,7 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
     async with _bot(folder, scale) as ours, _peer(folder / "peer", scale) as peer:
         quick = await _in_turns(ours, peer, _works(QUICK_S, scale), scale)
         longer = await _in_turns(ours, peer, _works(LONG_S, scale), scale)
-    return [*_rows("up to 0.25 s", quick, Goal("at least", 25)), *_rows("0.5 to 0.75 s", longer)]
+    return [*_rows("up to 0.25 s", quick, Goal("at least", 25)), *_rows("0.5 to 0.75 s", longer)[:2]]
 
 
 def _rows(work: str, ways: Mapping[str, Sequence[Way]], goal: Goal | None = None) -> list[Row]:
@@ -168,7 +161,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
             place = {"action_id": ids.MENU, "block_id": menu}
             groups = await person.options(CHANNEL, card["ts"], query=RESPONDER, **place)
             value = next(option["value"] for group in groups for option in group["options"])
-            return await _clicked(person, card["ts"], core, made.id, has_thread=True, value=value, **place)
+            return await _clicked(person, card["ts"], core, made.id, value=value, **place)
 
         yield click
 
@@ -206,7 +199,7 @@ async def _peer(folder: Path, scale: Scale) -> AsyncIterator[Click]:
             posted = await slack.chat_postMessage(channel=CHANNEL, **card(alert_id))
             ts = str(posted["ts"])
             await person.until(lambda sight: sight.message(CHANNEL, ts))
-            return await _clicked(person, ts, core, alert_id, has_thread=False, action_id="run")
+            return await _clicked(person, ts, core, alert_id, action_id="run")
 
         yield click
 
@@ -214,8 +207,8 @@ async def _peer(folder: Path, scale: Scale) -> AsyncIterator[Click]:
 # both
 
 
-async def _clicked(person: Person, ts: str, core: Child, alert_id: str, *, has_thread: bool, **what: Any) -> Way:
-    """Click, and look at the page until it has told all."""
+async def _clicked(person: Person, ts: str, core: Child, alert_id: str, **what: Any) -> Way:
+    """Click, and look at the page until the card shows the end."""
     seen: dict[str, float] = {}
     before = await person.until(lambda sight: sight.message(CHANNEL, ts) or {})
 
@@ -228,7 +221,7 @@ async def _clicked(person: Person, ts: str, core: Child, alert_id: str, *, has_t
             seen.setdefault("shown", now)
         if len(sight.thread(CHANNEL, ts)) > 1:
             seen.setdefault("replied", now)
-        return "shown" in seen and ("replied" in seen or not has_thread)
+        return "shown" in seen
 
     clicked = time.time()
     looking = asyncio.create_task(person.until(look))
@@ -239,14 +232,16 @@ async def _clicked(person: Person, ts: str, core: Child, alert_id: str, *, has_t
     await looking
     action = await _action(core, alert_id)
     full = json.loads(action["report"])["full"]
+    began, own = full["began"] - clicked, full["ended"] - full["began"]
     return Way(
         acknowledged=acknowledged - clicked,
         accepted=action["startDate"] / 1000 - clicked,
         repainted=seen["repainted"] - clicked,
-        began=full["began"] - clicked,
+        began=began,
         stored=action["endDate"] / 1000 - full["ended"],
-        replied=seen.get("replied", seen["shown"]) - full["ended"],
         shown=seen["shown"] - full["ended"],
+        total=seen["shown"] - clicked - own,
+        told=seen.get("replied", seen["shown"]) - clicked - own,
     )
 
 
