@@ -19,7 +19,7 @@ from core import owner
 from core.errors import ResponderBotError
 from core.store.database import Row, Transaction
 
-BUNDLE_MS = 3_000  # news of machines repaint a message at most this often (slack.md 2)
+BUNDLE_MS = 3_000  # progress of machines repaints a message at most this often (slack.md 2), and so does other news
 SETTLE_MS = 250  # progress waits a moment: a quick run is over by then, and is shown once
 BUTTON_BYTES = 16  # 128 random bits (slack.md 2)
 BUTTON_LIFE_MS = 7 * 86_400_000
@@ -355,6 +355,7 @@ def _row(desired: Desired, now: int) -> dict[str, str | int]:
         "by_person": 1 if desired.by_person else -int(desired.in_bulk),
         "now": now,
         "soon": now + SETTLE_MS if desired.is_progress else now,
+        "news": int(not desired.is_progress),
         "bundle_ms": BUNDLE_MS,
         "file_name": name,
         "file_text": text,

@@ -85,6 +85,8 @@ def levels_and_doubts(db: sqlite_utils.Database) -> None:
     message.add_column("about", str, not_null_default="")  # kind and id of what it tells of, such as `case_task ~9`
     message.add_column("sight", str, not_null_default="")  # digest of what was withheld then
     message.add_column("written", int, not_null_default=0)  # number of the writing that changed it last
+    message.add_column("news", int, not_null_default=0)  # 1: what is wanted tells more than progress
+    message.add_column("news_at", int, not_null_default=0)  # when such news of a machine repainted it last
     message.add_column("doubt_at", int, not_null_default=0)  # when to look whether it stands twice; 0: no reason to
     message.create_index(["channel", "clearance"])
     db.execute("CREATE INDEX message_doubt ON message(doubt_at) WHERE doubt_at > 0")

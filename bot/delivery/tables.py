@@ -19,12 +19,14 @@ _OPEN = (
 UNKNOWN = -1  # the clearance of what must be looked at before it leaves
 _KIND = "CASE WHEN m.sent >= m.wanted OR m.gone = 1 THEN 'file' WHEN m.ts = '' THEN 'post' ELSE 'update' END"
 
+_BUNDLED = "max(:soon, CASE WHEN :news = 1 THEN message.news_at ELSE message.machine_at END + :bundle_ms)"
+
 
 def want(tx: Transaction, values: dict[str, str | int]) -> None:
     """Insert or change the desired state; the same state as before changes nothing, a person's is due at once
     (also where news of a machine wanted the same, and waits)."""
     tx.run(
-        """INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
+        f"""INSERT INTO message (key, channel, conversation, subject, thread_of, payload, digest, wanted, sent, tried,
                tried_at, mark, ts, by_person, wanted_at, due_at, changed_at, machine_at, failures, problem, plain, gone,
                file_name, file_text, file_id, file_sent, created_at, clearance, about, sight, written)
            VALUES (:key, :channel, '', :subject, :thread_of, :payload, :digest, 1, 0, 0,
@@ -35,10 +37,10 @@ def want(tx: Transaction, values: dict[str, str | int]) -> None:
                wanted_at = CASE WHEN message.sent < message.wanted THEN message.wanted_at ELSE :now END,
                by_person = CASE WHEN message.sent < message.wanted THEN max(message.by_person, :by_person)
                    ELSE :by_person END,
+               news = CASE WHEN message.sent < message.wanted THEN max(message.news, :news) ELSE :news END,
                due_at = CASE WHEN :by_person = 1 THEN :now
-                   WHEN message.sent < message.wanted
-                       THEN min(message.due_at, max(:soon, message.machine_at + :bundle_ms))
-                   ELSE max(:soon, message.machine_at + :bundle_ms) END,
+                   WHEN message.sent < message.wanted THEN min(message.due_at, {_BUNDLED})
+                   ELSE {_BUNDLED} END,
                plain = 0,
                ts = CASE WHEN message.gone = 1 AND :by_person = 1 THEN '' ELSE message.ts END,
                mark = CASE WHEN message.gone = 1 AND :by_person = 1 THEN :mark ELSE message.mark END,
@@ -146,6 +148,8 @@ def done(tx: Transaction, key: str, number: int, now: int, ts: str, conversation
         """UPDATE message SET sent = max(sent, :number), tried = 0, tried_at = 0, ts = :ts,
                conversation = :conversation, changed_at = :now,
                machine_at = CASE WHEN by_person = 1 OR sent = 0 THEN machine_at ELSE :now END,
+               news_at = CASE WHEN by_person = 1 OR sent = 0 OR news = 0 THEN news_at ELSE :now END,
+               news = CASE WHEN wanted > :number THEN news ELSE 0 END,
                failures = 0, problem = '',
                by_person = CASE WHEN wanted > :number THEN by_person ELSE 0 END
            WHERE key = :key""",

@@ -16,8 +16,8 @@ class Desired:
 
     `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
     answers; `subject` the alert or case whose story it belongs to. `file` (name, text) stands under it; None takes it
-    away. `screen` is what it was made through. `is_progress`: more is likely to follow in a moment; `in_bulk`: one of
-    many that are made anew, which let all other news go first.
+    away. `screen` is what it was made through. `is_progress`: more is likely to follow in a moment, and an end
+    does not wait because of it; `in_bulk`: one of many that are made anew, which let all other news go first.
     """
 
     key: str

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -439,6 +439,24 @@ async def test_news_of_machines_repaint_at_most_every_three_seconds(tmp_path: Pa
         assert message.sent < message.wanted
         await it.delivery.want(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
         await it.shows("a person clicked")
+
+
+async def test_an_end_does_not_wait_because_progress_was_just_shown(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.shows("card")
+        await it.delivery.want(replace(desired("alert:~1:C0SOC", "running"), is_progress=True))
+        await it.shows("running")
+        await until(lambda: it.delivery.waiting() == 0)
+        it.clock.stop()
+        await it.delivery.want(desired("alert:~1:C0SOC", "ended"))
+        await it.shows("ended")
+        await until(lambda: it.delivery.waiting() == 0)
+        for late in (desired("alert:~1:C0SOC", "the next ended"), desired("alert:~1:C0SOC", "the last ended")):
+            await it.delivery.want(late)
+            message = it.delivery.message("alert:~1:C0SOC")
+            assert message is not None
+            assert message.sent < message.wanted
 
 
 # --- buttons --------------------------------------------------------------------------------------------------------
