@@ -5,9 +5,9 @@ interface. The clock begins as the click is sent and ends as the open page shows
 says itself of its work (from its first line after the imports to its last before it answers) is taken away; to start
 it and to import is not.
 
-The bot and core have their defaults. Each click is on a card of its own. Machine news of one card are bundled to one
-repaint in 3 s, so where the card has just told that a run started, its end is told in the thread at once and on the
-card up to 3 s later: longer runs are measured apart. A turn's figure is the median of its clicks, since a run of nearly
+The bot and core have their defaults. Each click is on a card of its own. Progress that a card has shown is followed by no
+more of it for 3 s, an end is shown at once; where it was otherwise, longer runs told it late: they are measured apart.
+A turn's figure is the median of its clicks, since a run of nearly
 0.25 s may go either way.
 """
 
