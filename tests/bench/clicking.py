@@ -5,10 +5,9 @@ interface. The clock begins as the click is sent and ends as the open page shows
 says itself of its work (from its first line after the imports to its last before it answers) is taken away; to start
 it and to import is not.
 
-The bot and core have their defaults. Each click is on a card of its own. Progress that a card has shown is followed by no
-more of it for 3 s, an end is shown at once; where it was otherwise, longer runs told it late: they are measured apart.
-A turn's figure is the median of its clicks, since a run of nearly
-0.25 s may go either way.
+The bot and core have their defaults. Each click is on a card of its own. A card shows progress at most once in 3 s and
+an end at once; longer runs, whose progress has been shown, are measured apart. A turn's figure is the median of its
+clicks.
 """
 
 import asyncio
