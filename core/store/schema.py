@@ -25,7 +25,7 @@ def first_tables(db: Database) -> None:
     db.table("object").create_index(["parent_id", "kind", "id"])
 
     # doc: the answer's JSON. whole_report: only where the one in doc was cut. handed_at: when the engine was about to
-    # be called. owner: which core follows it. approval_expires_at: only while it waits for people.
+    # be called. owner and lease_until: which core follows it. approval_expires_at: only while it waits for people.
     db.table("action").create(
         {
             "id": int,
@@ -42,6 +42,7 @@ def first_tables(db: Database) -> None:
             "handed_at": int,
             "ended_at": int,
             "owner": str,
+            "lease_until": int,
             "engine_job_id": str,
             "pid": int,
             "pid_started": int,
@@ -57,10 +58,7 @@ def first_tables(db: Database) -> None:
     db.table("action").create_index(["object_id", "id"])
     db.table("action").create_index(["created_by", "id"])
     db.table("action").create_index(["status", "responder_name"])
-    db.execute("CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress')")
-
-    # The cores that follow actions: one whose lease is over has lost them.
-    db.table("owner").create({"id": str, "lease_until": int}, pk="id", not_null={"lease_until"})
+    db.execute("CREATE INDEX action_open ON action (id) WHERE status IN ('Waiting', 'InProgress')")
 
     db.table("idempotency").create(
         {"login": str, "key": str, "body": str, "action_id": int, "created_at": int}, pk=("login", "key")
@@ -71,6 +69,7 @@ def first_tables(db: Database) -> None:
         "CREATE TABLE event (seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, type TEXT NOT NULL,"
         " object_type TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER NOT NULL, user TEXT NOT NULL)"
     )
+    db.table("event").create_index(["at"])
 
     db.table("user").create(
         {"login": str, "profile": str, "clearance": int, "key_hash": str, "disabled": int, "created_at": int},
@@ -83,6 +82,16 @@ def first_tables(db: Database) -> None:
 
     # What each engine offered when it was last heard of, so that a list is whole while an engine is down.
     db.table("catalogue").create({"engine": str, "doc": str, "at": int}, pk="engine")
+
+
+@migrations()
+def a_lease_for_each_core(db: Database) -> None:
+    # The cores that follow actions: one whose lease is over, or that has no row, has lost them.
+    db.table("owner").create({"id": str, "lease_until": int}, pk="id", not_null={"lease_until"})
+    db.execute("DROP INDEX action_open")
+    db.execute("ALTER TABLE action DROP COLUMN lease_until")
+    db.execute("CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress')")
+    db.execute("DROP INDEX idx_event_at")  # events are forgotten from the oldest on, which needs none
 
 
 def migrate(db: Database) -> None:

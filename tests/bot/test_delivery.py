@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Intent, Message
-from bot.delivery import Delivery, Desired, Gate, Pace
+from bot.delivery import Delivery, Desired, Gate, Pace, tables
+from bot.delivery.store import migrations, open_store
 from bot.redaction import Screen, Subject
 from bot.workspace import Person, Sight, Workspace
 from core.clock import now_ms
@@ -500,6 +502,21 @@ async def test_an_unchanged_card_keeps_its_buttons(tmp_path: Path) -> None:
         second = await it.delivery.buttons(SOC, "alert:~1:C0SOC", intents)
         assert [first(i) for i in intents] == [second(i) for i in intents]
         assert len(first(intents[0])) >= 22  # 128 bits
+
+
+def test_a_message_from_before_the_levels_is_still_known_and_to_be_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    before = sqlite_utils.Database(path)
+    migrations.apply(before, stop_before="levels_and_doubts")
+    columns = before.table("message").columns
+    row = {column.name: "x" if column.type == "TEXT" else 1 for column in columns}
+    before.table("message").insert({**row, "key": "alert:~1:C0SOC"})
+    before.close()
+    store = open_store(path)
+    found = store.row("SELECT * FROM message")
+    asyncio.run(store.close())
+    assert found is not None
+    assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", tables.UNKNOWN)
 
 
 # --- inbox, lease, watches ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import sqlite_utils
 
 from core.actions import LEASE_MS, Actions
 from core.engines.base import Report
@@ -18,6 +19,7 @@ from core.models import Action
 from core.responders import Responders
 from core.runner import TICK_S, Runner
 from core.store.database import Database, Transaction
+from core.store.schema import migrations
 from tests.core.core_process import (
     LOOK_AT_MOST_S,
     LOOK_EVERY_S,
@@ -174,6 +176,26 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_not_held_agai
             (await taken(other)).finish(Report(False, message="It broke by itself"))
             ended = await here.ended(action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
+
+
+async def test_a_database_from_before_the_leases_of_cores_is_taken_on_with_what_runs(tmp_path: Path) -> None:
+    (tmp_path / "now").mkdir()
+    async with parts(tmp_path / "now") as here:
+        action, _ = await begun(here)
+    before = sqlite_utils.Database(tmp_path / "core.db")
+    migrations.apply(before, stop_before="a_lease_for_each_core")
+    assert "lease_until" in before.table("action").columns_dict
+    now = sqlite_utils.Database(tmp_path / "now" / "core.db")
+    for table in ("sequence", "object", "event", "action"):
+        before.table(table).insert_all(now.table(table).rows, replace=True)
+    now.close()
+    before.close()
+    other = ScriptedEngine()
+    async with second(tmp_path, here, other) as (actions, _):
+        run = await taken(other)
+        run.finish(Report(True))
+        assert (run.job.action_id, run.job.resumed) == (action.id, True)
+        assert json.loads(actions.json_of(action.id))["createdAt"] == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:
