@@ -68,6 +68,10 @@ class Alerts:
         """Unread: New, or Updated where a case was made of it."""
         return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "New")})
 
+    async def set_follow(self, caller: Caller, id_or_ref: str, follow: bool) -> Alert:
+        """Follow the alert, or stop following it."""
+        return await self._set(caller, id_or_ref, lambda _: {"follow": follow})
+
     async def update(self, caller: Caller, id_or_ref: str, asked: AlertUpdate) -> Alert:
         """Change what the request names. Raises ResponderBotError("bad_request") for a status that it can't have."""
         return (await self.update_all(caller, [id_or_ref], asked))[0]
@@ -181,6 +185,7 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
         tags=asked.tags,
         tlp=asked.tlp,
         pap=asked.pap,
+        follow=asked.follow,
         custom_fields=with_ids(tx, asked.custom_fields),
         case_template=asked.case_template,
         artifacts=_artifacts(tx, cases.each(asked.artifacts), user, now),

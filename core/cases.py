@@ -26,6 +26,7 @@ from core.models import (
     Kind,
     Log,
     LogInput,
+    LogUpdate,
     SearchInput,
     Stored,
     Task,
@@ -71,7 +72,7 @@ class Cases:
     async def add_log(self, caller: Caller, task_id: str, asked: LogInput) -> Log:
         """A Waiting task becomes InProgress. Raises ResponderBotError("not_found") where there is no such task."""
         number = self._number("case_task", task_id)
-        return await self._change(lambda tx, now: new_log(tx, load_task(tx, number), asked.message, caller.login, now))
+        return await self._change(lambda tx, now: new_log(tx, load_task(tx, number), asked, caller.login, now))
 
     async def add_artifacts(self, caller: Caller, case_id: str, asked: ArtifactsInput) -> list[Artifact]:
         """All or none. Raises ResponderBotError("not_found") where there is no such case, "exists" where it has one."""
@@ -99,6 +100,16 @@ class Cases:
 
         def work(tx: Transaction, now: int) -> Task:
             return save_task(tx, load_task(tx, number).model_copy(update=changes(asked)), caller.login, now)
+
+        return await self._change(work)
+
+    async def update_log(self, caller: Caller, log_id: str, asked: LogUpdate) -> Log:
+        """Raises ResponderBotError("not_found")."""
+        number = self._number("case_task_log", log_id)
+
+        def work(tx: Transaction, now: int) -> Log:
+            log = load_log(tx, number).model_copy(update=changes(asked))
+            return _save(tx, "case_task_log", log, caller.login, now)
 
         return await self._change(work)
 
@@ -237,7 +248,7 @@ def new_task(tx: Transaction, case: Case, asked: TaskInput, user: str, now: int)
     return _dated(task, now)
 
 
-def new_log(tx: Transaction, task: Task, text: str, user: str, now: int) -> Log:
+def new_log(tx: Transaction, task: Task, asked: LogInput, user: str, now: int) -> Log:
     """A log; a Waiting task becomes InProgress (`semantics.md 2`)."""
     number, task_number = objects.next_id(tx), _number_of(task)
     log = Log(
@@ -245,8 +256,8 @@ def new_log(tx: Transaction, task: Task, text: str, user: str, now: int) -> Log:
         id=f"~{number}",
         created_by=user,
         created_at=now,
-        message=text,
-        start_date=now,
+        message=asked.message,
+        start_date=now if asked.start_date is None else asked.start_date,
         owner=user,
     )
     objects.insert(tx, number, "case_task_log", log.wire(), parent_id=task_number)

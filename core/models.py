@@ -292,6 +292,7 @@ class AlertInput(Input):
     tlp: Level = 2
     pap: Level = 2
     external_link: str | None = None
+    follow: bool = True
     custom_fields: CustomFields = Field(default_factory=dict)
     case_template: str | None = None
     artifacts: list[ArtifactsInput] = Field(default_factory=list)
@@ -307,7 +308,7 @@ class TaskInput(Input):
 
 
 class CaseTaskInput(TaskInput):
-    """`POST /api/case/{id}/task`."""
+    """`POST /api/case/{id}/task`, and each task in `POST /api/case`."""
 
     status: TaskStatus = "Waiting"
     flag: bool = False
@@ -320,6 +321,14 @@ class LogInput(Input):
     """`POST /api/case/task/{id}/log`."""
 
     message: Text
+    start_date: Millis | None = None
+
+
+class LogUpdate(Input):
+    """`PATCH /api/case/task/log/{id}`: what is absent stays as it is."""
+
+    message: Text | None = None
+    start_date: Millis | None = None
 
 
 _FIELD_PATH = "customFields."
@@ -461,7 +470,7 @@ class CaseInput(Input):
     tlp: Level | None = None
     pap: Level | None = None
     tags: Tags = Field(default_factory=list)
-    tasks: list[TaskInput] = Field(default_factory=list)
+    tasks: list[CaseTaskInput] = Field(default_factory=list)
     custom_fields: CustomFields = Field(default_factory=dict)
     template: str | None = None
 

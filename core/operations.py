@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from core import alerts, cases
 from core.case_templates import custom_fields
 from core.errors import ResponderBotError
-from core.models import Alert, ArtifactInput, Case, Kind, Task, TaskInput
+from core.models import Alert, ArtifactInput, Case, Kind, LogInput, Task, TaskInput
 from core.store.database import Transaction
 
 
@@ -90,7 +90,8 @@ def _close_task(tx: Transaction, place: Place, operation: Operation) -> None:
 
 
 def _add_log_to_task(tx: Transaction, place: Place, operation: Operation) -> None:
-    cases.new_log(tx, _task(tx, place, operation), _text(operation, "content"), place.user, place.now)
+    log = LogInput(message=_text(operation, "content"))
+    cases.new_log(tx, _task(tx, place, operation), log, place.user, place.now)
 
 
 def _add_custom_fields(tx: Transaction, place: Place, operation: Operation) -> None:

@@ -47,6 +47,12 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
     async def mark_unread(request: Request) -> Response:
         return answer(await alerts.mark_unread(request.caller, request.path["id"]))
 
+    async def follow(request: Request) -> Response:
+        return answer(await alerts.set_follow(request.caller, request.path["id"], True))
+
+    async def unfollow(request: Request) -> Response:
+        return answer(await alerts.set_follow(request.caller, request.path["id"], False))
+
     async def create_case(request: Request) -> Response:
         asked: CreateCaseInput = request.body
         return answer(await alerts.create_case(request.caller, request.path["id"], asked.case_template), status=201)
@@ -103,6 +109,8 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         ),
         changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),
         changes("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
+        changes("POST", "/follow", follow, "Follow an alert"),
+        changes("POST", "/unfollow", unfollow, "Stop following an alert"),
         changes(
             "POST", "/createCase", create_case, "Make a case of an alert", body=CreateCaseInput, status=201, **into_case
         ),

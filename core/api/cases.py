@@ -19,6 +19,7 @@ from core.models import (
     CaseUpdate,
     Log,
     LogInput,
+    LogUpdate,
     Permission,
     SearchInput,
     Task,
@@ -68,6 +69,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _reads(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
         _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
         _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
+        _changes(LOG, cases.update_log, LogUpdate, Log, "log", "manageTask"),
         _changes(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
         Endpoint(
             "DELETE",

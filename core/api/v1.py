@@ -21,6 +21,8 @@ _PATHS: Mapping[str, str] = {
     "/api/alert/{id}": "/api/v1/alert/{id}",
     "/api/alert/_bulk": "/api/v1/alert/_bulk",
     "/api/alert/{id}/artifact": "/api/v1/alert/{id}/observable",
+    "/api/alert/{id}/follow": "/api/v1/alert/{id}/follow",
+    "/api/alert/{id}/unfollow": "/api/v1/alert/{id}/unfollow",
     "/api/alert/{id}/createCase": "/api/v1/alert/{id}/case",
     "/api/alert/merge/_bulk": "/api/v1/alert/merge/_bulk",
     "/api/alert/{id}/merge/{caseId}": "/api/v1/alert/{id}/merge/{caseId}",
@@ -30,6 +32,7 @@ _PATHS: Mapping[str, str] = {
     "/api/case/{id}/artifact": "/api/v1/case/{id}/observable",
     "/api/case/task/{id}": "/api/v1/task/{id}",
     "/api/case/task/{id}/log": "/api/v1/task/{id}/log",
+    "/api/case/task/log/{id}": "/api/v1/log/{id}",
     "/api/case/artifact/{id}": "/api/v1/observable/{id}",
     "/api/case/template": "/api/v1/caseTemplate",
     "/api/case/template/{idOrName}": "/api/v1/caseTemplate/{idOrName}",
@@ -215,12 +218,18 @@ def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
 def _incoming(raw: Any) -> Any:
     if not isinstance(raw, Mapping):
         return raw
-    body = {_SENT_AS.get(name, name): value for name, value in raw.items()}
+    body = _in_our_words(raw)
     if isinstance(body.get("customFields"), list):
         body["customFields"] = dict(map(_sent_field, body["customFields"]))
+    if isinstance(body.get("tasks"), list):
+        body["tasks"] = [_in_our_words(task) for task in body["tasks"]]
     if "caseTemplate" in body:
         body.setdefault("template", body["caseTemplate"])
     return body
+
+
+def _in_our_words(raw: Any) -> Any:
+    return {_SENT_AS.get(name, name): value for name, value in raw.items()} if isinstance(raw, Mapping) else raw
 
 
 def _sent_field(item: Any) -> tuple[str, Any]:

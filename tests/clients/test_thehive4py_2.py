@@ -206,6 +206,10 @@ async def test_alerts_are_created_read_changed_found_and_made_into_cases(
             )
             assert [(item["_id"], item["observableCount"]) for item in found] == [(made["_id"], 2)]
             assert await transcript.call(hive.alert.count, filters=wanted) == 1
+            await transcript.call(hive.alert.unfollow, made["_id"])
+            assert (await transcript.call(hive.alert.get, made["_id"]))["follow"] is False
+            await transcript.call(hive.alert.follow, made["_id"])
+            assert (await transcript.call(hive.alert.get, made["_id"]))["follow"] is True
             case = await transcript.call(hive.alert.promote_to_case, made["_id"])
             assert (await transcript.call(hive.alert.get, made["_id"]))["caseId"] == case["_id"]
             with pytest.raises(TheHiveError, match="already exist"):
@@ -217,12 +221,17 @@ async def test_a_case_with_tasks_logs_and_observables_is_made_and_found(tmp_path
         with connected(core, apikey=await core.key("org-admin")) as hive:
             await transcript.call(hive.case_template.create, {"name": "T", "titlePrefix": "[P]"})
             assert [item["name"] for item in await transcript.call(hive.case_template.find)] == ["T"]
+            first = {"title": "first", "assignee": "ben@soc.example", "status": "InProgress", "flag": True}
             asked = {"title": "c", "description": "d", "caseTemplate": "T", "assignee": "anna@soc.example"}
-            case = await transcript.call(hive.case.create, asked)
+            case = await transcript.call(hive.case.create, {**asked, "tasks": [first]})
+            (of_case,) = await transcript.call(hive.case.find_tasks, case["_id"])
+            assert {name: of_case[name] for name in first} == first
             assert (case["title"], case["number"], case["assignee"]) == ("[P] c", 1, "anna@soc.example")
             task = await transcript.call(hive.case.create_task, case["_id"], {"title": "t", "group": "g"})
             log = await transcript.call(hive.task.create_log, task["_id"], {"message": "seen"})
             assert (await transcript.call(hive.task_log.get, log["_id"]))["message"] == "seen"
+            await transcript.call(hive.task_log.update, log["_id"], {"message": "looked"})
+            assert (await transcript.call(hive.task_log.get, log["_id"]))["message"] == "looked"
             await transcript.call(hive.task.update, task["_id"], {"status": "Completed"})
             assert (await transcript.call(hive.task.get, task["_id"]))["status"] == "Completed"
             observable = {"dataType": "ip", "data": "192.0.2.7", "ioc": True}
