@@ -190,7 +190,7 @@ class Notifier:
     async def _of_root(self, root_id: str, news: News) -> list[Desired]:
         story = await self._story(root_id, created=root_id in news.created_alerts)
         has_ended = any(action_id in news.ended for action_id, of_root in news.actions if of_root == root_id)
-        desired = await self._cards(story, is_progress=not has_ended)
+        desired = await self._guarded(self._cards(story, is_progress=not has_ended))  # its thread tells the end anyway
         for log_id, case_id in news.logs:
             if case_id == root_id:
                 desired += await self._of_log(log_id, story)

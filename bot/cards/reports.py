@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from core.models import Action
+
+UNREADABLE = "The report can't be shown here; core keeps it."
+
+log = structlog.get_logger("bot.cards")
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,15 @@ class Report:
 
 
 def read(action: Action) -> Report:
-    """The report of an action; whatever can't be read is left out, since a card must never fail on it."""
+    """The report of an action; what can't be read is left out, so that a card always tells the end."""
+    try:
+        return _read(action)
+    except Exception:
+        log.exception("report_unreadable", action_id=action.id)
+        return Report(message=UNREADABLE)
+
+
+def _read(action: Action) -> Report:
     report = _mapping(_json(action.report))
     full = report.get("full")
     message = _text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full)
@@ -107,10 +121,10 @@ def _change(operation: Any) -> str:
     """One operation in words; one that failed says why."""
     parts = _mapping(operation)
     kind = _text(parts.get("type")) or "unknown operation"
-    words = _DONE.get(kind, kind).format_map(_Values(parts))
-    if parts.get("status") != "Failure":
-        return words
-    return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"
+    if parts.get("status") == "Failure":
+        return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"
+    # Only our own words are a template: one of the responder's could ask for a text of gigabytes, or be no template.
+    return _DONE[kind].format_map(_Values(parts)) if kind in _DONE else kind
 
 
 class _Values(dict[str, Any]):

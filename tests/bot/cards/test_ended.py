@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 from bot.cards import ids
+from bot.cards.alert import alert_card
 from bot.cards.ended import approval_request, end_reply, report_file, watch_ended
 from bot.cards.message import Intent, intents_in
+from bot.cards.text import defang, escape
 from bot.redaction import Subject
 from core.models import Approval
 from tests.bot.cards.test_alert import told
@@ -114,3 +116,22 @@ def test_a_report_that_is_no_json_breaks_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
         assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("CloseFalsePositive done")
+
+
+def test_an_operation_s_name_is_shown_as_it_is_and_never_filled_in() -> None:
+    names = ["{", "{type:>20000000}", "{0}", "{type.__class__}", "%s %(type)s", "{tag!r}"]
+    operations = [{"type": name, "tag": "{type}", "status": "Success"} for name in [*names, "AddTagToAlert"]]
+    done = ended().model_copy(update={"operations": json.dumps(operations), "report": report(message="Closed.")})
+    changes = "\n".join([*(f"• {escape(defang(name))}" for name in names), "• tagged the alert {type}"])
+    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[2] == changes
+
+
+def test_a_report_that_can_not_be_shown_still_tells_the_end() -> None:
+    for words in ({"report": 5}, {"report": report(message="Closed."), "operations": 5}):  # what nobody thought of
+        done = ended().model_copy(update=words)
+        assert told(end_reply(done, SUBJECT, clearance=2, button=button))[0].startswith("✓ *CloseFalsePositive* done")
+        assert report_file(done, SUBJECT, clearance=2) is None
+        assert watch_ended(done, SUBJECT, clearance=2).text.startswith("CloseFalsePositive done")
+        card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
+        assert "✓ *CloseFalsePositive* done" in str(card)
+        assert "can't be shown here" in str(card)
