@@ -233,7 +233,7 @@ def _artifacts(
 
 
 def _as_case(alert: Alert, template: str | None) -> CaseInput:
-    return CaseInput(
+    return CaseInput.model_construct(  # not checked again: what is kept may be from before there were these limits
         title=alert.title,
         description=alert.description,
         severity=alert.severity,

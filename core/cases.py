@@ -298,7 +298,7 @@ def copy_artifacts(tx: Transaction, case: Case, artifacts: Iterable[Artifact], u
     for artifact in artifacts:
         key = _artifact_key(root, artifact.data_type, artifact.data)
         if objects.find_unique(tx, "case_artifact", key) is None:
-            new_artifact(tx, case, ArtifactInput.model_validate(artifact.model_dump()), user, now)
+            new_artifact(tx, case, ArtifactInput.model_construct(**artifact.model_dump()), user, now)
 
 
 def artifact_of(number: int, asked: ArtifactInput, user: str, now: int) -> Artifact:

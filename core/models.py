@@ -5,7 +5,7 @@ Two kinds: an `...Input` is what a client may send (strict; null means absent; u
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,12 +15,15 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
 KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
@@ -72,13 +75,51 @@ CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
 INT_LIMIT = 2**63  # what the store can hold
 
+# Far more than public clients send, and few enough that the largest request that is taken holds neither the loop nor
+# the writer for longer than some 50 ms.
+MAX_TAGS = 1_000
+MAX_ARTIFACT_TAGS = 100  # each of a thousand artifacts may have them
+MAX_TASKS = 1_000
+MAX_ARTIFACTS = 1_000  # of an alert, and in one request
+MAX_CUSTOM_FIELDS = 1_000
+MAX_BULK = 1_000
+MAX_SORTS = 5
+
+ERRORS_LIMIT = 1_000
+"""So many wrong fields are told; what comes after them in a list is not looked at."""
+
 
 def _without_duplicates(tags: list[str]) -> list[str]:
     return list(dict.fromkeys(tags))
 
 
-Tags = Annotated[list[str], AfterValidator(_without_duplicates)]
+Tags = Annotated[list[str], Field(max_length=MAX_TAGS), AfterValidator(_without_duplicates)]
 """Labels in the order given, each once (`semantics.md 3`)."""
+ArtifactTags = Annotated[list[str], Field(max_length=MAX_ARTIFACT_TAGS), AfterValidator(_without_duplicates)]
+
+
+class ErrorCount:
+    """Counts, as the context of one validation, the errors in the entries of its lists."""
+
+    def __init__(self) -> None:
+        self.found = 0
+
+
+def _while_few_errors(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """An entry of a list, not looked at once the entries before it have more errors than anybody is told of."""
+    count = info.context
+    if not isinstance(count, ErrorCount):
+        return handler(value)
+    if count.found >= ERRORS_LIMIT:
+        return value  # the body is refused whatever this is
+    try:
+        return handler(value)
+    except ValidationError as error:
+        count.found += error.error_count()
+        raise
+
+
+WhileFewErrors = WrapValidator(_while_few_errors)
 
 CUSTOM_FIELD_KINDS: Mapping[str, str] = {
     "string": "a string or null",
@@ -142,10 +183,17 @@ def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDet
     return {kind: held, "order": position if order is None else order, **known}
 
 
+def _refuse_more(value: Sized, most: int) -> None:
+    if len(value) > most:
+        context = {"field_type": "Value", "max_length": most, "actual_length": len(value)}
+        raise PydanticKnownError("too_long", context)
+
+
 def _custom_fields(value: Any) -> Any:
     """Each entry in its long form, as `semantics.md 3` has it; all wrong ones at once."""
     if not isinstance(value, Mapping):
         return value
+    _refuse_more(value, MAX_CUSTOM_FIELDS)
     wrong: list[InitErrorDetails] = []
     items = enumerate(value.items(), start=1)
     fields = {name: _custom_field(name, item, position, wrong) for position, (name, item) in items}
@@ -172,6 +220,7 @@ CustomFields = Annotated[
     WithJsonSchema(
         {
             "type": "object",
+            "maxProperties": MAX_CUSTOM_FIELDS,
             "additionalProperties": {
                 "anyOf": [_CUSTOM_FIELD_SCHEMA, {"type": ["string", "integer", "number", "boolean", "null"]}]
             },
@@ -214,7 +263,7 @@ class ArtifactInput(Input):
     data: Text
     message: str | None = None
     tlp: Level = 2
-    tags: Tags = Field(default_factory=list)
+    tags: ArtifactTags = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
 
@@ -222,6 +271,8 @@ class ArtifactInput(Input):
 def _texts(value: Any) -> Any:
     """One text, or several, as a list."""
     many = isinstance(value, list)
+    if many:
+        _refuse_more(value, MAX_ARTIFACTS)
     items = value if many and value else [value]
     wrong = [
         InitErrorDetails(
@@ -253,14 +304,19 @@ class ArtifactsInput(Input):
             {
                 "anyOf": [
                     {"type": "string", "minLength": 1},
-                    {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+                    {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": MAX_ARTIFACTS,
+                        "items": {"type": "string", "minLength": 1},
+                    },
                 ]
             }
         ),
     ]
     message: str | None = None
     tlp: Level = 2
-    tags: Tags = Field(default_factory=list)
+    tags: ArtifactTags = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
 
@@ -295,7 +351,7 @@ class AlertInput(Input):
     follow: bool = True
     custom_fields: CustomFields = Field(default_factory=dict)
     case_template: str | None = None
-    artifacts: list[ArtifactsInput] = Field(default_factory=list)
+    artifacts: list[Annotated[ArtifactsInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_ARTIFACTS)
 
 
 class TaskInput(Input):
@@ -357,6 +413,8 @@ class FieldsUpdate(Input):
         whole = body.get("customFields")
         if whole is not None and not isinstance(whole, Mapping):
             return body
+        if len(value) - len(body) > MAX_CUSTOM_FIELDS:
+            return {**body, "customFields": value}  # refused by its length, before anything is made of the keys
         named: dict[str, Any] = dict(whole or {})
         for key, item in value.items():
             if str(key).startswith(_FIELD_PATH):
@@ -383,13 +441,13 @@ class AlertUpdate(FieldsUpdate):
     custom_fields: CustomFields | None = None
     status: AlertStatus | None = None
     case_template: str | None = None
-    artifacts: list[ArtifactsInput] | None = None
+    artifacts: list[Annotated[ArtifactsInput, WhileFewErrors]] | None = Field(None, max_length=MAX_ARTIFACTS)
 
 
 class AlertsUpdate(AlertUpdate):
     """`PATCH /api/alert/_bulk`: the same for several alerts."""
 
-    ids: list[str] = Field(max_length=1_000)
+    ids: list[str] = Field(max_length=MAX_BULK)
 
 
 class CaseUpdate(FieldsUpdate):
@@ -432,7 +490,7 @@ class ArtifactUpdate(Input):
 
     message: str | None = None
     tlp: Level | None = None
-    tags: Tags | None = None
+    tags: ArtifactTags | None = None
     ioc: bool | None = None
     sighted: bool | None = None
 
@@ -447,7 +505,7 @@ class MergeInput(Input):
     """`POST /api/alert/merge/_bulk`."""
 
     case_id: str
-    alert_ids: list[str] = Field(max_length=1_000)
+    alert_ids: list[str] = Field(max_length=MAX_BULK)
 
 
 class SearchInput(Input):
@@ -455,7 +513,7 @@ class SearchInput(Input):
 
     query: dict[str, Any] | None = None
     range: str | None = None
-    sort: str | list[str] | None = None
+    sort: str | Annotated[list[str], Field(max_length=MAX_SORTS)] | None = None
 
 
 class CaseInput(Input):
@@ -470,7 +528,7 @@ class CaseInput(Input):
     tlp: Level | None = None
     pap: Level | None = None
     tags: Tags = Field(default_factory=list)
-    tasks: list[CaseTaskInput] = Field(default_factory=list)
+    tasks: list[Annotated[CaseTaskInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_TASKS)
     custom_fields: CustomFields = Field(default_factory=dict)
     template: str | None = None
 
@@ -486,7 +544,7 @@ class CaseTemplateInput(Input):
     tlp: Level = 2
     pap: Level = 2
     tags: Tags = Field(default_factory=list)
-    tasks: list[TaskInput] = Field(default_factory=list)
+    tasks: list[Annotated[TaskInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_TASKS)
     custom_fields: CustomFields = Field(default_factory=dict)
 
 
@@ -529,7 +587,7 @@ class Artifact(Stored):
     data: str
     message: str | None = None
     tlp: Level = 2
-    tags: Tags = Field(default_factory=list)
+    tags: list[str] = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import ResponderBotError
-from core.models import CUSTOM_FIELD_KINDS, INT_LIMIT, SearchInput
+from core.models import CUSTOM_FIELD_KINDS, INT_LIMIT, MAX_SORTS, SearchInput
 from core.store import objects
 from core.store import search as stored
 from core.store.database import Database
@@ -40,7 +40,6 @@ MAX_DEPTH = 12  # deeper is no question of a person, and the database's parser h
 MAX_STEPS = 4  # from object to object, by _parent and _child; each weighs several levels for that parser
 MAX_CRITERIA = 200
 MAX_VALUES = 1_000
-MAX_SORTS = 5
 MAX_PATTERN_CHARS = 1_000
 MAX_POSITION = 10**9
 SHOWN_CHARS = 60
@@ -132,12 +131,11 @@ def parse_range(text: str | None) -> Window:
 
 def parse_sort(asked: str | list[str] | None, kind: str) -> list[Sort]:
     """Fields, each with `+` (or nothing) or `-` before it. Raises ResponderBotError("bad_request")."""
-    names = asked.split(",") if isinstance(asked, str) else asked or []
-    # In an address a bare `+` arrives as a blank.
-    sorts = [_sort(name.strip(), kind) for name in names if name.strip()]
-    if len(sorts) > MAX_SORTS:
+    names = asked.split(",", MAX_SORTS) if isinstance(asked, str) else asked or []
+    if len(names) > MAX_SORTS:
         raise _bad(f"`sort` takes at most {MAX_SORTS} fields")
-    return sorts
+    # In an address a bare `+` arrives as a blank.
+    return [_sort(name.strip(), kind) for name in names if name.strip()]
 
 
 class _Reader:
