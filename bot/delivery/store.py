@@ -1,4 +1,8 @@
-"""The tables of the bot's own database, which is kept as core's is: one writer, readers of their own."""
+"""The tables of the bot's own database, which is kept as core's is: one writer, readers of their own.
+
+Both of the first migrations were edited in place for a time, and before that no migration was recorded at all, so each
+looks at what is there (`tests/core/store/earlier` has a file of each shape).
+"""
 
 from pathlib import Path
 
@@ -16,6 +20,8 @@ def open_store(path: Path) -> Database:
 
 @migrations()
 def first_tables(db: sqlite_utils.Database) -> None:
+    if db.table("message").exists():
+        return
     db.table("message").create(
         {
             "key": str,  # what it shows, such as alert:~12:C0SOC
@@ -90,3 +96,13 @@ def levels_and_doubts(db: sqlite_utils.Database) -> None:
     message.add_column("doubt_at", int, not_null_default=0)  # when to look whether it stands twice; 0: no reason to
     message.create_index(["channel", "clearance"])
     db.execute("CREATE INDEX message_doubt ON message(doubt_at) WHERE doubt_at > 0")
+
+
+@migrations()
+def columns_of_every_commit(db: sqlite_utils.Database) -> None:
+    message = db.table("message")
+    for column in ("machine_at", "written", "news", "news_at"):
+        if column not in message.columns_dict:
+            message.add_column(column, int, not_null_default=0)
+    if "seen_at" in message.columns_dict:
+        db.execute("ALTER TABLE message DROP COLUMN seen_at")  # what `written` replaced

@@ -1,0 +1,120 @@
+"""Databases of earlier commits open and go on."""
+
+import gzip
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.delivery import Delivery
+from bot.delivery.store import open_store
+from core.clock import now_ms
+from core.errors import ResponderBotError
+from core.store.opening import open_database
+from tests.core.core_process import ROOT, CoreProcess, asked, core_process, place_in
+
+EARLIER = Path(__file__).parent / "earlier"
+WITH_ACTIONS = ("core-fd6a9e2", "core-6ed1461", "core-f3ef3d2")
+OF_THE_BOT = tuple(sorted(file.name.removesuffix(".db.gz") for file in EARLIER.glob("bot-*.db.gz")))
+
+
+def unpacked(name: str, target: Path) -> None:
+    target.write_bytes(gzip.decompress((EARLIER / f"{name}.db.gz").read_bytes()))
+
+
+def shape(path: Path) -> tuple[dict[str, set[str]], set[str]]:
+    """The columns of each table, and the names of the indexes."""
+    with closing(sqlite3.connect(path)) as connection:
+        made = connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'").fetchall()
+        columns = {
+            name: {row[1] for row in connection.execute(f"PRAGMA table_info([{name}])")}
+            for kind, name in made
+            if kind == "table"
+        }
+    return columns, {name for kind, name in made if kind == "index"}
+
+
+@pytest.mark.parametrize("name", ["core-070e4f5", *WITH_ACTIONS])
+async def test_a_database_of_any_earlier_core_gets_the_tables_of_today(tmp_path: Path, name: str) -> None:
+    unpacked(name, tmp_path / "core.db")
+    for path in (tmp_path / "core.db", tmp_path / "new.db", tmp_path / "core.db"):  # the second time nothing is to do
+        await open_database(path).close()
+    assert shape(tmp_path / "core.db") == shape(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("name", WITH_ACTIONS)
+async def test_what_an_earlier_core_left_open_goes_on(tmp_path: Path, name: str) -> None:
+    unpacked(name, tmp_path / "core.db")
+    place = await place_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
+    async with core_process(place) as core:
+        assert (await core.client().alert("~1")).title == "Beacon"
+        assert (await core.client().action("~2")).status == "Success"
+        assert [await status(core, number) for number in ("~4", "~6")] == ["Success", "Success"]
+        assert (await core.client().action("~5")).status == "Waiting"
+        await core.client("lead").approve("~5")
+        assert await status(core, "~5") == "Success"
+        lost = await core.ended("~3")  # its program ended with the machine of that time
+        assert (lost.status, json.loads(lost.report)["success"]) == ("Failure", False)
+        again = await core.client().run(asked("~1", parameters={"steps": ["write"]}))
+        assert int(again.id[1:]) > 6
+        assert await status(core, again.id) == "Success"
+
+
+async def status(core: CoreProcess, action_id: str) -> str:
+    return (await core.ended(action_id)).status
+
+
+@pytest.mark.parametrize("name", OF_THE_BOT)
+async def test_a_database_of_any_earlier_bot_gets_the_tables_of_today(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "slack.db"
+    unpacked(name, path)
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute("SELECT key, ts FROM message ORDER BY key").fetchall()
+    for file in (path, tmp_path / "new.db", path):
+        await open_store(file).close()
+    assert shape(path) == shape(tmp_path / "new.db")
+    assert before
+    delivery = Delivery(path, AsyncWebClient(token="xoxb-none"), now_ms)
+    assert [(key, message.ts) for key, _ in before if (message := delivery.message(key))] == before
+    assert delivery.cursor()
+    await delivery.close()
+
+
+async def test_the_message_and_the_watch_of_the_first_bot_are_still_known(tmp_path: Path) -> None:
+    unpacked("bot-8954479", tmp_path / "slack.db")
+    delivery = Delivery(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
+    assert (delivery.cursor(), delivery.waiting()) == (7, 1)
+    assert [shown.key for shown in delivery.cards("~1")] == ["alert:~1:C0SOC"]
+    assert delivery.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
+    await delivery.close()
+
+
+@pytest.mark.parametrize("name", ["core-f3ef3d2", "bot-f3ef3d2"])
+def test_a_newer_database_is_refused_with_a_sentence_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "newer.db"
+    unpacked(name, path)
+    kind = name.partition("-")[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO _sqlite_migrations VALUES (NULL, ?, 'of_tomorrow', '2040-01-01')", [kind])
+    before = shape(path)
+    with pytest.raises(ResponderBotError, match="made by a newer release; run that one, or name another"):
+        (open_database if kind == "core" else open_store)(path)
+    assert shape(path) == before
+
+
+def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) -> None:
+    unpacked("core-f3ef3d2", tmp_path / "responder-bot.db")
+    with closing(sqlite3.connect(tmp_path / "responder-bot.db")) as connection, connection:
+        connection.execute("INSERT INTO _sqlite_migrations VALUES (NULL, 'core', 'of_tomorrow', '2040-01-01')")
+    for command in (["core"], ["user", "list"]):
+        args = [sys.executable, "-m", "core.cli", *command]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(args, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stderr.count("\n"), ended.stdout) == (2, 1, "")
+        assert "made by a newer release" in ended.stderr
