@@ -163,7 +163,7 @@ async def _both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> i
     from core.app import serving
 
     async with serving(core_settings) as (core, url), _own_key(core) as key:
-        _tell(f"core: {url}")
+        core_cli.announce(f"core: {url}")
         await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key)
     return 0
 
@@ -221,7 +221,7 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
     from core.clock import now_ms
 
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
-        _tell(f"bot: {bot.transport.check().message}")
+        core_cli.announce(f"bot: {bot.transport.check().message}")
         await _for_ever()
 
 

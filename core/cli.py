@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from core.errors import ResponderBotError
 
@@ -50,13 +50,25 @@ def run(args: argparse.Namespace) -> int:
     try:
         return subcommand(args)
     except ResponderBotError as error:
-        print(error.message, file=sys.stderr)
+        _say(error.message, sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130  # as shells say: ended by signal 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has gone, as `| head` does
         return 1
+
+
+def announce(line: str) -> None:
+    """Print a line about what is served, which goes on whether anybody can read it or not."""
+    _say(line, sys.stdout)
+
+
+def _say(line: str, stream: TextIO) -> None:
+    try:
+        print(line, file=stream, flush=True)
+    except OSError:  # what is left in its buffer would fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
@@ -158,7 +170,7 @@ def _core(args: argparse.Namespace) -> int:
     from core.app import serve
 
     logs.configure(settings.core.log_level)
-    run_loop(serve(settings, ready=lambda url: print(f"core: {url}", flush=True)))
+    run_loop(serve(settings, ready=lambda url: announce(f"core: {url}")))
     return 0
 
 

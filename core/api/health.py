@@ -9,6 +9,7 @@ from typing import Literal
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
 
+from core import logs
 from core.api.wire import Endpoint, Request, answer
 from core.errors import ResponderBotError
 from core.models import Word
@@ -163,6 +164,8 @@ def endpoints(probe: StoreProbe, metrics: Metrics, parts: Sequence[Callable[[], 
 
     async def health(request: Request) -> Response:
         found = [await probe.look(), *(part for ask in parts for part in ask())]
+        if trouble := logs.trouble():
+            found.append(Part("log", False, trouble))
         word = judged(found)
         return answer(word, 503 if word.status == "down" else 200)
 
