@@ -4,8 +4,9 @@
 is one transaction with its event, made only while the action is open and, for what a runner reports, its own.
 """
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,6 +46,17 @@ class Owner:
     """Called after the commit with the number and the engine of each action that may now be handed over."""
 
 
+@dataclass(frozen=True)
+class _Ending:
+    """An end on its way into the store."""
+
+    at: int
+    """When it ended, which is also when its operations changed what they did."""
+    report: reports.Ending
+    text: str
+    """The report as it is kept between two slices; empty where one is enough."""
+
+
 class Actions:
     """What people do to actions, and what a runner reports of them."""
 
@@ -56,7 +68,7 @@ class Actions:
         *,
         organisation: str,
         product: str,
-        report_limit_bytes: int,
+        limits: reports.Limits,
         spread_load: bool = False,
     ) -> None:
         self._database = database
@@ -64,7 +76,7 @@ class Actions:
         self._clock = clock
         self._organisation = organisation
         self._product = product
-        self._report_limit_bytes = report_limit_bytes
+        self._limits = limits
         self._spread_load = spread_load
         self._owner = Owner("", lambda number, engine_name: None)
 
@@ -118,7 +130,7 @@ class Actions:
                 raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
             action = _still_open(row, "cancelled")
             if row["handed_at"] is None:
-                return self._end(tx, row, action, "Deleted", _cancelled(caller.login), caller.login)
+                return self._end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login)
             stored.set_cancelled_by(tx, row["id"], caller.login)
             return action
 
@@ -158,9 +170,9 @@ class Actions:
         """Refuse an action that waits for people; it ends. Raises ResponderBotError as `approve` does."""
 
         def work(tx: Transaction) -> Action:
-            row, action, _ = self._awaiting(tx, caller, action_id)
+            row, _, _ = self._awaiting(tx, caller, action_id)
             said = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-            return self._end(tx, row, action, "Failure", Report(False, message=said), caller.login)
+            return self._end_unrun(tx, row, "Failure", said, caller.login)
 
         return await self._database.transaction(work)
 
@@ -172,9 +184,8 @@ class Actions:
         row = None if number is None else stored.whole_doc(self._database, number)
         if row is None:
             raise _not_found()
-        if row["whole_report"] is None:
-            return str(row["doc"])
-        return Action.model_validate_json(row["doc"]).model_copy(update={"report": row["whole_report"]}).wire()
+        whole = {key: row[f"whole_{key}"] for key in ("report", "operations") if row[f"whole_{key}"] is not None}
+        return Action.model_validate_json(row["doc"]).model_copy(update=whole).wire() if whole else str(row["doc"])
 
     def list_json(self, kind: Kind, object_id: str) -> str:
         """The JSON array of an object's actions, newest first. Raises ResponderBotError("not_found")."""
@@ -240,22 +251,63 @@ class Actions:
 
         await self._database.transaction(work)
 
-    async def end(self, number: int, report: Report) -> bool:
-        """The end: report and operations are stored and applied in one transaction, so each is applied once.
+    def is_ending(self, number: int) -> bool:
+        """Whether its report is stored already, and only the rest of its operations is to be applied."""
+        return stored.outcomes(self._database, number) is not None
 
-        False when it is not this runner's to end: it has ended, or another core follows it by now.
+    async def end(self, number: int, report: Report | None) -> bool:
+        """Store the end with what its operations change; each operation is applied once, also by way of a crash.
+
+        Many operations are applied in slices, so that others can write in between: the report is stored first, and
+        with each slice what became of it. `report` is None where that had begun; if it has, any other is ignored.
+        Returns False when it is not this runner's to end: it has ended, or another core follows it by now.
         """
+        row = self._mine(self._database, number)
+        if row is None:
+            return False
+        ending = await self._ending(row, report)
+        while True:
+            is_over = await self._database.transaction(lambda tx: self._step(tx, number, ending))
+            if is_over is not None:
+                return is_over
 
-        def work(tx: Transaction) -> bool:
-            row = self._mine(tx, number)
-            if row is None:
-                return False
-            ending = _cancelled(row["cancelled_by"]) if row["cancelled_by"] and not report.success else report
-            status: ActionStatus = "Success" if ending.success else "Failure"
-            self._end(tx, row, Action.model_validate_json(row["doc"]), status, ending, row["created_by"])
-            return True
+    async def _ending(self, row: Row, report: Report | None) -> "_Ending":
+        begun = stored.ending(self._database, row["id"])
+        if begun is not None:
+            return _Ending(begun["at"], await asyncio.to_thread(reports.loaded, begun["report"]), begun["report"])
+        if report is None:
+            raise ValueError("an end that has not begun needs a report")
+        written = await asyncio.to_thread(self._written, report, row["parameters"])
+        in_slices = len(written.operations) > operations.SLICE
+        return _Ending(self._clock(), written, await asyncio.to_thread(written.dumped) if in_slices else "")
 
-        return await self._database.transaction(work)
+    def _written(self, report: Report, parameters: str) -> reports.Ending:
+        return reports.ending(report, json.loads(parameters), self._limits)
+
+    def _step(self, tx: Transaction, number: int, ending: "_Ending") -> bool | None:
+        """One slice of an end; the answer for `end` once there is one."""
+        row = self._mine(tx, number)
+        if row is None:
+            return False
+        asked = ending.report.operations
+        known = stored.outcomes(tx, number)
+        outcomes: list[str] = [] if known is None else json.loads(known)
+        where = operations.Place(row["kind"], row["object_id"], row["created_by"], ending.at)
+        slice_ = asked[len(outcomes) : len(outcomes) + operations.SLICE]
+        outcomes += operations.apply_slice(tx, where, slice_)
+        if len(outcomes) < len(asked):
+            if known is None:
+                stored.begin_ending(tx, number, ending.at, ending.text)
+            stored.set_outcomes(tx, number, json.dumps(outcomes))
+            return None
+        if known is not None:
+            stored.forget_ending(tx, number)
+        ended = ending.report
+        if row["cancelled_by"] and not ended.success:
+            ended = self._written(_cancelled(row["cancelled_by"]), row["parameters"])
+        status: ActionStatus = "Success" if ended.success else "Failure"
+        self._end(tx, row, status, ended, row["created_by"], outcomes=outcomes, now=ending.at)
+        return True
 
     async def expire(self, number: int) -> None:
         """End an action whose approval did not come in time."""
@@ -266,8 +318,8 @@ class Actions:
                 return
             if row["approval_expires_at"] > self._clock():
                 return
-            report = Report(False, message="Nobody agreed in time; run it again if it is still needed.")
-            self._end(tx, row, Action.model_validate_json(row["doc"]), "Failure", report, row["created_by"])
+            said = "Nobody agreed in time; run it again if it is still needed."
+            self._end_unrun(tx, row, "Failure", said, row["created_by"])
 
         await self._database.transaction(work)
 
@@ -336,23 +388,35 @@ class Actions:
         self._tell(tx, row, "action.created", caller.login)
         return action
 
+    def _end_unrun(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
+        """End an action that no engine has a report of."""
+        ending = self._written(Report(False, message=message), row["parameters"])
+        return self._end(tx, row, status, ending, user, now=self._clock())
+
     def _end(
-        self, tx: Transaction, row: Row, action: Action, status: ActionStatus, report: Report, user: str
+        self,
+        tx: Transaction,
+        row: Row,
+        status: ActionStatus,
+        ending: reports.Ending,
+        user: str,
+        *,
+        now: int,
+        outcomes: Sequence[str] = (),
     ) -> Action:
-        now = self._clock()
-        where = operations.Place(row["kind"], row["object_id"], row["created_by"], now)
-        applied = operations.apply_all(tx, where, report.operations if report.success else ())
-        parameters = json.loads(row["parameters"])
-        written = reports.write(report, parameters, applied, self._report_limit_bytes)
-        ended = action.model_copy(
-            update={
-                "status": status,
-                "end_date": now,
-                "operations": json.dumps(applied, ensure_ascii=False),
-                "report": written.listed,
-            }
+        written = reports.write(ending, outcomes, self._limits)
+        ended = Action.model_validate_json(row["doc"]).model_copy(
+            update={"status": status, "end_date": now, "operations": written.operations, "report": written.report}
         )
-        stored.set_end(tx, row["id"], status, ended.wire(), written.whole, now)
+        stored.set_end(
+            tx,
+            row["id"],
+            status,
+            ended.wire(),
+            now,
+            whole_report=written.whole_report,
+            whole_operations=written.whole_operations,
+        )
         self._tell(tx, row, "action.ended", user)
         return ended
 
@@ -390,8 +454,8 @@ class Actions:
             raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
         return row, action, action.approval
 
-    def _mine(self, tx: Transaction, number: int) -> Row | None:
-        row = stored.find(tx, number)
+    def _mine(self, reads: Reads, number: int) -> Row | None:
+        row = stored.find(reads, number)
         if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self._owner.id:
             return None
         return row

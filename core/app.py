@@ -10,7 +10,7 @@ from importlib.metadata import version
 import structlog
 from starlette.types import ASGIApp
 
-from core import engines
+from core import engines, operations, reports
 from core.access import Access
 from core.actions import Actions
 from core.alerts import Alerts
@@ -132,7 +132,10 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         clock,
         organisation=section.organisation,
         product=section.product,
-        report_limit_bytes=section.report_limit_bytes,
+        limits=reports.Limits(
+            section.report_limit_bytes,
+            operations.Limits(section.max_operations, section.operations_limit_bytes),
+        ),
         spread_load=section.spread_load,
     )
     runner = Runner(actions, responders, database, feed, clock)

@@ -1,20 +1,30 @@
-"""What a finished responder may change (`semantics.md 6`).
+"""What a finished responder may change.
 
-A new operation is one function here, and one line in `OPERATIONS`: it gets the place and the operation as the responder
-wrote it, and raises ResponderBotError with a sentence where it can't be applied.
+A new operation is one function here, and one line in `OPERATIONS`: it gets the objects and the operation as the
+responder wrote it, and raises ResponderBotError with a sentence where it can't be applied. It changes nothing before
+its last check.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from core import alerts, cases
 from core.case_templates import custom_fields
 from core.errors import ResponderBotError
-from core.models import Alert, ArtifactInput, Case, Kind, LogInput, Task, TaskInput
-from core.store.database import Transaction
+from core.models import Alert, Artifact, ArtifactInput, Case, Kind, LogInput, Task, TaskInput
+from core.store.database import StoreTrouble, Transaction
+
+SLICE = 100
+"""So many are applied in one transaction; other writers come in between."""
+
+_SHOWN_NAME = 100
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -27,87 +37,226 @@ class Place:
     now: int
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much one run may ask for."""
+
+    count: int = 1000
+    bytes: int = 1_048_576
+    """Of all its operations together, as JSON."""
+
+
+@dataclass
+class Objects:
+    """The objects that a slice of operations changes: each is read once, and saved once by `save`.
+
+    Otherwise each tag of an alert would cost a read and a write of the whole alert.
+    """
+
+    tx: Transaction
+    place: Place
+    _loaded: dict[Kind, Any] = field(default_factory=dict)
+    _tags: dict[Kind, set[str]] = field(default_factory=dict)
+    _changed: dict[Kind, None] = field(default_factory=dict)
+
+    def alert(self, operation: "Operation") -> Alert:
+        if self.place.kind != "alert":
+            raise _without(operation, "alert")
+        alert: Alert = self._once("alert", lambda: alerts.load(self.tx, self.place.object_id))
+        return alert
+
+    def case(self, operation: "Operation") -> Case:
+        case: Case = self._once("case", lambda: self._case(operation))
+        return case
+
+    def task(self, operation: "Operation") -> Task:
+        if self.place.kind not in ("case_task", "case_task_log"):
+            raise _without(operation, "task")
+        load = cases.load_task if self.place.kind == "case_task" else cases.task_of_log
+        task: Task = self._once("case_task", lambda: load(self.tx, self.place.object_id))
+        return task
+
+    def artifact(self, operation: "Operation") -> Artifact:
+        if self.place.kind != "case_artifact":
+            raise _without(operation, "artifact")
+        artifact: Artifact = self._once("case_artifact", lambda: cases.load_artifact(self.tx, self.place.object_id))
+        return artifact
+
+    def change(self, kind: Kind, **update: Any) -> None:
+        """Change an object that was loaded."""
+        self._loaded[kind] = self._loaded[kind].model_copy(update=update)
+        self._changed[kind] = None
+
+    def add_tag(self, kind: Kind, tag: str) -> None:
+        """Add a tag to an object that was loaded, unless it has it."""
+        tags = self._loaded[kind].tags
+        known = self._tags.setdefault(kind, set(tags))
+        if tag not in known:
+            known.add(tag)
+            tags.append(tag)
+        self._changed[kind] = None
+
+    def set_field(self, kind: Kind, name: str, value_kind: str, value: Any) -> None:
+        """Set a custom field of an object that was loaded. Raises ResponderBotError("invalid_fields")."""
+        fields = self._loaded[kind].custom_fields
+        checked = custom_fields({name: {value_kind: value, "order": len(fields) + 1}}, "customFields")
+        fields.update(checked)
+        self._changed[kind] = None
+
+    def forget(self, kind: Kind) -> None:
+        """Read an object again at its next use: it was saved beside us."""
+        for kept in (self._loaded, self._changed, self._tags):
+            kept.pop(kind, None)
+
+    def save(self) -> None:
+        """Save what has changed, each with one event."""
+        for kind in self._changed:
+            _SAVE[kind](self.tx, self._loaded[kind], self.place.user, self.place.now)
+        self._changed.clear()
+
+    def _once(self, kind: Kind, load: Callable[[], Any]) -> Any:
+        if kind not in self._loaded:
+            self._loaded[kind] = load()
+        return self._loaded[kind]
+
+    def _case(self, operation: "Operation") -> Case:
+        if self.place.kind != "alert":
+            return cases.case_of(self.tx, self.place.kind, self.place.object_id)
+        alert = self.alert(operation)
+        if alert.case is None:
+            raise _without(operation, "case")
+        return cases.load_case(self.tx, int(alert.case[1:]))
+
+
+_SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int], object]] = {
+    "alert": alerts.save,
+    "case": cases.save_case,
+    "case_task": cases.save_task,
+    "case_artifact": cases.save_artifact,
+}
+
 Operation = Mapping[str, Any]
-Apply = Callable[[Transaction, Place, Operation], None]
+Apply = Callable[[Objects, Operation], None]
 
 
-def apply_all(tx: Transaction, place: Place, asked: Iterable[Any]) -> list[dict[str, Any]]:
-    """Apply each operation alone, in order; returns each with `type`, `status` and `message` for the action's record.
+def bounded(asked: Sequence[Any], limits: Limits) -> list[Any]:
+    """As many of the first operations as the limits allow."""
+    left = limits.bytes
+    for number, operation in enumerate(asked[: limits.count]):
+        left -= len(json.dumps(operation, ensure_ascii=False).encode())
+        if left < 0:
+            return list(asked[:number])
+    return list(asked[: limits.count])
+
+
+def apply_slice(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[str]:
+    """Apply each operation alone, in order; returns for each why it failed, `""` where it didn't.
 
     One that can't be applied changes nothing and stops nothing else.
     """
-    return [_apply(tx, place, operation) for operation in asked]
+    objects = Objects(tx, place)
+    outcomes = [_apply(objects, operation) for operation in slice_]
+    objects.save()
+    return outcomes
 
 
-def _apply(tx: Transaction, place: Place, operation: Any) -> dict[str, Any]:
-    if not isinstance(operation, Mapping) or not isinstance(operation.get("type"), str):
-        return {"type": "", "asked": operation, "status": "Failure", "message": "This is no operation: it has no type."}
+def recorded(operations: Sequence[Any], outcomes: Sequence[str], left_out: int, limits: Limits) -> list[dict[str, Any]]:
+    """The operations for the action's record, each with `type`, `status` and `message`.
+
+    One entry at the end stands for the `left_out` that were over the limits.
+    """
+    entries = [_recorded(*pair) for pair in zip(operations, outcomes, strict=True)]
+    if left_out:
+        message = (
+            f"{left_out} more operations were not applied: a run may ask for at most {limits.count}, of"
+            f" {limits.bytes} bytes together (max_operations and operations_limit_bytes in the settings)."
+        )
+        entries.append({"type": "", "status": "Failure", "message": message})
+    return entries
+
+
+def _recorded(operation: Any, outcome: str) -> dict[str, Any]:
+    told = {"status": "Failure" if outcome else "Success", "message": outcome}
+    return {**operation, **told} if _is_operation(operation) else {"type": "", "asked": operation, **told}
+
+
+def _is_operation(operation: Any) -> bool:
+    return isinstance(operation, Mapping) and isinstance(operation.get("type"), str)
+
+
+def _apply(objects: Objects, operation: Any) -> str:
+    if not _is_operation(operation):
+        return "This is no operation: it has no type."
     name = operation["type"]
     apply = OPERATIONS.get(name)
     if apply is None:
-        return {**operation, "status": "Failure", "message": f"Unknown operation {name}; nothing was done."}
+        return f"Unknown operation {name[:_SHOWN_NAME]}; nothing was done."
     try:
-        with tx.part():
-            apply(tx, place, operation)
+        with objects.tx.part():
+            apply(objects, operation)
     except ResponderBotError as error:
-        return {**operation, "status": "Failure", "message": error.message}
-    return {**operation, "status": "Success", "message": ""}
+        return error.message
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
+    except StoreTrouble:
+        raise  # the whole transaction is in doubt
+    except Exception:  # an action that can't be ended would be tried for ever
+        log.exception("operation failed", operation=name)
+        return f"The operation {name} could not be applied; core's log says why."
+    return ""
 
 
-def _add_tag_to_alert(tx: Transaction, place: Place, operation: Operation) -> None:
-    alert = _alert(tx, place, operation)
-    _save_alert(tx, place, alert, {"tags": _with(alert.tags, _text(operation, "tag"))})
+def _add_tag_to_alert(objects: Objects, operation: Operation) -> None:
+    objects.alert(operation)
+    objects.add_tag("alert", _text(operation, "tag"))
 
 
-def _mark_alert_as_read(tx: Transaction, place: Place, operation: Operation) -> None:
-    alert = _alert(tx, place, operation)
+def _mark_alert_as_read(objects: Objects, operation: Operation) -> None:
+    alert = objects.alert(operation)
     if alert.status in ("New", "Updated"):
-        _save_alert(tx, place, alert, {"status": "Ignored" if alert.case is None else "Imported"})
+        objects.change("alert", status="Ignored" if alert.case is None else "Imported")
 
 
-def _add_tag_to_case(tx: Transaction, place: Place, operation: Operation) -> None:
-    case = _case(tx, place, operation)
-    _save_case(tx, place, case, {"tags": _with(case.tags, _text(operation, "tag"))})
+def _add_tag_to_case(objects: Objects, operation: Operation) -> None:
+    objects.case(operation)
+    objects.add_tag("case", _text(operation, "tag"))
 
 
-def _add_tag_to_artifact(tx: Transaction, place: Place, operation: Operation) -> None:
-    if place.kind != "case_artifact":
-        raise _without(operation, "artifact")
-    artifact = cases.load_artifact(tx, place.object_id)
-    changed = artifact.model_copy(update={"tags": _with(artifact.tags, _text(operation, "tag"))})
-    cases.save_artifact(tx, changed, place.user, place.now)
+def _add_tag_to_artifact(objects: Objects, operation: Operation) -> None:
+    objects.artifact(operation)
+    objects.add_tag("case_artifact", _text(operation, "tag"))
 
 
-def _create_task(tx: Transaction, place: Place, operation: Operation) -> None:
-    case = _case(tx, place, operation)
+def _create_task(objects: Objects, operation: Operation) -> None:
+    case = objects.case(operation)
     task = TaskInput(title=_text(operation, "title"), description=_text(operation, "description", default=""))
-    cases.new_task(tx, case, task, place.user, place.now)
+    cases.new_task(objects.tx, case, task, objects.place.user, objects.place.now)
 
 
-def _close_task(tx: Transaction, place: Place, operation: Operation) -> None:
-    task = _task(tx, place, operation)
-    cases.save_task(tx, task.model_copy(update={"status": "Completed"}), place.user, place.now)
+def _close_task(objects: Objects, operation: Operation) -> None:
+    objects.task(operation)
+    objects.change("case_task", status="Completed")
 
 
-def _add_log_to_task(tx: Transaction, place: Place, operation: Operation) -> None:
-    log = LogInput(message=_text(operation, "content"))
-    cases.new_log(tx, _task(tx, place, operation), log, place.user, place.now)
+def _add_log_to_task(objects: Objects, operation: Operation) -> None:
+    task, content = objects.task(operation), _text(operation, "content")
+    cases.new_log(objects.tx, task, LogInput(message=content), objects.place.user, objects.place.now)
+    if task.status == "Waiting":  # the log has begun it
+        objects.forget("case_task")
 
 
-def _add_custom_fields(tx: Transaction, place: Place, operation: Operation) -> None:
+def _add_custom_fields(objects: Objects, operation: Operation) -> None:
     name, kind = _text(operation, "name"), _text(operation, "tpe")
-    if place.kind == "alert":
-        alert = _alert(tx, place, operation)
-        if alert.case is None:
-            fields = _with_field(alert.custom_fields, name, kind, operation.get("value"))
-            _save_alert(tx, place, alert, {"custom_fields": fields})
-            return
-    case = _case(tx, place, operation)
-    _save_case(tx, place, case, {"custom_fields": _with_field(case.custom_fields, name, kind, operation.get("value"))})
+    if objects.place.kind == "alert" and objects.alert(operation).case is None:
+        objects.set_field("alert", name, kind, operation.get("value"))
+        return
+    objects.case(operation)
+    objects.set_field("case", name, kind, operation.get("value"))
 
 
-def _add_artifact_to_case(tx: Transaction, place: Place, operation: Operation) -> None:
-    case = _case(tx, place, operation)
+def _add_artifact_to_case(objects: Objects, operation: Operation) -> None:
+    case = objects.case(operation)
     known = {key: value for key, value in operation.items() if key != "type"}
     try:
         artifact = TypeAdapter(ArtifactInput).validate_python(known)
@@ -116,11 +265,12 @@ def _add_artifact_to_case(tx: Transaction, place: Place, operation: Operation) -
         raise ResponderBotError(
             "bad_request", f"The artifact's {first['loc'][-1]} is wrong: {first['msg']}."
         ) from error
-    cases.new_artifact(tx, case, artifact, place.user, place.now)
+    cases.new_artifact(objects.tx, case, artifact, objects.place.user, objects.place.now)
 
 
-def _assign_case(tx: Transaction, place: Place, operation: Operation) -> None:
-    _save_case(tx, place, _case(tx, place, operation), {"owner": _text(operation, "owner")})
+def _assign_case(objects: Objects, operation: Operation) -> None:
+    objects.case(operation)
+    objects.change("case", owner=_text(operation, "owner"))
 
 
 OPERATIONS: Mapping[str, Apply] = {
@@ -137,51 +287,11 @@ OPERATIONS: Mapping[str, Apply] = {
 }
 
 
-def _alert(tx: Transaction, place: Place, operation: Operation) -> Alert:
-    if place.kind != "alert":
-        raise _without(operation, "alert")
-    return alerts.load(tx, place.object_id)
-
-
-def _task(tx: Transaction, place: Place, operation: Operation) -> Task:
-    if place.kind == "case_task":
-        return cases.load_task(tx, place.object_id)
-    if place.kind == "case_task_log":
-        return cases.task_of_log(tx, place.object_id)
-    raise _without(operation, "task")
-
-
-def _case(tx: Transaction, place: Place, operation: Operation) -> Case:
-    if place.kind == "alert":
-        alert = alerts.load(tx, place.object_id)
-        if alert.case is None:
-            raise _without(operation, "case")
-        return cases.load_case(tx, int(alert.case[1:]))
-    return cases.case_of(tx, place.kind, place.object_id)
-
-
-def _save_alert(tx: Transaction, place: Place, alert: Alert, update: Mapping[str, Any]) -> None:
-    alerts.save(tx, alert.model_copy(update=dict(update)), place.user, place.now)
-
-
-def _save_case(tx: Transaction, place: Place, case: Case, update: Mapping[str, Any]) -> None:
-    cases.save_case(tx, case.model_copy(update=dict(update)), place.user, place.now)
-
-
 def _text(operation: Operation, key: str, default: str | None = None) -> str:
     value = operation.get(key, default)
     if not isinstance(value, str) or (not value and default is None):
         raise ResponderBotError("bad_request", f"The operation {operation['type']} needs a text in {key!r}.")
     return value
-
-
-def _with(tags: list[str], tag: str) -> list[str]:
-    return tags if tag in tags else [*tags, tag]
-
-
-def _with_field(fields: Mapping[str, Any], name: str, kind: str, value: Any) -> dict[str, Any]:
-    checked = custom_fields({name: {kind: value, "order": len(fields) + 1}}, "customFields")
-    return {**fields, **checked}
 
 
 def _without(operation: Operation, what: str) -> ResponderBotError:

@@ -1,11 +1,13 @@
-"""The report of an ended action, as the wire shows it (`semantics.md 5`)."""
+"""The report of an ended action, as the wire shows it."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from core import operations
 from core.engines.base import Report, as_sentence, without_secrets
+from core.operations import Limits as OperationLimits
 
 _CONFIG_DEFAULTS: Mapping[str, Any] = {
     "proxy": {"http": None, "https": None},
@@ -17,28 +19,94 @@ _CONFIG_DEFAULTS: Mapping[str, Any] = {
     "jobTimeout": None,
 }
 
+_KEYS = (
+    *("summary", "full", "success", "artifacts", "operations", "errorMessage", "input", "message", "parameters"),
+    "config",
+)
+_CUT = ("artifacts", "operations", "input", "parameters", "summary", "config", "message", "errorMessage")
+"""In this order, as far as it takes, after `full`."""
+_EMPTY: Mapping[str, str] = {"artifacts": "[]", "operations": "[]", "message": '""', "errorMessage": '""'}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is kept of a report."""
+
+    listed_bytes: int = 1_048_576
+    """Of the report and the operations together, in listings; the store keeps the whole."""
+    operations: OperationLimits = field(default_factory=OperationLimits)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A report that only lacks what becomes of its operations."""
+
+    success: bool
+    parts: Mapping[str, str]
+    """The JSON of each key but `operations`."""
+    operations: Sequence[Any] = ()
+    left_out: int = 0
+    """How many operations were over the limits."""
+
+    def dumped(self) -> str:
+        """As text, for `loaded`."""
+        return _dump([self.success, self.parts, self.operations, self.left_out])
+
+
+def loaded(text: str) -> Ending:
+    """What `Ending.dumped` gave."""
+    return Ending(*json.loads(text))
+
 
 @dataclass(frozen=True)
 class Written:
-    """A report as text: what listings show, and the whole where that had to be cut."""
+    """A report and its operations as text: what listings show, and the whole where that had to be cut."""
 
-    listed: str
-    whole: str | None
+    report: str
+    operations: str
+    whole_report: str | None = None
+    whole_operations: str | None = None
 
 
-def write(report: Report, parameters: Mapping[str, Any], operations: Sequence[Any], limit_bytes: int) -> Written:
-    """The report's JSON with every key of `interface.md 2.1`; over the limit the listed form leaves out the bulk."""
-    words = _words(report, parameters, operations)
-    whole = _dump(words)
+def ending(report: Report, parameters: Mapping[str, Any], limits: Limits) -> Ending:
+    """Make a report ready to be stored. May take as long as it is large: not for the loop or the writer."""
+    asked = report.operations if report.success else ()
+    kept = operations.bounded(asked, limits.operations)
+    words = _words(report, parameters)
+    return Ending(
+        report.success, {key: _dump(word) for key, word in words.items()}, kept, left_out=len(asked) - len(kept)
+    )
+
+
+def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
+    """The JSON of report and operations; listings leave out the bulk of what is over the limit.
+
+    `outcomes` says why each operation failed, `""` where it didn't.
+    """
+    entries = [
+        _dump(entry) for entry in operations.recorded(ended.operations, outcomes, ended.left_out, limits.operations)
+    ]
+    whole_operations = _array(entries)
+    parts = {**ended.parts, "operations": whole_operations}
+    whole = _object(parts)
+    sizes = {key: len(part.encode()) for key, part in parts.items()}
     size = len(whole.encode())
-    if size <= limit_bytes:
-        return Written(whole, None)
-    cut = {**words, "full": {"truncated": True, "bytes": size}}
-    for bulky in ("artifacts", "operations", "input", "parameters", "summary", "message", "errorMessage"):
-        if len(_dump(cut).encode()) <= limit_bytes:
+    if size + sizes["operations"] <= limits.listed_bytes:
+        return Written(whole, whole_operations)
+    listed_operations = _first_of(entries, limits.listed_bytes // 2)
+    left = limits.listed_bytes - len(listed_operations.encode())
+    if size <= left:
+        return Written(whole, listed_operations, None, _other(whole_operations, listed_operations))
+    cut = {"full": _dump({"truncated": True, "bytes": size})}
+    size += len(cut["full"]) - sizes["full"]
+    for key in _CUT:
+        if size <= left:
             break
-        cut[bulky] = type(words[bulky])() if words[bulky] is not None else None
-    return Written(_dump(cut), whole)
+        cut[key] = _dump(_CONFIG_DEFAULTS) if key == "config" else _EMPTY.get(key, "{}")
+        if parts[key] == "null":
+            cut[key] = "null"
+        size += len(cut[key]) - sizes[key]
+    return Written(_object({**parts, **cut}), listed_operations, whole, _other(whole_operations, listed_operations))
 
 
 def sentence(report: Report) -> str:
@@ -51,7 +119,7 @@ def sentence(report: Report) -> str:
     return said if isinstance(said, str) else ""
 
 
-def _words(report: Report, parameters: Mapping[str, Any], operations: Sequence[Any]) -> dict[str, Any]:
+def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
     taxonomies = report.summary.get("taxonomies")
     message = sentence(report)
     return {
@@ -59,13 +127,43 @@ def _words(report: Report, parameters: Mapping[str, Any], operations: Sequence[A
         "full": report.full,
         "success": report.success,
         "artifacts": list(report.artifacts),
-        "operations": list(operations),
         "errorMessage": None if report.success else message,
         "input": without_secrets(report.input) if report.input is not None else None,
         "message": message,
         "parameters": without_secrets(parameters),
         "config": {**_CONFIG_DEFAULTS, **without_secrets(report.config)},
     }
+
+
+def _first_of(entries: Sequence[str], limit_bytes: int) -> str:
+    """The first entries of a list, and one at its end that says how many are left out, if any are."""
+    if len(whole := _array(entries).encode()) <= limit_bytes:
+        return whole.decode()
+    kept: list[str] = []
+    left = limit_bytes - len(_more(len(entries)).encode()) - len("[]")
+    for entry in entries:
+        left -= len(entry.encode()) + 1
+        if left < 0:
+            break
+        kept.append(entry)
+    return _array([*kept, _more(len(entries) - len(kept))])
+
+
+def _more(count: int) -> str:
+    message = f"{count} more are left out of this list; the action itself shows them."
+    return _dump({"type": "", "truncated": True, "message": message})
+
+
+def _other(whole: str, listed: str) -> str | None:
+    return None if whole == listed else whole
+
+
+def _object(parts: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'"{key}":{parts[key]}' for key in _KEYS) + "}"
+
+
+def _array(entries: Sequence[str]) -> str:
+    return "[" + ",".join(entries) + "]"
 
 
 def _dump(value: Any) -> str:

@@ -219,7 +219,8 @@ class Runner:
         if isinstance(job, Report):
             await self._end(number, job)
             return
-        if await self._end(number, await self._report(engine, number, job)):
+        report = None if self._actions.is_ending(number) else await self._report(engine, number, job)
+        if await self._end(number, report):
             await self._forget(engine, number, job)  # else another core follows it by now and needs what there is of it
 
     async def _report(self, engine: Engine, number: int, job: Job) -> Report:
@@ -254,7 +255,7 @@ class Runner:
         except ResponderBotError:
             await self._actions.keep_running(job.action_id)
 
-    async def _end(self, number: int, report: Report) -> bool:
+    async def _end(self, number: int, report: Report | None) -> bool:
         """Whether this was its end: not if it is somebody else's by now."""
         return await _once_writable(lambda: self._actions.end(number, report))
 

@@ -29,8 +29,8 @@ def find(reads: Reads, action_id: int) -> Row | None:
 
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
-    """`doc`, and `whole_report` where the report in it was cut."""
-    return reads.row("SELECT doc, whole_report FROM action WHERE id = :id", {"id": action_id})
+    """`doc`, and `whole_report` and `whole_operations` where those in it were cut."""
+    return reads.row("SELECT doc, whole_report, whole_operations FROM action WHERE id = :id", {"id": action_id})
 
 
 def docs_of(reads: Reads, kind: str, object_id: int) -> list[str]:
@@ -74,12 +74,55 @@ def set_state(tx: Transaction, action_id: int, status: str, doc: str) -> None:
     )
 
 
-def set_end(tx: Transaction, action_id: int, status: str, doc: str, whole_report: str | None, now: int) -> None:
+def set_end(
+    tx: Transaction,
+    action_id: int,
+    status: str,
+    doc: str,
+    now: int,
+    *,
+    whole_report: str | None,
+    whole_operations: str | None,
+) -> None:
     tx.run(
-        "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report, ended_at = :now,"
-        " owner = NULL, approval_expires_at = NULL WHERE id = :id",
-        {"id": action_id, "status": status, "doc": doc, "whole_report": whole_report, "now": now},
+        "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
+        " whole_operations = :whole_operations, ended_at = :now, owner = NULL, approval_expires_at = NULL"
+        " WHERE id = :id",
+        {
+            "id": action_id,
+            "status": status,
+            "doc": doc,
+            "whole_report": whole_report,
+            "whole_operations": whole_operations,
+            "now": now,
+        },
     )
+
+
+def ending(reads: Reads, action_id: int) -> Row | None:
+    """The end that is being stored in several commits: `at, report`."""
+    return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})
+
+
+def outcomes(reads: Reads, action_id: int) -> str | None:
+    """What became of the operations of such an end so far; None where there is none."""
+    row = reads.row("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
+    return None if row is None else str(row["outcomes"])
+
+
+def begin_ending(tx: Transaction, action_id: int, at: int, report: str) -> None:
+    tx.run(
+        "INSERT INTO ending (action_id, at, report, outcomes) VALUES (:id, :at, :report, '[]')",
+        {"id": action_id, "at": at, "report": report},
+    )
+
+
+def set_outcomes(tx: Transaction, action_id: int, outcomes: str) -> None:
+    tx.run("UPDATE ending SET outcomes = :outcomes WHERE action_id = :id", {"id": action_id, "outcomes": outcomes})
+
+
+def forget_ending(tx: Transaction, action_id: int) -> None:
+    tx.run("DELETE FROM ending WHERE action_id = :id", {"id": action_id})
 
 
 def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None) -> None:

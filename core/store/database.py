@@ -32,6 +32,9 @@ MMAP_BYTES = 0x7FFF0000  # the most that SQLite maps: halves the time of a short
 
 FILE_TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
 
+StoreTrouble = sqlite3.OperationalError
+"""What a transaction raises where the whole commit is in doubt, such as a full disk."""
+
 _STOP = object()
 
 
@@ -253,7 +256,7 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
     item.result = item.error = None
     try:
         item.result = item.work(transaction)
-    except sqlite3.OperationalError:
+    except StoreTrouble:
         raise  # disk full, file gone: the whole commit is in doubt
     except Exception as error:
         item.error = error

@@ -109,6 +109,18 @@ def what_the_first_commits_lacked(db: Database) -> None:
     action.create_index(["status", "responder_name"], if_not_exists=True)
 
 
+@migrations()
+def an_end_in_several_commits(db: Database) -> None:
+    # The ends whose operations are being applied: the report, and what became of those that were. A core that dies
+    # meanwhile leaves it here, and the next one goes on behind the last of them.
+    db.table("ending").create(
+        {"action_id": int, "at": int, "report": str, "outcomes": str},
+        pk="action_id",
+        not_null={"at", "report", "outcomes"},
+    )
+    db.execute("ALTER TABLE action ADD COLUMN whole_operations TEXT")  # only where those in doc were cut
+
+
 def migrate(db: Database) -> None:
     """Bring core's tables up to date."""
     apply(migrations, db)

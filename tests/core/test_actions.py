@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core import operations
 from core.access import Access, Caller
 from core.actions import LEASE_MS, Actions
 from core.alerts import Alerts
@@ -17,9 +18,11 @@ from core.engines.base import Report
 from core.errors import ResponderBotError
 from core.events import Feed
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
+from core.reports import Limits
 from core.responders import Responders
 from core.runner import Runner
 from core.settings import ResponderSection
+from core.store.database import Database
 from tests.clock import SetClock
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
@@ -35,6 +38,10 @@ class Parts:
     clock: SetClock
     engine: ScriptedEngine
     alert_id: str
+    database: Database
+
+    def alert_json(self) -> str:
+        return Alerts(self.database, self.clock, "soc").json(self.alert_id)
 
     def action(self, action_id: str) -> Action:
         return Action.model_validate_json(self.actions.json_of(action_id))
@@ -65,6 +72,7 @@ async def parts(
     engine: ScriptedEngine | None = None,
     policies: Mapping[str, ResponderSection] | None = None,
     report_limit_bytes: int = 1_048_576,
+    operation_limits: operations.Limits = operations.Limits(),  # noqa: B008 - frozen
     **alert: Any,
 ) -> AsyncIterator[Parts]:
     engine = engine or ScriptedEngine()
@@ -73,7 +81,12 @@ async def parts(
         responders = Responders([engine], policies or {}, database, clock)
         await responders.open()
         actions = Actions(
-            database, responders, clock, organisation="soc", product="thehive", report_limit_bytes=report_limit_bytes
+            database,
+            responders,
+            clock,
+            organisation="soc",
+            product="thehive",
+            limits=Limits(report_limit_bytes, operation_limits),
         )
         feed = Feed(database, clock)
         runner = Runner(actions, responders, database, feed, clock)
@@ -83,7 +96,7 @@ async def parts(
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         made = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
         try:
-            yield Parts(actions, runner, feed, clock, engine, made.id)
+            yield Parts(actions, runner, feed, clock, engine, made.id, database)
         finally:
             await runner.close()
             await responders.close()
@@ -91,6 +104,13 @@ async def parts(
 
 def ask(here: Parts, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
     return RunInput.model_validate({"responderId": responder, "objectType": "alert", "objectId": here.alert_id, **more})
+
+
+async def ended_with(here: Parts, asked: Sequence[Any]) -> Action:
+    """A run whose responder asked for these operations, at its end."""
+    started = await here.actions.start(ANNA, ask(here))
+    (await here.engine.taken.get()).finish(Report(True, operations=tuple(asked)))
+    return await here.ended(started.action.id)
 
 
 async def test_an_action_goes_from_waiting_over_running_to_its_end(tmp_path: Path) -> None:
@@ -309,9 +329,7 @@ async def test_a_core_that_falls_silent_loses_its_actions_and_its_late_word_coun
             engine = ScriptedEngine()
             responders = Responders([engine], {}, database, here.clock)
             await responders.open()
-            actions = Actions(
-                database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
-            )
+            actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
             runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
             await runner.open()
             assert engine.runs == []
@@ -336,3 +354,89 @@ async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
     assert run.job.parameters["password"] == "hunter2"
     assert json.loads(ended.report)["parameters"] == {"password": "REMOVED", "reason": "noise"}
     assert "hunter2" not in ended.report
+
+
+async def test_operations_over_the_limit_are_one_refused_entry(tmp_path: Path) -> None:
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(30_000)]
+    long = [{"type": "AddTagToAlert", "tag": f"{number}" + "x" * 3000} for number in range(10)]
+    limits = operations.Limits(count=250, bytes=20_000)
+    async with parts(tmp_path, operation_limits=limits) as here:
+        ended = [await ended_with(here, asked) for asked in (many, long)]
+        tags = json.loads(here.alert_json())["tags"]
+    first, second = (json.loads(action.operations) for action in ended)
+    assert ([entry["status"] for entry in first], len(tags)) == (["Success"] * 250 + ["Failure"], 256)
+    assert first[-1]["message"].startswith("29750 more operations were not applied: a run may ask for at most 250")
+    assert [entry["status"] for entry in second] == [*["Success"] * 6, "Failure"]
+    assert second[-1]["message"].startswith("4 more")
+
+
+async def test_operations_read_and_tell_an_object_once_for_a_slice(tmp_path: Path) -> None:
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(3 * operations.SLICE)]
+    async with parts(tmp_path) as here:
+        action = await ended_with(here, many)
+        page = await here.feed.page(0, wait_s=0)
+        tags = json.loads(here.alert_json())["tags"]
+    assert tags == [f"t{number}" for number in range(len(many))]
+    assert [event.type for event in page.events if event.at][-4:] == [*["alert.updated"] * 3, "action.ended"]
+    assert {entry["status"] for entry in json.loads(action.operations)} == {"Success"}
+
+
+async def test_others_write_between_two_slices_of_operations(tmp_path: Path) -> None:
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(10 * operations.SLICE)]
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        (await here.engine.taken.get()).finish(Report(True, operations=tuple(many)))
+        seen = set()
+        while here.action(started.action.id).end_date is None:
+            await here.database.transaction(lambda tx: None)
+            seen.add(len(json.loads(here.alert_json())["tags"]))
+    assert len(seen) > 2
+
+
+async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its_engine(tmp_path: Path) -> None:
+    """The first core loses its lease between two slices; the second knows the rest without asking the engine."""
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE)]
+    many += [{"type": "CreateTask", "title": "not here"}, *many[:1]]
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here))
+        run = await here.engine.taken.get()
+        number = int(started.action.id[1:])
+        run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
+        while not here.actions.is_ending(number):
+            await here.database.transaction(lambda tx: None)
+        await here.runner.close()  # follows no more, in the middle
+        half = json.loads(here.alert_json())["tags"]
+        async with opened(tmp_path / "core.db") as database:
+            engine = ScriptedEngine()
+            responders = Responders([engine], {}, database, here.clock)
+            await responders.open()
+            actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
+            runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
+            here.clock.now_ms += LEASE_MS
+            await runner.open()
+            ended = await here.ended(started.action.id)
+            await runner.close()
+            await responders.close()
+        tags = json.loads(here.alert_json())["tags"]
+    applied = json.loads(ended.operations)
+    assert engine.runs == []
+    assert 0 < len(half) < len(tags)
+    assert tags == [f"t{number}" for number in range(9 * operations.SLICE)]
+    assert [entry["status"] for entry in applied] == ["Success"] * 9 * operations.SLICE + ["Failure", "Success"]
+    assert json.loads(ended.report)["message"] == "of the first"
+    assert json.loads(ended.report)["operations"] == applied
+
+
+async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> None:
+    many = [{"type": "Nonsense", "text": "ü" * 90} for number in range(200)]
+    async with parts(tmp_path, report_limit_bytes=4096) as here:
+        whole = await ended_with(here, many)
+        (listed,) = json.loads(here.actions.list_json("alert", here.alert_id))
+    shown = json.loads(listed["operations"])
+    assert len((listed["operations"] + listed["report"]).encode()) <= 4096
+    assert json.loads(listed["report"])["success"] is True
+    assert (
+        shown[-1]["message"] == f"{200 - len(shown) + 1} more are left out of this list; the action itself shows them."
+    )
+    assert shown[:-1] == json.loads(whole.operations)[: len(shown) - 1] != []
+    assert len(json.loads(whole.operations)) == len(json.loads(whole.report)["operations"]) == 200

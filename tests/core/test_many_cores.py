@@ -16,6 +16,7 @@ from core.engines.base import Job, Progress, Report, Told
 from core.errors import ResponderBotError
 from core.events import Feed
 from core.models import RunInput
+from core.reports import Limits
 from core.responders import Responders
 from core.runner import Runner
 from core.settings import ResponderSection
@@ -84,9 +85,7 @@ async def core_on(path: Path, here: Parts, engine: SharedEngine) -> AsyncIterato
     async with opened(path) as database:
         responders = Responders([engine], POLICIES, database, here.clock)
         await responders.open()
-        actions = Actions(
-            database, responders, here.clock, organisation="soc", product="thehive", report_limit_bytes=1_000_000
-        )
+        actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
         runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
         await runner.open()
         try:
