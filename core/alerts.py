@@ -1,5 +1,6 @@
 """Alerts: what a source reports, once for each reference (`semantics.md 2`)."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
@@ -11,6 +12,7 @@ from core.case_templates import with_ids
 from core.clock import Clock
 from core.errors import ResponderBotError
 from core.models import (
+    MAX_BULK_VALUES,
     Alert,
     AlertInput,
     AlertStatus,
@@ -27,6 +29,7 @@ from core.store import objects
 from core.store.database import Database, Reads, Row, Transaction
 
 KIND = "alert"
+LOOKED_UP_AT_ONCE = 20
 MAX_SEPARATORS = 8  # a reference may itself hold `;`, but nobody needs more ways to read one than this gives
 
 T = TypeVar("T")
@@ -77,10 +80,12 @@ class Alerts:
         return (await self.update_all(caller, [id_or_ref], asked))[0]
 
     async def update_all(self, caller: Caller, ids_or_refs: Iterable[str], asked: AlertUpdate) -> list[Alert]:
-        """Change all of them, or none; raises as `update` does."""
-        numbers = [self._number(id_or_ref) for id_or_ref in ids_or_refs]
+        """Change all of them, each once, or none; raises as `update` does, and "too_large"."""
+        numbers = list(dict.fromkeys(await self._numbers(ids_or_refs)))
         if len(numbers) > 1:
-            cases.each(asked.artifacts or [], times=len(numbers), more_chars=len(asked.model_dump_json()))
+            more = asked.model_dump_json(exclude_unset=True, exclude={"ids"})
+            cases.each(asked.artifacts or [], times=len(numbers), more_chars=len(more))
+            await self._refuse_many(numbers, len(numbers) * more.count(","))
         return await self._change(lambda tx, now: [_update(tx, number, asked, caller.login, now) for number in numbers])
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
@@ -92,7 +97,7 @@ class Alerts:
             added = _artifacts(tx, cases.each([asked]), caller.login, now, alert.artifacts)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
-            save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now)
+            save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now, before=alert)
             return added
 
         return await self._change(work)
@@ -108,23 +113,23 @@ class Alerts:
             alert = _outside_cases(load(tx, number))
             case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
             cases.copy_artifacts(tx, case, alert.artifacts, caller.login, now)
-            save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), caller.login, now)
+            changed = alert.model_copy(update={"case": case.id, "status": "Imported"})
+            save(tx, changed, caller.login, now, before=alert)
             return case
 
         return await self._change(work)
 
     async def merge_into(self, caller: Caller, ids_or_refs: Iterable[str], case_id: str) -> Case:
         """Make them, all or none, a part of a case that there is. Raises as `create_case` does."""
-        numbers = [self._number(id_or_ref) for id_or_ref in ids_or_refs]
+        numbers = await self._numbers(ids_or_refs)
+        await self._refuse_many(numbers)
         case_number = objects.parse_id(case_id)
         if case_number is None:
             raise ResponderBotError("not_found", "Case not found")
 
         def work(tx: Transaction, now: int) -> Case:
             case = cases.load_case(tx, case_number)
-            for number in numbers:
-                case = _merge(tx, number, case, caller.login, now)
-            return case
+            return _merge(tx, numbers, case, caller.login, now)
 
         return await self._change(work)
 
@@ -137,13 +142,30 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> Alert:
             alert = load(tx, number)
-            return save(tx, alert.model_copy(update=update(alert)), caller.login, now)
+            return save(tx, alert.model_copy(update=update(alert)), caller.login, now, before=alert)
 
         return await self._change(work)
 
     async def _change(self, work: Callable[[Transaction, int], T]) -> T:
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
+
+    async def _numbers(self, ids_or_refs: Iterable[str]) -> list[int]:
+        """Their numbers; others have their turn in between, as each reference can take dozens of look-ups."""
+        numbers = list[int]()
+        for id_or_ref in ids_or_refs:
+            if numbers and len(numbers) % LOOKED_UP_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            numbers.append(self._number(id_or_ref))
+        return numbers
+
+    async def _refuse_many(self, numbers: Sequence[int], more_values: int = 0) -> None:
+        """Raises ResponderBotError("too_large"): what changes together holds the writer while all others wait."""
+        if len(numbers) < 2:
+            return
+        chars, values = await objects.weigh(self._database, numbers)
+        if chars > cases.COPIED_LIMIT_CHARS or values + more_values > MAX_BULK_VALUES:
+            raise ResponderBotError("too_large", f"{len(numbers)} such alerts are too much for one change; send fewer.")
 
     def _number(self, id_or_ref: str) -> int:
         return int(_row(self._database, id_or_ref)["id"])
@@ -157,10 +179,15 @@ def load(reads: Reads, object_id: int) -> Alert:
     return Alert.model_validate_json(row["doc"])
 
 
-def save(tx: Transaction, alert: Alert, user: str, now: int) -> Alert:
-    """Keep a changed alert; returns it with who changed it and when."""
+def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | None = None) -> Alert:
+    """Keep a changed alert; returns it with who changed it and when.
+
+    `before` is the alert as it is kept, where the caller has read it in this transaction.
+    """
     number = int(alert.id[1:])
-    fields = with_ids(tx, alert.custom_fields, load(tx, number).custom_fields)
+    before = before or load(tx, number)
+    cases.refuse_growth(before, alert)
+    fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.wire())
     _tell(tx, "updated", number, user, now)
@@ -204,15 +231,18 @@ def _update(tx: Transaction, number: int, asked: AlertUpdate, user: str, now: in
         changed["artifacts"] = _artifacts(tx, cases.each(asked.artifacts), user, now, alert.artifacts)
     if asked.status is not None:
         changed["status"] = _status(alert, asked.status)
-    return save(tx, alert.model_copy(update=changed), user, now)
+    return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
-def _merge(tx: Transaction, number: int, case: Case, user: str, now: int) -> Case:
-    alert = _outside_cases(load(tx, number))
-    cases.copy_artifacts(tx, case, alert.artifacts, user, now)
-    save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now)
-    tags = {"tags": cases.united(case.tags, alert.tags)}
-    return cases.save_case(tx, case.model_copy(update=tags), user, now)
+def _merge(tx: Transaction, numbers: Iterable[int], case: Case, user: str, now: int) -> Case:
+    alerts = []
+    for number in numbers:
+        alert = _outside_cases(load(tx, number))
+        save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now, before=alert)
+        alerts.append(alert)
+    cases.copy_artifacts(tx, case, [artifact for alert in alerts for artifact in alert.artifacts], user, now)
+    tags = cases.united(case.tags, *(alert.tags for alert in alerts))
+    return cases.save_case(tx, case.model_copy(update={"tags": tags}), user, now, before=case)
 
 
 def _artifacts(
@@ -220,16 +250,16 @@ def _artifacts(
 ) -> list[Artifact]:
     """Artifacts with ids of their own, each once; one that was `known` keeps its id."""
     before = {(artifact.data_type, artifact.data): artifact for artifact in known}
-    made: dict[tuple[str, str], Artifact] = {}
+    wanted: dict[tuple[str, str], ArtifactInput] = {}
     for item in asked:
-        key = (item.data_type, item.data)
-        if key in made:
-            continue
-        if key in before:
-            made[key] = before[key].model_copy(update={**cases.changes(item), "updated_by": user, "updated_at": now})
-        else:
-            made[key] = cases.artifact_of(objects.next_id(tx), item, user, now)
-    return list(made.values())
+        wanted.setdefault((item.data_type, item.data), item)
+    numbers = iter(objects.next_ids(tx, len(wanted.keys() - before.keys())))
+    return [
+        before[key].model_copy(update={**cases.changes(item), "updated_by": user, "updated_at": now})
+        if key in before
+        else cases.artifact_of(next(numbers), item, user, now)
+        for key, item in wanted.items()
+    ]
 
 
 def _as_case(alert: Alert, template: str | None) -> CaseInput:

@@ -72,13 +72,18 @@ def with_ids(
 
     `known` holds those of before; an `_id` that a client made up is not taken.
     """
-    before = {} if known is None else known
-    return {name: _with_id(tx, entry, before.get(name)) for name, entry in fields.items()}
+    ids = {name: entry["_id"] for name, entry in (known or {}).items() if "_id" in entry}
+    without = [name for name in fields if name not in ids]
+    if without:
+        ids |= zip(without, map("~{}".format, objects.next_ids(tx, len(without))), strict=True)
+    return {name: {**_without_id(entry), "_id": ids[name]} for name, entry in fields.items()}
 
 
 def new_tasks(tx: Transaction, asked: Sequence[TaskInput], user: str, now: int) -> list[Task]:
     """Tasks with ids of their own, in the order of the request."""
-    return [_task(objects.next_id(tx), task, user, now) for task in asked]
+    return [
+        _task(number, task, user, now) for number, task in zip(objects.next_ids(tx, len(asked)), asked, strict=True)
+    ]
 
 
 def _create(tx: Transaction, asked: CaseTemplateInput, user: str, now: int) -> CaseTemplate:
@@ -136,9 +141,8 @@ def _task(number: int, asked: TaskInput, user: str, now: int) -> Task:
     )
 
 
-def _with_id(tx: Transaction, entry: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    value = {key: item for key, item in entry.items() if key != "_id"}
-    return {**value, "_id": before["_id"] if before and "_id" in before else f"~{objects.next_id(tx)}"}
+def _without_id(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in entry.items() if key != "_id"}
 
 
 def _wrong(path: str, loc: Sequence[str | int], message: str) -> dict[str, str]:

@@ -11,6 +11,9 @@ from core.case_templates import by_name, with_ids
 from core.clock import Clock
 from core.errors import ResponderBotError
 from core.models import (
+    MAX_ARTIFACTS,
+    MAX_CUSTOM_FIELDS,
+    MAX_TAGS,
     OBJECT_TYPES,
     Alert,
     Artifact,
@@ -46,7 +49,7 @@ _NAMES: Mapping[Kind, str] = {
 }
 DEFAULT_LEVEL = 2  # medium, amber (semantics.md 2)
 # A request of 1 MiB can ask for a text to be kept thousands of times: with each artifact, or with each of many alerts.
-COPIED_LIMIT_CHARS = 16 * 1_048_576
+COPIED_LIMIT_CHARS = 8 * 1_048_576
 ARTIFACT_CHARS = 256  # what an artifact takes beside its texts
 
 T = TypeVar("T")
@@ -79,8 +82,7 @@ class Cases:
         number, artifacts = self._number("case", case_id), each([asked])
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
-            case = load_case(tx, number)
-            return [new_artifact(tx, case, artifact, caller.login, now) for artifact in artifacts]
+            return new_artifacts(tx, load_case(tx, number), artifacts, caller.login, now)
 
         return await self._change(work)
 
@@ -90,7 +92,8 @@ class Cases:
 
         def work(tx: Transaction, now: int) -> Case:
             case = load_case(tx, number)
-            return save_case(tx, case.model_copy(update=_case_changes(asked, case, now)), caller.login, now)
+            changed = case.model_copy(update=_case_changes(asked, case, now))
+            return save_case(tx, changed, caller.login, now, before=case)
 
         return await self._change(work)
 
@@ -225,27 +228,19 @@ def new_case(tx: Transaction, asked: CaseInput, user: str, now: int) -> Case:
     )
     objects.insert(tx, number, "case", case.wire(), unique_key=str(case_number))
     _tell(tx, "case", "created", number, number, user, now)
-    for task in [*(_as_asked(task) for task in (template.tasks if template else [])), *asked.tasks]:
-        new_task(tx, case, task, user, now)
+    new_tasks(tx, case, [*(_as_asked(task) for task in (template.tasks if template else [])), *asked.tasks], user, now)
     return case
 
 
 def new_task(tx: Transaction, case: Case, asked: TaskInput, user: str, now: int) -> Task:
-    number, root = objects.next_id(tx), _number_of(case)
-    given = changes(asked)
-    task = Task(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
-        title=asked.title,
-        group=asked.group,
-        description=asked.description,
-        order=asked.order,
-    ).model_copy(update=given)
-    objects.insert(tx, number, "case_task", _dated(task, now).wire(), parent_id=root)
-    _tell(tx, "case_task", "created", number, root, user, now)
-    return _dated(task, now)
+    return new_tasks(tx, case, [asked], user, now)[0]
+
+
+def new_tasks(tx: Transaction, case: Case, asked: Sequence[TaskInput], user: str, now: int) -> list[Task]:
+    root, numbers = _number_of(case), objects.next_ids(tx, len(asked))
+    tasks = [_task_of(number, task, user, now) for number, task in zip(numbers, asked, strict=True)]
+    _insert_all(tx, "case_task", [objects.New(_number_of(task), task.wire()) for task in tasks], root, user, now)
+    return tasks
 
 
 def new_log(tx: Transaction, task: Task, asked: LogInput, user: str, now: int) -> Log:
@@ -269,15 +264,36 @@ def new_log(tx: Transaction, task: Task, asked: LogInput, user: str, now: int) -
 
 def new_artifact(tx: Transaction, case: Case, asked: ArtifactInput, user: str, now: int) -> Artifact:
     """Raises ResponderBotError("exists") where the case has that artifact already."""
+    return new_artifacts(tx, case, [asked], user, now)[0]
+
+
+def new_artifacts(
+    tx: Transaction,
+    case: Case,
+    asked: Sequence[ArtifactInput | Artifact],
+    user: str,
+    now: int,
+    *,
+    skip_known: bool = False,
+) -> list[Artifact]:
+    """All, or with `skip_known` those that the case does not have yet. Raises as `new_artifact` does."""
     root = _number_of(case)
-    key = _artifact_key(root, asked.data_type, asked.data)
-    if objects.find_unique(tx, "case_artifact", key) is not None:
-        raise ResponderBotError("exists", f"The case {case.id} has this {asked.data_type} already.")
-    artifact = artifact_of(objects.next_id(tx), asked, user, now)
-    number = _number_of(artifact)
-    objects.insert(tx, number, "case_artifact", artifact.wire(), parent_id=root, unique_key=key)
-    _tell(tx, "case_artifact", "created", number, root, user, now)
-    return artifact
+    keys = [_artifact_key(root, item.data_type, item.data) for item in asked]
+    seen, new = objects.taken(tx, "case_artifact", keys), list[tuple[str, ArtifactInput | Artifact]]()
+    for key, item in zip(keys, asked, strict=True):
+        if key not in seen:
+            seen.add(key)
+            new.append((key, item))
+        elif not skip_known:
+            raise ResponderBotError("exists", f"The case {case.id} has this {item.data_type} already.")
+    numbers = objects.next_ids(tx, len(new))
+    artifacts = [artifact_of(number, item, user, now) for number, (_, item) in zip(numbers, new, strict=True)]
+    rows = [
+        objects.New(_number_of(artifact), artifact.wire(), key)
+        for artifact, (key, _) in zip(artifacts, new, strict=True)
+    ]
+    _insert_all(tx, "case_artifact", rows, root, user, now)
+    return artifacts
 
 
 def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0) -> list[ArtifactInput]:
@@ -286,6 +302,8 @@ def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0
     Raises ResponderBotError("too_large") where that would be over the limit.
     """
     shared = ((len(item.data), ARTIFACT_CHARS + len(item.message or "") + sum(map(len, item.tags))) for item in asked)
+    if sum(len(item.data) for item in asked) > MAX_ARTIFACTS:
+        raise ResponderBotError("bad_request", f"These are over {MAX_ARTIFACTS} artifacts; send fewer at once.")
     if times * (more_chars + sum(count * chars for count, chars in shared)) > COPIED_LIMIT_CHARS:
         sentence = f"What is to be kept is over the limit of {COPIED_LIMIT_CHARS} characters; send fewer at once."
         raise ResponderBotError("too_large", sentence)
@@ -294,14 +312,10 @@ def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0
 
 def copy_artifacts(tx: Transaction, case: Case, artifacts: Iterable[Artifact], user: str, now: int) -> None:
     """Add an alert's artifacts to a case, but for those that it has."""
-    root = _number_of(case)
-    for artifact in artifacts:
-        key = _artifact_key(root, artifact.data_type, artifact.data)
-        if objects.find_unique(tx, "case_artifact", key) is None:
-            new_artifact(tx, case, ArtifactInput.model_construct(**artifact.model_dump()), user, now)
+    new_artifacts(tx, case, list(artifacts), user, now, skip_known=True)
 
 
-def artifact_of(number: int, asked: ArtifactInput, user: str, now: int) -> Artifact:
+def artifact_of(number: int, asked: ArtifactInput | Artifact, user: str, now: int) -> Artifact:
     """An artifact under a number; not stored yet."""
     return Artifact(
         id_=f"~{number}",
@@ -318,10 +332,12 @@ def artifact_of(number: int, asked: ArtifactInput, user: str, now: int) -> Artif
     )
 
 
-def save_case(tx: Transaction, case: Case, user: str, now: int) -> Case:
-    """Keep a changed case; returns it with who changed it and when."""
+def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case | None = None) -> Case:
+    """Keep a changed case, as alerts.save does."""
     number = _number_of(case)
-    fields = with_ids(tx, case.custom_fields, load_case(tx, number).custom_fields)
+    before = before or load_case(tx, number)
+    refuse_growth(before, case)
+    fields = with_ids(tx, case.custom_fields, before.custom_fields)
     saved = case.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.wire())
     _tell(tx, "case", "updated", number, number, user, now)
@@ -338,6 +354,17 @@ def save_artifact(tx: Transaction, artifact: Artifact, user: str, now: int) -> A
     return _save(tx, "case_artifact", artifact, user, now)
 
 
+def refuse_growth(before: Alert | Case, after: Alert | Case) -> None:
+    """Raises ResponderBotError("bad_request") where what may only be added to in small steps would get too many."""
+    for name, most in (("tags", MAX_TAGS), ("artifacts", MAX_ARTIFACTS), ("custom_fields", MAX_CUSTOM_FIELDS)):
+        had, has = (len(getattr(item, name, ())) for item in (before, after))
+        if has > max(had, most):
+            words = name.replace("_", " ")
+            raise ResponderBotError(
+                "bad_request", f"{after.id} would have {has} {words}; at most {most} are kept, so remove some first."
+            )
+
+
 def united(*lists: Iterable[str]) -> list[str]:
     """All tags, each once, in the order of their first mention."""
     return list(dict.fromkeys(tag for tags in lists for tag in tags))
@@ -350,7 +377,8 @@ def changes(asked: Input, to: Alert | Case | None = None) -> dict[str, Any]:
         return changed
     added, removed = changed.pop("add_tags", None) or [], changed.pop("remove_tags", None) or []
     if added or removed:
-        changed["tags"] = [tag for tag in united(changed.get("tags", to.tags), added) if tag not in removed]
+        gone = frozenset(removed)
+        changed["tags"] = [tag for tag in united(changed.get("tags", to.tags), added) if tag not in gone]
     if changed.pop("named_fields", False):
         changed["custom_fields"] = _with_named(to.custom_fields, changed["custom_fields"])
     return changed
@@ -365,6 +393,34 @@ def _save(tx: Transaction, kind: Kind, word: W, user: str, now: int) -> W:
     objects.update(tx, number, saved.wire())
     _tell(tx, kind, "updated", number, _root(tx, kind, number), user, now)
     return saved
+
+
+def _task_of(number: int, asked: TaskInput, user: str, now: int) -> Task:
+    task = Task(
+        id_=f"~{number}",
+        id=f"~{number}",
+        created_by=user,
+        created_at=now,
+        title=asked.title,
+        group=asked.group,
+        description=asked.description,
+        order=asked.order,
+    ).model_copy(update=changes(asked))
+    return _dated(task, now)
+
+
+def _insert_all(tx: Transaction, kind: Kind, new: Sequence[objects.New], root: int, user: str, now: int) -> None:
+    """Add what belongs to a case, and tell of each."""
+    objects.insert_all(tx, kind, new, parent_id=root)
+    events.record_all(
+        tx,
+        at=now,
+        type=f"{kind}.created",
+        object_type=OBJECT_TYPES[kind],
+        object_ids=[item.id for item in new],
+        root_id=root,
+        user=user,
+    )
 
 
 def _dated(task: Task, now: int) -> Task:

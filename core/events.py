@@ -1,6 +1,7 @@
 """The event feed: every change of an object, in order, and the wait for the next one (`semantics.md 8`)."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,7 +21,14 @@ def record(tx: Transaction, *, at: int, type: str, object_type: str, object_id: 
 
     `type` is `<kind>.<created|updated|ended>`, `root_id` the alert or case to which the object belongs.
     """
-    stored.append(tx, at=at, type=type, object_type=object_type, object_id=object_id, root_id=root_id, user=user)
+    record_all(tx, at=at, type=type, object_type=object_type, object_ids=[object_id], root_id=root_id, user=user)
+
+
+def record_all(
+    tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
+) -> None:
+    """Write one such event for each object."""
+    stored.append(tx, at=at, type=type, object_type=object_type, object_ids=object_ids, root_id=root_id, user=user)
 
 
 @dataclass(frozen=True)

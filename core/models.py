@@ -57,6 +57,22 @@ TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
 
+# Far more than public clients send, and few enough that the largest request that is taken holds neither the loop nor
+# the writer for longer than some 50 ms.
+MAX_TAGS = 1_000
+MAX_ARTIFACT_TAGS = 100  # each of a thousand artifacts may have them
+MAX_TASKS = 1_000
+MAX_ARTIFACTS = 1_000  # of an alert, and in one request
+MAX_CUSTOM_FIELDS = 1_000
+MAX_BULK = 1_000
+MAX_BULK_VALUES = 40_000  # of the JSON of all objects that one request changes together
+MAX_REFERENCE_CHARS = 2_048  # as long as an address may be
+MAX_SORTS = 5
+
+ERRORS_LIMIT = 1_000
+"""So many wrong fields are told; what comes after them in a list is not looked at."""
+
+
 def _whole(value: Any) -> Any:
     """`2.0` as 2: JSON has one kind of number, and its schema language counts that one among the integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -68,25 +84,13 @@ Severity = Annotated[Whole, Field(ge=1, le=4, description="1 low, 2 medium, 3 hi
 Millis = Annotated[Whole, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
 ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
 Text = Annotated[str, Field(min_length=1)]
+Reference = Annotated[str, Field(max_length=MAX_REFERENCE_CHARS)]
 Order = Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
 TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
 AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
 INT_LIMIT = 2**63  # what the store can hold
-
-# Far more than public clients send, and few enough that the largest request that is taken holds neither the loop nor
-# the writer for longer than some 50 ms.
-MAX_TAGS = 1_000
-MAX_ARTIFACT_TAGS = 100  # each of a thousand artifacts may have them
-MAX_TASKS = 1_000
-MAX_ARTIFACTS = 1_000  # of an alert, and in one request
-MAX_CUSTOM_FIELDS = 1_000
-MAX_BULK = 1_000
-MAX_SORTS = 5
-
-ERRORS_LIMIT = 1_000
-"""So many wrong fields are told; what comes after them in a list is not looked at."""
 
 
 def _without_duplicates(tags: list[str]) -> list[str]:
@@ -447,7 +451,7 @@ class AlertUpdate(FieldsUpdate):
 class AlertsUpdate(AlertUpdate):
     """`PATCH /api/alert/_bulk`: the same for several alerts."""
 
-    ids: list[str] = Field(max_length=MAX_BULK)
+    ids: list[Reference] = Field(max_length=MAX_BULK)
 
 
 class CaseUpdate(FieldsUpdate):
@@ -505,7 +509,7 @@ class MergeInput(Input):
     """`POST /api/alert/merge/_bulk`."""
 
     case_id: str
-    alert_ids: list[str] = Field(max_length=MAX_BULK)
+    alert_ids: list[Reference] = Field(max_length=MAX_BULK)
 
 
 class SearchInput(Input):

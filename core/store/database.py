@@ -9,7 +9,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,6 +62,10 @@ class Transaction:
     def run(self, sql: str, params: Params | None = None) -> int:
         """Run a statement; how many rows it touched."""
         return self._connection.execute(sql, params or {}).rowcount
+
+    def run_all(self, sql: str, params: Iterable[Params]) -> None:
+        """Run a statement once for each of these."""
+        self._connection.executemany(sql, params)
 
     @contextmanager
     def part(self) -> Iterator[None]:

@@ -1,13 +1,18 @@
 """The SQL of the event feed."""
 
+from collections.abc import Iterable
+
 from core.store.database import Reads, Row, Transaction
 
 
-def append(tx: Transaction, *, at: int, type: str, object_type: str, object_id: int, root_id: int, user: str) -> None:
-    tx.run(
+def append(
+    tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
+) -> None:
+    same = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
+    tx.run_all(
         "INSERT INTO event (at, type, object_type, object_id, root_id, user)"
         " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
-        {"at": at, "type": type, "object_type": object_type, "object_id": object_id, "root_id": root_id, "user": user},
+        ({**same, "object_id": object_id} for object_id in object_ids),
     )
 
 

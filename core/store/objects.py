@@ -1,9 +1,12 @@
 """The SQL of alerts, cases, tasks, logs, artifacts and case templates: one table, told apart by kind."""
 
+import json
 import sqlite3
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from core.errors import ResponderBotError
-from core.store.database import Reads, Row, Transaction
+from core.store.database import Database, Reads, Row, Transaction
 
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer
 
@@ -18,20 +21,42 @@ def parse_id(text: str) -> int | None:
 
 def next_id(tx: Transaction) -> int:
     """A number that no object or action has had."""
-    row = tx.row("UPDATE sequence SET last = last + 1 WHERE id = 1 RETURNING last")
+    return next_ids(tx, 1)[0]
+
+
+def next_ids(tx: Transaction, count: int) -> range:
+    """As many numbers that no object or action has had, in one statement."""
+    row = tx.row("UPDATE sequence SET last = last + :count WHERE id = 1 RETURNING last", {"count": count})
     assert row is not None  # noqa: S101 - the row is made with the table
-    return int(row["last"])
+    return range(row["last"] - count + 1, row["last"] + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """An object to be added."""
+
+    id: int
+    doc: str
+    unique_key: str | None = None
 
 
 def insert(
     tx: Transaction, object_id: int, kind: str, doc: str, *, parent_id: int | None = None, unique_key: str | None = None
 ) -> None:
     """Add an object. Raises ResponderBotError("exists") where its unique key is taken."""
+    insert_all(tx, kind, [New(object_id, doc, unique_key)], parent_id=parent_id)
+
+
+def insert_all(tx: Transaction, kind: str, new: Iterable[New], *, parent_id: int | None = None) -> None:
+    """Add objects of one kind below one parent. Raises as `insert` does."""
     try:
-        tx.run(
+        tx.run_all(
             "INSERT INTO object (id, kind, parent_id, unique_key, doc)"
             " VALUES (:id, :kind, :parent_id, :unique_key, :doc)",
-            {"id": object_id, "kind": kind, "parent_id": parent_id, "unique_key": unique_key, "doc": doc},
+            (
+                {"id": item.id, "kind": kind, "parent_id": parent_id, "unique_key": item.unique_key, "doc": item.doc}
+                for item in new
+            ),
         )
     except sqlite3.IntegrityError as error:
         raise ResponderBotError("exists", "That name is taken; choose another.") from error
@@ -59,6 +84,26 @@ def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind AND unique_key = :key",
         {"kind": kind, "key": unique_key},
     )
+
+
+def taken(reads: Reads, kind: str, unique_keys: Iterable[str]) -> set[str]:
+    """Those of the keys that an object of this kind has."""
+    rows = reads.rows(
+        "SELECT unique_key FROM object WHERE kind = :kind AND unique_key IN (SELECT value FROM json_each(:keys))",
+        {"kind": kind, "keys": json.dumps(list(unique_keys))},
+    )
+    return {row["unique_key"] for row in rows}
+
+
+async def weigh(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
+    """How many characters, and about how many values, the JSON of these objects has; read beside the loop."""
+    rows = await database.rows_aside(
+        "SELECT coalesce(sum(length(doc)), 0) AS chars,"
+        " coalesce(sum(length(doc) - length(replace(doc, ',', ''))), 0) AS commas"
+        " FROM object WHERE id IN (SELECT value FROM json_each(:ids))",
+        {"ids": json.dumps(list(object_ids))},
+    )
+    return rows[0]["chars"], rows[0]["commas"] + len(object_ids)
 
 
 def children(reads: Reads, kind: str, parent_id: int) -> list[Row]:

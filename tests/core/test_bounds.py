@@ -123,6 +123,75 @@ async def test_only_values_are_counted_not_what_stands_in_a_text(core: RunningCo
     assert made.json()["title"] == sent
 
 
+async def test_the_largest_case_has_all_its_tasks_in_order(core: RunningCore) -> None:
+    tasks = [{"title": f"{number}", "order": number} for number in range(MAX_TASKS)]
+    assert (await core.send("POST", TEMPLATE, {"name": "large", "tasks": tasks})).status_code == 201
+    asked = {"title": "c", "description": "", "template": "large", "tasks": [{"title": "mine", "order": MAX_TASKS}]}
+    case = (await core.send("POST", "/api/case", asked)).json()
+    below = {"query": {"_parent": {"_type": "case", "_query": {"_id": case["id"]}}}, "range": "all"}
+    found = (await core.send("POST", "/api/case/task/_search", below)).json()
+    assert [task["title"] for task in found] == [*(task["title"] for task in tasks), "mine"]
+    assert len({task["id"] for task in found}) == MAX_TASKS + 1
+    page = (await core.send("GET", "/api/event?after=2")).json()
+    assert [event["objectId"] for event in page["events"][: len(found)]] == [task["id"] for task in found][:500]
+    assert {event["rootId"] for event in page["events"]} == {case["id"]}
+
+
+async def test_an_alert_grows_no_further_than_it_could_be_made(core: RunningCore) -> None:
+    most = [f"{number}" for number in range(MAX_TAGS)]
+    data = [f"::{number:x}" for number in range(MAX_ARTIFACTS)]
+    alert = (await core.send("POST", ALERTS, {**ALERT, "tags": most})).json()
+    added = await core.send("POST", f"{ALERTS}/{alert['id']}/artifact", {"dataType": "ip", "data": data})
+    assert len(added.json()) == MAX_ARTIFACTS
+    path = f"{ALERTS}/{alert['id']}"
+    for method, address, change in (
+        ("PATCH", path, {"addTags": ["one more"]}),
+        ("POST", f"{path}/artifact", {"dataType": "ip", "data": "one more"}),
+    ):
+        refused = await core.send(method, address, change)
+        assert refused.status_code == 400
+        assert "at most 1000 are kept" in refused.json()["message"]
+    swapped = await core.send("PATCH", path, {"addTags": ["another"], "removeTags": ["0"]})
+    assert swapped.json()["tags"] == [*most[1:], "another"]
+
+
+async def test_fields_named_one_by_one_are_bounded_together(core: RunningCore) -> None:
+    alert = (await core.send("POST", ALERTS, ALERT)).json()
+    for start in (0, MAX_CUSTOM_FIELDS):
+        named = {f"customFields.f{number}": number for number in range(start, start + MAX_CUSTOM_FIELDS)}
+        changed = await core.send("PATCH", f"{ALERTS}/{alert['id']}", named)
+        assert changed.status_code == (200 if start == 0 else 400), changed.text
+
+
+async def test_alerts_that_are_too_much_together_are_all_left_alone(core: RunningCore) -> None:
+    large = {**ALERT, "tags": [f"{number}" for number in range(MAX_TAGS)]}
+    made = [await core.send("POST", ALERTS, {**large, "sourceRef": f"{number}"}) for number in range(60)]
+    ids = [answer.json()["id"] for answer in made]
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": ""})).json()
+    for method, path, body in (
+        ("PATCH", "/api/alert/_bulk", {"ids": ids, "title": "changed"}),
+        ("POST", "/api/alert/merge/_bulk", {"alertIds": ids, "caseId": case["id"]}),
+    ):
+        refused = await core.send(method, path, body)
+        assert refused.status_code == 413, refused.text
+        assert "60 such alerts are too much for one change" in refused.json()["message"]
+    left = (await core.send("GET", f"{ALERTS}/{ids[0]}")).json()
+    assert (left["title"], left["case"]) == (ALERT["title"], None)
+    fewer = await core.send("POST", "/api/alert/merge/_bulk", {"alertIds": ids[:30], "caseId": case["id"]})
+    assert len(fewer.json()["tags"]) == MAX_TAGS
+
+
+async def test_references_that_can_be_read_many_ways_hold_up_nobody(core: RunningCore) -> None:
+    reference = "a;b;c;d;e;f;g;h;i"  # type, source, then all the rest: the last way to read it
+    await core.send("POST", ALERTS, {**ALERT, "type": "a;b;c;d;e;f;g", "source": "h", "sourceRef": "i"})
+    async with longest_stall() as stall:
+        changed = await core.send("PATCH", "/api/alert/_bulk", {"ids": [reference] * 1_000, "title": "t"})
+    assert [alert["title"] for alert in changed.json()] == ["t"]
+    assert stall.seconds < STALL_S
+    long = await core.send("PATCH", "/api/alert/_bulk", {"ids": [";" * 3_000]})
+    assert [error["name"] for error in long.json()["errors"]] == ["ids[0]"]
+
+
 class Stall:
     """How long the loop did nothing else, at most."""
 
