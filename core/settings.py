@@ -58,6 +58,7 @@ class CoreSection(_Section):
     fork_server: bool = True
     body_limit_bytes: int = Field(1_048_576, ge=1024)
     report_limit_bytes: int = Field(1_048_576, ge=1024)
+    output_limit_bytes: int = Field(4 * 1_048_576, ge=1024)
     max_operations: int = Field(1000, ge=0)
     operations_limit_bytes: int = Field(1_048_576, ge=1024)
     event_days: int = Field(30, ge=1)

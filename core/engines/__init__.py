@@ -31,6 +31,7 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         keep_jobs=core.keep_jobs,
         python=section.python,
         fork_servers=ForkServers() if core.fork_server else None,
+        output_limit_bytes=core.output_limit_bytes,
     )
 
 
@@ -38,7 +39,12 @@ def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
     from core.engines.cortex import CortexEngine
 
     return CortexEngine(
-        section.name, url=section.url, api_key=section.api_key, proxy=section.proxy, ca_file=section.ca_file
+        section.name,
+        url=section.url,
+        api_key=section.api_key,
+        proxy=section.proxy,
+        ca_file=section.ca_file,
+        answer_limit_bytes=settings.core.output_limit_bytes,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from core.engines.base import Catalogue, Job, Progress, Report, Told
 from core.engines.cortex.following import Following
 from core.engines.cortex.patience import Pace, Patience
-from core.engines.cortex.wire import Answer, CortexWire, Unanswered
+from core.engines.cortex.wire import ANSWER_LIMIT_BYTES, Answer, CortexWire, Unanswered
 from core.engines.cortex.words import catalogue_of, find_ours, job_id_of, refusal, run_body
 from core.errors import ResponderBotError
 
@@ -37,10 +37,19 @@ class CortexEngine:
         deadline_minutes: float = 30,
         pace: Pace = Pace(),  # noqa: B008 - frozen
         product: str = "thehive",
+        answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
         self._name = name
         self._url = url
-        self._wire = CortexWire(name, url=url, api_key=api_key, proxy=proxy, ca_file=ca_file, timeout_s=timeout_s)
+        self._wire = CortexWire(
+            name,
+            url=url,
+            api_key=api_key,
+            proxy=proxy,
+            ca_file=ca_file,
+            timeout_s=timeout_s,
+            answer_limit_bytes=answer_limit_bytes,
+        )
         self._timeout_s = timeout_s
         self._clock = clock
         self._deadline_minutes = deadline_minutes

@@ -1,5 +1,6 @@
 """Follows one job on a Cortex server by long poll, up to its end or to core's own deadline."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from urllib.parse import quote
@@ -46,7 +47,7 @@ class Following:
             answer = await self._asked()
             if isinstance(answer, Answer) and answer.refused and answer.status != 404:
                 return self._refused(answer)
-            news = News("busy", why=answer.reason) if isinstance(answer, Unanswered) else news_of(answer)
+            news = await self._news(answer)
             await self._tell(news)
             if (report := self._verdict(news)) is not None:
                 return report
@@ -60,6 +61,11 @@ class Following:
             return await self._wire.call("GET", path, extra_s=poll_s)
         except Unanswered as lost:
             return lost
+
+    async def _news(self, answer: Answer | Unanswered) -> News:
+        if isinstance(answer, Unanswered):
+            return News("busy", why=answer.reason)
+        return await asyncio.to_thread(news_of, answer)  # a report may be large
 
     def _poll_s(self) -> int:
         return self._pace.running_poll_s if self._running else self._pace.waiting_poll_s

@@ -15,10 +15,10 @@ import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
 from core.engines.base import REMOVED
+from core.engines.decoding import INLINE_BYTES, TooManyValues, decoded
 from core.errors import ResponderBotError
 
-ANSWER_LIMIT_BYTES = 16 * 1024 * 1024  # far over any report seen; only keeps a broken server from filling the memory
-DEPTH_LIMIT = 100  # deeper JSON breaks readers further on, which recurse
+ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broken server from filling the memory
 CONNECTIONS = 1000  # each job that is followed holds one in its long poll
 
 
@@ -67,8 +67,17 @@ class CortexWire:
     """One long-lived client for one server."""
 
     def __init__(
-        self, name: str, *, url: str, api_key: str, proxy: str, ca_file: Path | None, timeout_s: float
+        self,
+        name: str,
+        *,
+        url: str,
+        api_key: str,
+        proxy: str,
+        ca_file: Path | None,
+        timeout_s: float,
+        answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
+        self._answer_limit_bytes = answer_limit_bytes
         self._api_key = api_key.strip()
         self._timeout_s = timeout_s
         self._client = HttpxAiohttpClient(
@@ -106,15 +115,20 @@ class CortexWire:
         raw = bytearray()
         async for chunk in response.aiter_bytes():
             raw += chunk
-            if len(raw) > ANSWER_LIMIT_BYTES:
-                return Answer(response.status_code, flaw=f"it is longer than {ANSWER_LIMIT_BYTES} bytes")
-        try:
-            body, flaw = read_json(self._without_key(bytes(raw))), ""
-        except ValueError as error:
-            body, flaw = None, str(error)
+            if len(raw) > self._answer_limit_bytes:
+                return Answer(response.status_code, flaw=f"it is longer than {self._answer_limit_bytes} bytes")
+        in_thread = len(raw) > INLINE_BYTES
+        body, flaw = await asyncio.to_thread(self._decoded, bytes(raw)) if in_thread else self._decoded(bytes(raw))
         return Answer(
             response.status_code, body, flaw, _seconds(response.headers.get("Retry-After")), _at_ms(response.headers)
         )
+
+    def _decoded(self, raw: bytes) -> tuple[Any, str]:
+        """The body, and what is wrong with it."""
+        try:
+            return read_json(self._without_key(raw)), ""
+        except ValueError as error:
+            return None, str(error)
 
     def _without_key(self, raw: bytes) -> bytes:
         """A server that echoes its request must not bring the key into a report or a log."""
@@ -124,47 +138,16 @@ class CortexWire:
 
 
 def read_json(raw: bytes | str) -> Any:
-    """JSON that everybody further on can read and write again: real numbers, real characters, not too deep.
+    """JSON that everybody further on can read and write again, bounded.
 
     Raises ValueError with what is wrong with it, as the end of a sentence.
     """
     try:
-        text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_no_number, parse_float=_real_number)
-        if _depth_over(value, DEPTH_LIMIT):
-            raise ValueError
-        return _without_surrogates(value) if "\\ud" in text.lower() else value
-    except (ValueError, RecursionError):
+        return decoded(raw)
+    except TooManyValues:
+        raise
+    except ValueError:
         raise ValueError("it is no usable JSON") from None
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(text)
-
-
-def _real_number(text: str) -> float:
-    number = float(text)
-    return _no_number(text) if number in (float("inf"), float("-inf")) else number
-
-
-def _depth_over(value: Any, limit: int) -> bool:
-    layer = [value]
-    for _ in range(limit):
-        layer = [inner for item in layer for inner in _inside(item)]
-        if not layer:
-            return False
-    return True
-
-
-def _inside(item: Any) -> list[Any]:
-    if isinstance(item, dict):
-        return list(item.values())
-    return item if isinstance(item, list) else []
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Half a surrogate pair can be said in JSON, but not be stored as UTF-8: it becomes `?`."""
-    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -27,7 +27,7 @@ from core.engines.process.definitions import (
 )
 from core.engines.process.environments import Environments, Interpreter, Unavailable
 from core.engines.process.fork_server import ForkServers, Order
-from core.engines.process.job_folder import JobFolder
+from core.engines.process.job_folder import OUTPUT_LIMIT_BYTES, JobFolder
 from core.engines.process.processes import Started
 from core.errors import ResponderBotError
 from core.settings import ResponderSection
@@ -103,6 +103,7 @@ class ProcessEngine:
         limits: Limits | None = None,
         grace_s: float = _GRACE_S,
         fork_servers: ForkServers | None = None,
+        output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     ) -> None:
         """`folders` hold responder folders and win over the bundled ones; `clock` gives seconds since the epoch.
 
@@ -123,6 +124,7 @@ class ProcessEngine:
         self._following: dict[str, int] = {}
         self._stop_before_start: set[str] = set()
         self._fork_servers = fork_servers
+        self._output_limit_bytes = output_limit_bytes
         self.environments = Environments(environments.absolute(), python=python)
 
     @property
@@ -264,7 +266,7 @@ class ProcessEngine:
     # --- one run
 
     def _folder(self, action_id: str) -> JobFolder:
-        return JobFolder(self._jobs / self.job_id(action_id))
+        return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
 
     async def _run(self, job: Job, told: Told) -> Report:
         folder = self._folder(job.action_id)

@@ -16,16 +16,17 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from core.engines.base import REMOVED, Job, Report, as_sentence, without_secrets
+from core.engines.decoding import decoded
 from core.engines.process.definitions import Configured
 
 PRINTED_LIMIT_BYTES = 64 * 1024
 """How much is kept of what a program printed, half from its head and half from its tail (`responder-process.md 2`)."""
 
+OUTPUT_LIMIT_BYTES = 4 * 1024**2
+"""How much of an answer is read, where the settings say nothing."""
+
 _LAST_LINES = 10
 _LAST_LINES_CHARACTERS = 2000
-_DEEPEST = 100
-"""Levels of an output file; real ones have less than ten."""
-
 _SHORTEST_SECRET = 6
 """A value shorter than this is not blotted out of texts: it would blot out half of every word."""
 
@@ -50,6 +51,8 @@ class JobFolder:
     """The paths of one job folder."""
 
     path: Path
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES
+    """How large an output file may be."""
 
     @property
     def started(self) -> Path:
@@ -232,42 +235,16 @@ def read_left(folder: JobFolder) -> Left:
     """Read a job folder after its program's end."""
     printed = read_printed(folder.printed)
     try:
-        text = _output_bytes(folder.path).decode("utf-8-sig")
+        return Left(decoded(_output_bytes(folder.path, folder.output_limit_bytes)), "", printed)
     except FileNotFoundError:
         return Left(None, "wrote no output/output.json", printed)
     except (OSError, UnicodeDecodeError) as error:
         return Left(None, f"wrote an output/output.json that can't be read ({error})", printed)
-    try:
-        return Left(_parsed(text), "", printed)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Left(None, f"wrote an output/output.json that is not JSON, or none that can be used ({error})", printed)
 
 
-def _parsed(text: str) -> Any:
-    value = json.loads(text, parse_constant=_refused)
-    _check_depth(value, _DEEPEST)
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it, no database and no wire does
-        return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value
-
-
-def _check_depth(value: Any, left: int) -> None:
-    """Whoever walks through the value later must be able to come back."""
-    if not isinstance(value, dict | list):
-        return
-    if not left:
-        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
-    for item in value.values() if isinstance(value, dict) else value:
-        _check_depth(item, left - 1)
-
-
-def _refused(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON value")
-
-
-def _output_bytes(path: Path) -> bytes:
+def _output_bytes(path: Path, limit_bytes: int) -> bytes:
     """The output file itself: no link to another file, no pipe that would block the reader for ever."""
     directory = os.open(path / "output", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -277,7 +254,10 @@ def _output_bytes(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError("it is no regular file")
-        return file.read()
+        content = file.read(limit_bytes + 1)
+        if len(content) > limit_bytes:
+            raise OSError(f"it is over {limit_bytes} bytes, the output_limit_bytes of the settings")
+        return content
 
 
 def read_printed(path: Path, limit_bytes: int = PRINTED_LIMIT_BYTES) -> str:

@@ -13,4 +13,4 @@ if "link" in parameters:
 elif parameters.get("pipe"):
     os.mkfifo(output)
 else:
-    output.write_text(parameters["text"])
+    output.write_text(parameters["text"].replace("BULK", parameters.get("bulk", "") * parameters.get("times", 0)))

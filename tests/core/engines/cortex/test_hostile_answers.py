@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from core.engines.base import Report
 from core.engines.cortex import CortexEngine
 from core.engines.cortex.wire import read_json
+from core.engines.decoding import more_values_than
 from tests.core.engines.cortex.conftest import JOB, QUICK, News
 from tests.fake_cortex import FakeCortex, Operation, Say
 
@@ -127,3 +128,21 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
 def test_json_that_others_cannot_read_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match="no usable JSON"):
         read_json(raw)
+
+
+def test_json_of_too_many_values_is_refused_before_it_is_made() -> None:
+    for raw in (b"[" + b"{}," * 60_000 + b"1]", b"[" + b'"",' * 60_000 + b"1]", b'{"' + b'a":1,"' * 60_000 + b'":1}'):
+        with pytest.raises(ValueError, match="it has more than 50000 values"):
+            read_json(raw)
+
+
+@given(JSON, st.booleans())
+def test_signs_inside_of_texts_are_no_values(value: Any, ascii_only: bool) -> None:
+    text = json.dumps({"said": ',[{"\\",' * 20_000, "value": value}, ensure_ascii=ascii_only)
+    assert not more_values_than(text.encode("utf-8", "surrogatepass"), 2 * values_in(value) + 3)
+    assert more_values_than(text.encode("utf-8", "surrogatepass"), max(0, values_in(value) - 1))
+
+
+def values_in(value: Any) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(values_in(item) for item in inside)

@@ -15,6 +15,7 @@ from core.engines.process.engine import Limits, environment_of
 from core.errors import ResponderBotError
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.making import engine_in
+from tests.core.stalls import longest_stall
 
 ECHO = {"greeting": "hello", "names": ["a", "b"], "api_key": "open sesame"}
 
@@ -138,6 +139,10 @@ async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEn
             '{"success": true, "full": ' + '{"a":' * 300 + "1" + "}" * 301,
             "The responder wrote an output/output.json that",
         ),
+        (
+            '{"success": true, "full": {"figure": 1e999}}',
+            "The responder wrote an output/output.json that is not JSON, or none that can be used (1e999",
+        ),
         ("[" * 100_000, "The responder wrote an output/output.json that is not JSON"),
         ('{"success": true, "full": "done"}', "The responder's output.json says success, but its `full` is no object."),
         ('{"success": true}', "The responder's output.json says success, but its `full` is no object."),
@@ -152,6 +157,22 @@ async def test_a_rubbish_output_file_is_a_failure_that_says_so(
     report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), Heard())
     assert report.success is False
     assert report.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("times", "says"), [(20_000_000, "it is over 4194304 bytes"), (1_300_000, "it has more than 50000 values")]
+)
+async def test_a_bomb_of_an_output_file_is_refused_and_holds_nobody_up(
+    make_engine: MakeEngine, times: int, says: str
+) -> None:
+    engine = make_engine(limits=Limits(file_bytes=100_000_000))
+    text = '{"success": true, "full": {"rows": [BULK{}]}}'
+    job = await job_for(engine, "Rubbish_1_0", text=text, bulk="{},", times=times)
+    async with longest_stall() as stall:
+        report = await engine.run(job, Heard())
+    assert not report.success
+    assert says in report.message
+    assert stall.seconds < 2  # parsed, the larger one holds the loop for 6 s
 
 
 async def test_an_output_file_that_is_a_link_or_a_pipe_is_not_read(make_engine: MakeEngine) -> None:
