@@ -128,7 +128,7 @@ def configure(level: str = "info", *, to: TextIO | None = None, human: bool = Fa
 
     `human` writes aligned text in place of JSON, for a terminal.
     """
-    global _sink  # noqa: PLW0603 - a process has one log, as structlog's own configuration
+    global _sink
     _sink = _Sink(to or sys.stderr)
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,

@@ -11,13 +11,11 @@ from starlette.responses import Response
 
 from core import logs
 from core.api.wire import Endpoint, Request, answer
-from core.errors import ResponderBotError
 from core.models import Word
 from core.store import measures
 from core.store.database import Database
+from core.store.probe import Probe
 
-STORE_TIMEOUT_S = 2.0
-PROBE_EVERY_S = 1.0  # a probe is a durable write: no number of callers makes more than one a second
 COUNT_EVERY_S = 15.0  # the usual distance between two scrapes; counting looks at every action
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
@@ -57,37 +55,18 @@ def judged(parts: Sequence[Part]) -> HealthWord:
 
 
 class StoreProbe:
-    """Can the store be written, and how quickly? Asked by writing."""
+    """The store as a part of core; see `core.store.probe`."""
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._database = database
-        self._seconds = seconds
-        self._lock = asyncio.Lock()
-        self._looked = float("-inf")
-        self._part = Part("store", True, vital=True)
-        self.write_s = 0.0
+        self._probe = Probe(database, measures.touch, seconds)
+
+    @property
+    def write_s(self) -> float:
+        return self._probe.write_s
 
     async def look(self) -> Part:
-        async with self._lock:
-            if self._seconds() - self._looked >= PROBE_EVERY_S:
-                self._part = await self._write()
-                self._looked = self._seconds()
-            return self._part
-
-    async def _write(self) -> Part:
-        started = self._seconds()
-        try:
-            async with asyncio.timeout(STORE_TIMEOUT_S):
-                await self._database.transaction(measures.touch)
-        except TimeoutError:
-            return Part("store", False, f"The store took no write within {STORE_TIMEOUT_S:g} s.", vital=True)
-        except ResponderBotError as error:
-            return Part("store", False, error.message, vital=True)
-        self.write_s = self._seconds() - started
-        if not self._database.path.exists():  # SQLite goes on writing to a file that has no name any more
-            sentence = "The database file is no longer there; what is written now is lost. Stop core and put it back."
-            return Part("store", False, sentence, vital=True)
-        return Part("store", True, vital=True)
+        found = await self._probe.look()
+        return Part("store", not found.message, found.message, vital=found.is_down)
 
 
 class Metrics:

@@ -9,15 +9,17 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sqlite_utils
 
 from core.errors import ResponderBotError
+from core.store.files import OpenFiles
 
 T = TypeVar("T")
 Params = Mapping[str, Any]
@@ -27,10 +29,16 @@ Row = sqlite3.Row
 # nobody sees that, but everybody keeps the file for years.
 PAGE_BYTES = 16_384
 BUSY_TIMEOUT_S = 10.0  # another process's commit is waited for this long
-WAL_PAGES = 10_000  # fewer checkpoints: they are what makes a commit slow
+WAL_PAGES = 1_000  # the write-ahead log is copied into the database once it is this long (16 MB)
 MMAP_BYTES = 0x7FFF0000  # the most that SQLite maps: halves the time of a short read, and is only reserved until read
+LOOK_EVERY_S = 0.002  # how often a read or the start of a write looks whether the files are still there
 
-FILE_TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FILE_TROUBLE = (
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM),
+    *DAMAGE,
+)
 
 StoreTrouble = sqlite3.OperationalError
 """What a transaction raises where the whole commit is in doubt, such as a full disk."""
@@ -111,12 +119,20 @@ class Database:
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._is_closed = False
-        self._writer_connection = _opened(path, migrate)
-        self._reader = _connect(path, read_only=True)
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
-        self._aside_reader = _connect(path, read_only=True)
-        self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
-        self._writer.start()
+        self._lost = ""  # what is wrong with the files, as of `_looked_at`
+        self._looked_at = float("-inf")
+        self._is_rescued = False
+        self._failure: tuple[float, str] | None = None
+        self._damage = ""
+        with ExitStack() as opened:
+            self._writer_connection = opened.enter_context(closing(_opened(path, migrate)))
+            self._reader = opened.enter_context(closing(_connect(path, read_only=True)))
+            self._aside_reader = opened.enter_context(closing(_connect(path, read_only=True)))
+            self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
+            self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+            self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
+            self._writer.start()
+            opened.pop_all()
 
     async def close(self) -> None:
         """Commit what was handed in, then let go of the file; what comes later is "unavailable"."""
@@ -127,20 +143,21 @@ class Database:
         self._aside.shutdown()
         for connection in (self._reader, self._aside_reader, self._writer_connection):
             connection.close()
+        self._files.close()
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
         """A short read of what is committed, at once on the calling loop. Raises ResponderBotError("unavailable")."""
-        return _fetched(self._reader, sql, params)
+        return self._fetched(self._reader, sql, params)
 
     def row(self, sql: str, params: Params | None = None) -> Row | None:
         """The first row of a short read. Raises as `rows` does."""
-        return next(iter(_fetched(self._reader, sql, params)), None)
+        return next(iter(self._fetched(self._reader, sql, params)), None)
 
     async def rows_aside(self, sql: str, params: Params | None = None) -> list[Row]:
         """A read that may take long, such as a search, beside the loop."""
 
         def read() -> list[Row]:
-            return _fetched(self._aside_reader, sql, params)
+            return self._fetched(self._aside_reader, sql, params)
 
         return await asyncio.get_running_loop().run_in_executor(self._aside, read)
 
@@ -172,6 +189,51 @@ class Database:
         """Changes when another process has committed (`semantics.md 8`)."""
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
+    def damage(self) -> str:
+        """What was found to be damaged in the file since it was opened, as a sentence, or ""."""
+        return self._damage
+
+    def failure(self, within_s: float) -> str:
+        """The last error of a read or a write, as a sentence, if it is not longer ago than this, or ""."""
+        if self._failure is None or time.monotonic() - self._failure[0] > within_s:
+            return ""
+        return self._failure[1]
+
+    def forget_failure(self) -> None:
+        """What `failure` tells of is over."""
+        self._failure = None
+
+    def _unavailable(self, sentence: str, cause: Exception | None = None) -> ResponderBotError:
+        self._failure = (time.monotonic(), sentence)
+        if cause is not None and _is_damage(cause):
+            self._damage = sentence
+        failure = ResponderBotError("unavailable", sentence)
+        failure.__cause__ = cause
+        return failure
+
+    def _check_files(self) -> None:
+        """Raises ResponderBotError("unavailable") where the files are not those that were opened."""
+        self._lost = self._files.trouble()
+        self._looked_at = time.monotonic()
+        if self._lost:
+            raise self._unavailable(self._lost)
+
+    def _check_files_lately(self) -> None:
+        """As `_check_files`, where that was not done just now."""
+        if self._lost or time.monotonic() - self._looked_at > LOOK_EVERY_S:
+            self._check_files()
+
+    def _fetched(self, connection: sqlite3.Connection, sql: str, params: Params | None) -> list[Row]:
+        """Rows, or "unavailable" for what is wrong with the file; any other error is a bug and stays what it is."""
+        self._check_files_lately()
+        try:
+            return connection.execute(sql, params or {}).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error) and _code_of(error) not in FILE_TROUBLE:
+                raise
+            sentence = f"The store can't be read ({error}); look at its disk, or restore a backup."
+            raise self._unavailable(sentence, error) from error
+
     def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
         gathered = self._gathered.pop(loop, None)
         if gathered:
@@ -193,18 +255,42 @@ class Database:
     def _commit(self, works: list[_Work]) -> None:
         connection = self._writer_connection
         try:
+            self._check_files_lately()
             connection.execute("BEGIN IMMEDIATE")
             if not _all_at_once(works, connection):
                 connection.execute("ROLLBACK")
                 connection.execute("BEGIN IMMEDIATE")
                 _one_by_one(works, connection)
             connection.execute("COMMIT")
+            self._check_files()  # before anything is acknowledged
         except sqlite3.Error as error:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             for item in works:
-                item.error = _unavailable(error)
+                item.error = self._unwritable(error)
+        except ResponderBotError as error:
+            for item in works:
+                item.error = error
+            self._rescue()
+        else:
+            for item in works:
+                if isinstance(item.error, sqlite3.Error) and _is_damage(item.error):
+                    item.error = self._unwritable(item.error)
+
+    def _unwritable(self, error: sqlite3.Error) -> ResponderBotError:
+        after = "restore a backup" if _is_damage(error) else "try again in a moment"
+        return self._unavailable(f"The store can't be written ({error}); {after}.", error)
+
+    def _rescue(self) -> None:
+        """Once, after the files were tampered with: empty the write-ahead log.
+
+        Without its path it is lost with this process, and beside another database SQLite would apply it to that one.
+        """
+        if not self._is_rescued and self._files.may_checkpoint():
+            self._is_rescued = True
+            with suppress(sqlite3.Error):
+                self._writer_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _tell(self, works: list[_Work]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
@@ -226,7 +312,8 @@ def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> Non
 
     Raises ResponderBotError("bad_request") where a newer release has changed them in ways that are not known here.
     """
-    known = {one.name for one in migrations.pending(sqlite_utils.Database(memory=True))}
+    with closing(sqlite_utils.Database(memory=True)) as empty:
+        known = {one.name for one in migrations.pending(empty)}
     if not {one.name for one in migrations.applied(db)} <= known:
         raise ResponderBotError(
             "bad_request", "This database was made by a newer release; run that one, or name another file."
@@ -260,27 +347,24 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
     item.result = item.error = None
     try:
         item.result = item.work(transaction)
-    except StoreTrouble:
-        raise  # disk full, file gone: the whole commit is in doubt
     except Exception as error:
+        if isinstance(error, StoreTrouble) and not _is_damage(error):
+            raise  # disk full, file gone: the whole commit is in doubt
         item.error = error
 
 
-def _fetched(connection: sqlite3.Connection, sql: str, params: Params | None) -> list[Row]:
-    """Rows, or "unavailable" for what is wrong with the file; any other error is a bug and stays what it is."""
-    try:
-        return connection.execute(sql, params or {}).fetchall()
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in FILE_TROUBLE:  # the low byte; the rest only says more of the same
-            raise
-        sentence = f"The store can't be read ({error}); look at its disk, or restore a backup."
-        raise ResponderBotError("unavailable", sentence) from error
+def _code_of(error: sqlite3.Error) -> int | None:
+    """SQLite's code, of which the low byte says what it is; None where Python itself refuses what was read."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
-def _unavailable(error: sqlite3.Error) -> ResponderBotError:
-    failure = ResponderBotError("unavailable", f"The store can't be written ({error}); try again in a moment.")
-    failure.__cause__ = error
-    return failure
+def _is_damage(error: Exception) -> bool:
+    """Whether the content of the file is not what was written; a text that is no UTF-8 is not."""
+    if not isinstance(error, sqlite3.DatabaseError):
+        return False
+    code = _code_of(error)
+    return code in DAMAGE or (code is None and "decode" in str(error))
 
 
 def _opened(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
@@ -312,6 +396,8 @@ def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Dat
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    # What a long read has kept from being copied makes the log longer; afterwards it is cut again.
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
     # One process migrates, a second one waits here and then finds nothing to do.
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import sqlite_utils
 
 from core.errors import ResponderBotError
 from core.store import objects
-from core.store.database import Database, Transaction
+from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Transaction
 from core.store.schema import migrate
 
 
@@ -203,3 +203,25 @@ async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Pat
         with pytest.raises(ResponderBotError, match="restore a backup") as caught:
             objects.find(database, "alert", 1)
     assert caught.value.code == "unavailable"
+
+
+async def test_the_write_ahead_log_stays_short_and_becomes_short_again(tmp_path: Path) -> None:
+    """A reader that stands still keeps the log from being reused; once it is gone, the log is cut to its limit."""
+    path, log = tmp_path / "a.db", tmp_path / "a.db-wal"
+    megabyte, limit = "x" * 1_000_000, WAL_PAGES * PAGE_BYTES
+    slack = 2_000_000  # a log is copied once a commit has made it too long
+
+    async def write(database: Database, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            await database.transaction(lambda tx, n=number: objects.insert(tx, n, "alert", megabyte))  # type: ignore[misc] # n is bound here
+
+    async with opened(path) as database:
+        await write(database, 1, 40)
+        assert log.stat().st_size <= limit + slack
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM object").fetchone()
+            await write(database, 100, 40)
+            assert log.stat().st_size > 2 * limit
+        await write(database, 200, 2)
+        assert log.stat().st_size <= limit + slack

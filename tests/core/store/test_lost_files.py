@@ -1,0 +1,198 @@
+"""Files of a store in use that are removed, replaced or cut: what can't be kept is not acknowledged."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core.errors import ResponderBotError
+from core.store import objects
+from core.store.database import LOOK_EVERY_S, Database
+from core.store.schema import migrate
+from tests.core.core_process import ALERT, Place, core_process, place_in
+
+
+@asynccontextmanager
+async def filled(path: Path) -> AsyncIterator[Database]:
+    """A store of which part is in the database file, and part in its write-ahead log."""
+    database = Database(path, migrate)
+    try:
+        for number in range(1, 51):
+            await insert(database, number)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for number in range(51, 61):
+            await insert(database, number)
+        yield database
+    finally:
+        await database.close()
+
+
+async def insert(database: Database, number: int) -> None:
+    await database.transaction(lambda tx: objects.insert(tx, number, "alert", '"' + "x" * 20_000 + '"'))
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    """By a copy of itself: the content is the same, the file is not."""
+    shutil.copy2(path, path.with_suffix(".copy"))
+    os.replace(path.with_suffix(".copy"), path)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+CASES = [
+    *(("a.db", deed) for deed in (removed, replaced, cut, emptied)),
+    *(("a.db-wal", deed) for deed in (removed, replaced, cut, emptied)),
+    *(("a.db-shm", deed) for deed in (removed, replaced)),
+]
+
+
+@pytest.mark.parametrize(("name", "deed"), CASES)
+async def test_nothing_is_acknowledged_any_more(tmp_path: Path, name: str, deed: Callable[[Path], None]) -> None:
+    async with filled(tmp_path / "a.db") as database:
+        deed(tmp_path / name)
+        await asyncio.sleep(LOOK_EVERY_S * 2)  # the last look at the files is not "just now" any more
+        for number in range(1_000, 1_020):
+            with pytest.raises(ResponderBotError) as caught:
+                await insert(database, number)
+            assert caught.value.code == "unavailable"
+        with pytest.raises(
+            ResponderBotError, match=f"^{name} was (removed or replaced|cut short) while .* start again"
+        ):
+            objects.find(database, "alert", 1)
+        assert database.failure(60)
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm"])
+async def test_what_is_put_back_is_used_again(tmp_path: Path, name: str) -> None:
+    async with filled(tmp_path / "a.db") as database:
+        os.rename(tmp_path / name, tmp_path / "away")
+        await asyncio.sleep(LOOK_EVERY_S * 2)  # as above
+        with pytest.raises(ResponderBotError):
+            await insert(database, 1_000)
+        os.rename(tmp_path / "away", tmp_path / name)
+        await insert(database, 1_001)
+        assert objects.find(database, "alert", 1_001) is not None
+    with closing(sqlite3.connect(tmp_path / "a.db")) as after:
+        assert after.execute("SELECT count(*) FROM object").fetchone()[0] == 61
+
+
+async def test_a_file_that_others_shrink_and_copy_is_as_good_as_before(tmp_path: Path) -> None:
+    """VACUUM and checkpoints of another process make both files shorter."""
+    async with filled(tmp_path / "a.db") as database:
+        await database.transaction(lambda tx: tx.run("DELETE FROM object WHERE id > 20"))
+        before = (tmp_path / "a.db").stat().st_size
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            assert (tmp_path / "a.db").stat().st_size < before
+            assert (tmp_path / "a.db-wal").stat().st_size == 0
+            for number in range(100, 200):  # longer than the log was when it was cut
+                await insert(database, number)
+                assert objects.find(database, "alert", number) is not None
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            await asyncio.gather(*(insert(database, number) for number in range(200, 300)))
+        assert objects.find(database, "alert", 299) is not None
+
+
+async def test_a_database_behind_a_symbolic_link_is_used(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "real.db").touch()
+    (tmp_path / "a.db").symlink_to(tmp_path / "disk" / "real.db")
+    async with filled(tmp_path / "a.db") as database:
+        await insert(database, 100)
+        (tmp_path / "a.db").unlink()
+        (tmp_path / "other.db").touch()
+        (tmp_path / "a.db").symlink_to(tmp_path / "other.db")
+        await asyncio.sleep(LOOK_EVERY_S * 2)  # as above
+        with pytest.raises(ResponderBotError, match=r"a\.db was removed or replaced"):
+            await insert(database, 101)
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from core.errors import ResponderBotError
+from core.store import objects
+from core.store.database import Database
+from core.store.schema import migrate
+
+async def main():
+    database = Database(Path(sys.argv[1]), migrate)
+    number = 0
+    while True:
+        number += 1
+        try:
+            await database.transaction(lambda tx: objects.insert(tx, number, "alert", '"x"'))
+            print(number, flush=True)
+        except ResponderBotError as error:
+            print("refused", error.message, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["a.db-wal", "a.db-shm"])
+def test_what_was_acknowledged_outlives_the_loss_of_its_log_and_a_kill(tmp_path: Path, name: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path / "a.db"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    acknowledged = {int(process.stdout.readline()) for _ in range(50)}
+    (tmp_path / name).unlink()
+    for line in process.stdout:
+        if line.startswith("refused"):
+            break
+        acknowledged.add(int(line))
+    process.stdout.readline()  # the first refusal is told before what it is about is done
+    process.kill()
+    process.communicate()
+    with closing(sqlite3.connect(tmp_path / "a.db")) as after:
+        assert acknowledged <= {row[0] for row in after.execute("SELECT id FROM object")}
+
+
+async def post(place: Place, url: str, number: int) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {place.keys['lead']}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+        answer = await http.post("/api/alert", json={**ALERT, "sourceRef": str(number)})
+        return answer.status_code, answer.text
+
+
+@pytest.mark.parametrize("deed", [removed, replaced, cut])
+async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Callable[[Path], None]) -> None:
+    place = await place_in(tmp_path)
+    async with core_process(place) as core:
+        for number in range(10):
+            assert (await post(place, core.url, number))[0] == 201
+        deed(place.database)
+        for number in range(10, 30):
+            status, text = await post(place, core.url, number)
+            assert status == 503
+            assert "core.db was" in text
+        async with httpx.AsyncClient(base_url=core.url) as http:
+            health = await http.get("/health")
+        assert (health.status_code, health.json()["status"]) == (503, "down")
+        store = health.json()["parts"][0]
+        assert store["message"].startswith("core.db was")
+        assert str(tmp_path) not in store["message"]
+        core.process.send_signal(signal.SIGTERM)
+        assert await core.process.wait() == 0
+    assert "Traceback" not in core.log.read_text()
