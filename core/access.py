@@ -11,7 +11,7 @@ from core.clock import Clock
 from core.errors import ResponderBotError
 from core.models import PROFILES, Permission, Person, Profile
 from core.store import users
-from core.store.database import Database, Row, Transaction
+from core.store.database import Database, Reads, Row, Transaction
 
 KEY_BYTES = 32  # 256 random bits (semantics.md 1)
 DEFAULT_CLEARANCE = 2  # amber (slack.md 2)
@@ -116,6 +116,13 @@ class Access:
         """Give a disabled user access again, with the key of before; the login. Raises "not_found"."""
         return await self._set_disabled(name, False)
 
+    async def set_profile(self, name: str, profile: Profile) -> str:
+        """Change what a user may do, from the next request on; the login. Raises ResponderBotError("not_found")."""
+        login = self.login(name)
+        if not await self._database.transaction(lambda tx: users.set_profile(tx, login, profile)):
+            raise self._no_user(login)
+        return login
+
     async def _set_disabled(self, name: str, disabled: bool) -> str:
         login = self.login(name)
         if not await self._database.transaction(lambda tx: users.set_disabled(tx, login, disabled)):
@@ -160,6 +167,15 @@ class Access:
 
     def _no_user(self, login: str) -> ResponderBotError:
         return ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")
+
+
+def permissions_now(reads: Reads, login: str) -> frozenset[Permission]:
+    """What a user may do at this moment; nothing for one who is disabled or unknown.
+
+    For what was asked earlier and is carried out later: read it in the transaction that carries it out.
+    """
+    row = users.by_login(reads, login)
+    return frozenset() if row is None or row["disabled"] else _PERMISSIONS[row["profile"]]
 
 
 def parse_slack_id(slack_id: str) -> tuple[str, str]:

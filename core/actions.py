@@ -7,11 +7,11 @@ is one transaction with its event, made only while the action is open and, for w
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from core import events, operations, reports, targets
-from core.access import Caller
+from core.access import Caller, permissions_now
 from core.clock import Clock
 from core.engines.base import Job, Progress, Report
 from core.errors import ResponderBotError
@@ -148,20 +148,29 @@ class Actions:
         return row is not None and row["cancelled_by"] is not None and row["status"] in OPEN_STATUSES
 
     async def approve(self, caller: Caller, action_id: str) -> Action:
-        """Agree to an action that waits for people. Raises ResponderBotError: not_found, forbidden, conflict."""
+        """Agree to an action that waits for people. Raises ResponderBotError: not_found, forbidden, conflict.
 
-        def work(tx: Transaction) -> Action:
+        Only the votes of those who may still run responders count. Where the requester no longer may, the action ends
+        and this is a conflict.
+        """
+
+        def work(tx: Transaction) -> tuple[Action, str]:
             row, action, approval = self._awaiting(tx, caller, action_id)
-            if caller.login in approval.approved_by:
-                return action
-            approval = approval.model_copy(update={"approved_by": [*approval.approved_by, caller.login]})
-            action = action.model_copy(update={"approval": approval})
-            enough = len(approval.approved_by) >= approval.needed
-            stored.set_approved(tx, row["id"], action.wire(), self._owner.id if enough else None)
+            if not _may_run(tx, row["created_by"]):
+                reason = _no_longer_allowed(row["created_by"])
+                return self._end_unrun(tx, row, "Failure", reason, caller.login), reason
+            votes = [login for login in approval.approved_by if login != caller.login and _may_run(tx, login)]
+            votes.append(caller.login)
+            if set(votes) == set(approval.approved_by):
+                return action, ""
+            action = action.model_copy(update={"approval": approval.model_copy(update={"approved_by": votes})})
+            stored.set_approved(tx, row["id"], action.wire(), self._owner.id if len(votes) >= approval.needed else None)
             self._tell(tx, row, "action.updated", caller.login)
-            return action
+            return action, ""
 
-        action = await self._database.transaction(work)
+        action, reason = await self._database.transaction(work)
+        if reason:
+            raise ResponderBotError("conflict", reason)
         if action.approval is not None and len(action.approval.approved_by) >= action.approval.needed:
             self._owner.accepted(_number(action), action.engine_id)
         return action
@@ -220,9 +229,15 @@ class Actions:
             if row is None or row["owner"] != self._owner.id or row["status"] not in OPEN_STATUSES:
                 return None
             target = targets.load(tx, row["kind"], row["object_id"])
+            not_allowed = _not_allowed(tx, row)
             if row["handed_at"] is not None:
-                return self._job(row, target, resumed=True)
-            refused = self._responders.refuse(target, row["responder_name"], row["engine_name"])
+                is_cancelled = row["cancelled_by"] is not None
+                if not_allowed and not is_cancelled and row["status"] == "Waiting":
+                    # An earlier core may have been killed before it started it: then it is not started now.
+                    stored.set_cancelled_by(tx, number, f"core: {not_allowed}")
+                    is_cancelled = True
+                return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
+            refused = not_allowed or self._responders.refuse(target, row["responder_name"], row["engine_name"])
             if refused:
                 return Report(False, message=refused)
             now = self._clock()
@@ -277,12 +292,12 @@ class Actions:
             return _Ending(begun["at"], await asyncio.to_thread(reports.loaded, begun["report"]), begun["report"])
         if report is None:
             raise ValueError("an end that has not begun needs a report")
-        written = await asyncio.to_thread(self._written, report, row["parameters"])
+        written = await asyncio.to_thread(self._written, report, row)
         in_slices = len(written.operations) > operations.SLICE
         return _Ending(self._clock(), written, await asyncio.to_thread(written.dumped) if in_slices else "")
 
-    def _written(self, report: Report, parameters: str) -> reports.Ending:
-        return reports.ending(report, json.loads(parameters), self._limits)
+    def _written(self, report: Report, row: Row) -> reports.Ending:
+        return reports.ending(report, self._parameters(row), self._limits)
 
     def _step(self, tx: Transaction, number: int, ending: "_Ending") -> bool | None:
         """One slice of an end; the answer for `end` once there is one."""
@@ -304,7 +319,7 @@ class Actions:
             stored.forget_ending(tx, number)
         ended = ending.report
         if row["cancelled_by"] and not ended.success:
-            ended = self._written(_cancelled(row["cancelled_by"]), row["parameters"])
+            ended = self._written(_cancelled(row["cancelled_by"]), row)
         status: ActionStatus = "Success" if ended.success else "Failure"
         self._end(tx, row, status, ended, row["created_by"], outcomes=outcomes, now=ending.at)
         return True
@@ -390,7 +405,7 @@ class Actions:
 
     def _end_unrun(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
         """End an action that no engine has a report of."""
-        ending = self._written(Report(False, message=message), row["parameters"])
+        ending = self._written(Report(False, message=message), row)
         return self._end(tx, row, status, ending, user, now=self._clock())
 
     def _end(
@@ -445,6 +460,9 @@ class Actions:
 
     def _awaiting(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Row, Action, Approval]:
         row = _found(tx, action_id)
+        if not _may_run(tx, caller.login):  # their access may have ended after this request was let in
+            sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
+            raise ResponderBotError("forbidden", sentence)
         if row["created_by"] == caller.login:
             raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
         action = _still_open(row, "approved or denied")
@@ -460,8 +478,11 @@ class Actions:
             return None
         return row
 
+    def _parameters(self, row: Row) -> dict[str, Any]:
+        """What the responder gets as `parameters`: the caller's, in which nobody can pass for another user."""
+        return {**json.loads(row["parameters"]), "user": row["created_by"], "organisation": self._organisation}
+
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
-        parameters = json.loads(row["parameters"])
         return Job(
             action_id=f"~{row['id']}",
             responder_id=row["engine_responder_id"],
@@ -470,7 +491,7 @@ class Actions:
             data_type=f"{self._product}:{target.kind}",
             tlp=target.tlp,
             pap=target.pap,
-            parameters={**parameters, "user": row["created_by"], "organisation": self._organisation},
+            parameters=self._parameters(row),
             engine_job_id=row["engine_job_id"] or "",
             resumed=resumed,
             seen_running=row["status"] == "InProgress",
@@ -491,6 +512,33 @@ def _still_open(row: Row, done: str) -> Action:
     if row["status"] not in OPEN_STATUSES:
         raise ResponderBotError("conflict", f"This action has ended ({row['status']}); it can no longer be {done}.")
     return Action.model_validate_json(row["doc"])
+
+
+def _may_run(reads: Reads, login: str) -> bool:
+    return "manageAction" in permissions_now(reads, login)
+
+
+def _not_allowed(reads: Reads, row: Row) -> str:
+    """Why an action may not start for lack of somebody's rights, or `""`: they may have ended since it was accepted."""
+    if not _may_run(reads, row["created_by"]):
+        return _no_longer_allowed(row["created_by"])
+    approval = Action.model_validate_json(row["doc"]).approval
+    if approval is None:
+        return ""
+    void = [login for login in approval.approved_by if not _may_run(reads, login)]
+    if len(approval.approved_by) - len(void) >= approval.needed:
+        return ""
+    return (
+        f"{' and '.join(void)} agreed to this and may no longer run responders, so it did not run;"
+        " run it again if it is still needed."
+    )
+
+
+def _no_longer_allowed(login: str) -> str:
+    return (
+        f"{login} asked for this and may no longer run responders, so it did not run;"
+        " run it yourself if it is still needed."
+    )
 
 
 def _refuse_while_open(tx: Transaction, target: Target, responder_name: str) -> None:

@@ -92,7 +92,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    verb = _group(subparsers, "user", "add, list, disable, enable and link users")
+    verb = _group(subparsers, "user", "add, list, change, disable, enable and link users")
     add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
     add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
     profiles = "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people"
@@ -108,6 +108,9 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
         ("unlink", _user_unlink, "undo the link to a Slack person"),
     ):
         verb(name, task, text).add_argument("login", metavar="LOGIN")
+    profile = verb("profile", _user_profile, "give a user another profile")
+    profile.add_argument("login", metavar="LOGIN")
+    profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     link = verb("link", _user_link, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
@@ -256,6 +259,11 @@ def _user_disable(args: argparse.Namespace) -> int:
 def _user_enable(args: argparse.Namespace) -> int:
     words = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
     return _with_access(args, _told(lambda access: access.enable(args.login), words))
+
+
+def _user_profile(args: argparse.Namespace) -> int:
+    words = f"{{}} has the profile {args.profile} from now on."
+    return _with_access(args, _told(lambda access: access.set_profile(args.login, args.profile), words))
 
 
 def _user_key(args: argparse.Namespace) -> int:

@@ -83,6 +83,8 @@ class Job:
     """True when an earlier owner had handed it over: settle it by looking, never by running it twice."""
     seen_running: bool = False
     """True when its program was known to run: a job that has vanished since can only have been lost."""
+    cancelled: bool = False
+    """True when it was cancelled before `Engine.run` got it again: what has not been started is not started."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ def set_disabled(tx: Transaction, login: str, disabled: bool) -> int:
     return tx.run("UPDATE user SET disabled = :disabled WHERE login = :login", {"login": login, "disabled": disabled})
 
 
+def set_profile(tx: Transaction, login: str, profile: str) -> int:
+    return tx.run("UPDATE user SET profile = :profile WHERE login = :login", {"login": login, "profile": profile})
+
+
 def set_key(tx: Transaction, login: str, key_hash: str) -> int:
     return tx.run("UPDATE user SET key_hash = :key_hash WHERE login = :login", {"login": login, "key_hash": key_hash})
 

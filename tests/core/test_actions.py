@@ -43,6 +43,8 @@ class Parts:
     def alert_json(self) -> str:
         return Alerts(self.database, self.clock, "soc").json(self.alert_id)
 
+    access: Access
+
     def action(self, action_id: str) -> Action:
         return Action.model_validate_json(self.actions.json_of(action_id))
 
@@ -60,9 +62,8 @@ def caller(name: str, profile: Profile = "analyst") -> Caller:
     return Caller(f"{name}@example.org", permissions, f"{name}@example.org", profile, 2)
 
 
-ANNA = caller("anna")
-BEN = caller("ben")
-LEAD = caller("lead", "org-admin")
+PEOPLE: Mapping[str, Profile] = {"anna": "analyst", "ben": "analyst", "lead": "org-admin"}
+ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PEOPLE.items())
 
 
 @asynccontextmanager
@@ -92,11 +93,12 @@ async def parts(
         runner = Runner(actions, responders, database, feed, clock)
         await runner.open()
         access = Access(database, "example.org", clock)
-        await access.add("anna", "analyst")
+        for name, profile in PEOPLE.items():
+            await access.add(name, profile)
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         made = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
         try:
-            yield Parts(actions, runner, feed, clock, engine, made.id, database)
+            yield Parts(actions, runner, feed, clock, engine, made.id, database, access)
         finally:
             await runner.close()
             await responders.close()
@@ -352,7 +354,12 @@ async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
         run.finish(Report(True, config={"api_key": "hunter2"}))
         ended = await here.ended(started.action.id)
     assert run.job.parameters["password"] == "hunter2"
-    assert json.loads(ended.report)["parameters"] == {"password": "REMOVED", "reason": "noise"}
+    assert json.loads(ended.report)["parameters"] == {
+        "password": "REMOVED",
+        "reason": "noise",
+        "user": "anna@example.org",
+        "organisation": "soc",
+    }
     assert "hunter2" not in ended.report
 
 
@@ -440,3 +447,38 @@ async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> No
     )
     assert shown[:-1] == json.loads(whole.operations)[: len(shown) - 1] != []
     assert len(json.loads(whole.operations)) == len(json.loads(whole.report)["operations"]) == 200
+
+
+async def test_who_loses_their_rights_while_their_request_is_on_its_way_decides_nothing(tmp_path: Path) -> None:
+    policies = {"BlockHost_1_0": ResponderSection(approval=1)}
+    async with parts(tmp_path, policies=policies) as here:
+        action = (await here.actions.start(ANNA, ask(here))).action
+        await here.access.disable("ben")
+        for decide in (here.actions.approve, here.actions.deny):
+            with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
+                await decide(BEN, action.id)
+            assert caught.value.code == "forbidden"
+        waiting = here.action(action.id)
+        await here.actions.approve(LEAD, action.id)
+        run = await here.engine.taken.get()
+        run.finish(Report(True))
+        ended = await here.ended(action.id)
+    assert waiting.status == "Waiting"
+    assert waiting.approval is not None
+    assert waiting.approval.approved_by == []
+    assert (ended.status, len(here.engine.runs)) == ("Success", 1)
+
+
+async def test_what_was_accepted_for_somebody_whose_rights_then_ended_is_not_started(tmp_path: Path) -> None:
+    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
+        await here.actions.start(LEAD, ask(here))
+        run = await here.engine.taken.get()
+        action = (await here.actions.start(ANNA, ask(here))).action
+        await here.access.set_profile("anna", "read-only")
+        run.finish(Report(True))
+        ended = await here.ended(action.id)
+    assert (ended.status, len(here.engine.runs)) == ("Failure", 1)
+    assert json.loads(ended.report)["errorMessage"] == (
+        "anna@example.org asked for this and may no longer run responders, so it did not run;"
+        " run it yourself if it is still needed."
+    )

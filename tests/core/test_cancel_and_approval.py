@@ -25,6 +25,7 @@ from tests.fake_cortex import FakeCortex
 
 ACTION = "/api/connector/engine/action"
 PEOPLE = ("anna", "ben", "carl")
+BY_ANNA = {"user": "anna@responder-bot.local", "organisation": "default"}  # what core adds to her parameters
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Here:
         sent = {"Authorization": f"Bearer {self.keys[user]}", **headers}
         return await self.http.request(method, path, json=body, headers=sent)
 
-    async def run(self, user: str = "anna", responder: str = "Stepwise_1_0", **parameters: Any) -> Action:
+    async def run(self, user: str = "anna", /, responder: str = "Stepwise_1_0", **parameters: Any) -> Action:
         body = asked(self.alert, responder, parameters=parameters)
         answer = await self.send(user, "POST", ACTION, body)
         assert answer.status_code == 201, answer.text
@@ -196,7 +197,7 @@ async def test_it_runs_once_two_others_agree_with_the_parameters_that_they_agree
     ended = await here.ended(action)
     assert await decide(here, "lead", action) == 409
     report = json.loads(ended.report)
-    assert (ended.status, report["message"], report["parameters"]) == ("Success", "done", parameters)
+    assert (ended.status, report["message"], report["parameters"]) == ("Success", "done", {**parameters, **BY_ANNA})
     assert (here.folder / "runs").read_text() == "one run\n"
     assert ended.approval is not None
     assert ended.approval.approved_by == [f"{name}@responder-bot.local" for name in ("ben", "carl")]
@@ -213,7 +214,7 @@ async def test_the_same_key_with_other_parameters_changes_nothing_that_waits(her
     await decide(here, "carl", action)
     assert other.status_code == 422
     assert [answer.status_code for answer in put] == [405, 405]
-    assert json.loads((await here.ended(action)).report)["parameters"] == {"steps": ["write"]}
+    assert json.loads((await here.ended(action)).report)["parameters"] == {"steps": ["write"], **BY_ANNA}
 
 
 async def test_many_who_agree_at_once_start_it_once(here: Here) -> None:
@@ -269,3 +270,104 @@ async def test_what_was_asked_for_is_judged_anew_when_the_last_one_agrees(here: 
 async def test_an_unknown_action_is_not_found(here: Here) -> None:
     answers = [await here.send("anna", "DELETE", f"{ACTION}/{name}") for name in ("~99", "x", "%7E99")]
     assert {answer.status_code for answer in answers} == {404}
+
+
+# --- rights that end while it waits -----------------------------------------------------------------------------------
+
+
+async def end_rights(here: Here, name: str, how: str) -> None:
+    """As `responder-bot user disable` and `user profile` do."""
+    if how == "disabled":
+        await here.core.access.disable(name)
+    else:
+        await here.core.access.set_profile(name, "read-only")
+
+
+async def restore_rights(here: Here, name: str) -> None:
+    await here.core.access.enable(name)
+    await here.core.access.set_profile(name, "analyst")
+
+
+HOW = pytest.mark.parametrize("how", ["disabled", "demoted"])
+
+
+@HOW
+@pytest.mark.parametrize("votes_before", [0, 1])
+async def test_what_a_former_analyst_asked_for_ends_at_the_next_vote(here: Here, how: str, votes_before: int) -> None:
+    action = await here.run(responder="Asking_1_0", runs=str(here.folder / "runs"), steps=["count", "write"])
+    if votes_before:
+        assert await decide(here, "ben", action) == 200
+    await end_rights(here, "anna", how)
+    answer = await here.send("carl", "POST", f"{ACTION}/{action.id}/approve", {})
+    await restore_rights(here, "anna")
+    ended = await here.ended(action)
+    sentence = (
+        "anna@responder-bot.local asked for this and may no longer run responders, so it did not run;"
+        " run it yourself if it is still needed."
+    )
+    assert (answer.status_code, answer.json()["type"], answer.json()["message"]) == (409, "ConflictError", sentence)
+    assert (ended.status, json.loads(ended.report)["message"]) == ("Failure", sentence)
+    assert await decide(here, "lead", action) == 409
+    assert not (here.folder / "runs").exists()
+
+
+@HOW
+async def test_a_vote_does_not_count_once_who_gave_it_may_no_longer_run_responders(here: Here, how: str) -> None:
+    action = await here.run(responder="Asking_1_0", runs=str(here.folder / "runs"), steps=["count", "write"])
+    assert await decide(here, "ben", action) == 200
+    await end_rights(here, "ben", how)
+    second = await here.send("carl", "POST", f"{ACTION}/{action.id}/approve", {})
+    assert second.status_code == 200
+    assert second.json()["approval"]["approvedBy"] == ["carl@responder-bot.local"]
+    assert not (here.folder / "runs").exists()
+    third = await here.send("lead", "POST", f"{ACTION}/{action.id}/approve", {})
+    ended = await here.ended(action)
+    assert third.json()["approval"]["approvedBy"] == [f"{name}@responder-bot.local" for name in ("carl", "lead")]
+    assert ended.status == "Success"
+    assert (here.folder / "runs").read_text() == "one run\n"
+
+
+async def test_who_lost_a_vote_may_vote_again_and_others_keep_theirs(here: Here) -> None:
+    action = await here.run(responder="Asking_1_0", runs=str(here.folder / "runs"), steps=["count", "write"])
+    await decide(here, "ben", action)
+    await here.core.access.disable("ben")
+    assert await decide(here, "ben", action) == 401
+    await here.core.access.enable("ben")
+    await here.core.access.new_key("ben")  # the person stays the same with another key
+    assert await decide(here, "carl", action) == 200
+    assert (await here.ended(action)).status == "Success"
+
+
+@HOW
+@pytest.mark.parametrize("who", ["anna", "ben"])
+async def test_what_waits_for_a_place_does_not_start_without_the_rights_of_those_who_wanted_it(
+    tmp_path: Path, how: str, who: str
+) -> None:
+    async with core_in(tmp_path, SetClock(), {}, core={"max_concurrent_actions": 1}) as here:
+        bell = here.pipe("bell")
+        first = await here.run("lead", steps=[f"wait {bell}", "write"])
+        approved = await here.run(responder="Asking_1_0", runs=str(tmp_path / "runs"), steps=["count", "write"])
+        plain = await here.run(who, runs=str(tmp_path / "runs"), steps=["count", "write"])
+        assert [await decide(here, name, approved) for name in ("ben", "carl")] == [200, 200]
+        await end_rights(here, who, how)
+        await feed(bell)
+        keys, here.keys["anna"] = here.keys["anna"], here.keys["lead"]  # who asks for the end must still have a key
+        ended = [await here.ended(action) for action in (first, approved, plain)]
+        here.keys["anna"] = keys
+    messages = [json.loads(action.report)["message"] for action in ended]
+    login = f"{who}@responder-bot.local"
+    assert [action.status for action in ended] == ["Success", "Failure", "Failure"]
+    assert messages[2].startswith(f"{login} asked for this and may no longer run responders")
+    verb = "asked for" if who == "anna" else "agreed to"
+    assert messages[1].startswith(f"{login} {verb} this and may no longer run responders, so it did not run;")
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_nobody_passes_for_somebody_else_in_the_report_of_a_run(here: Here) -> None:
+    forged: dict[str, Any] = {"user": "lead@responder-bot.local", "organisation": "other", "steps": ["write"]}
+    done = await here.ended(await here.run(**forged))
+    waiting = await here.run(responder="Asking_1_0", **forged)
+    await decide(here, "ben", waiting, "deny")
+    denied = await here.ended(waiting)
+    true = {"steps": ["write"], **BY_ANNA}
+    assert [json.loads(action.report)["parameters"] for action in (done, denied)] == [true, true]

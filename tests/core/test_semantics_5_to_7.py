@@ -185,7 +185,8 @@ async def test_secrets_of_input_config_and_parameters_are_removed_by_the_words_i
     removed = dict.fromkeys(words, "REMOVED")
     assert "s3cret" not in ended.report
     assert report["input"] == {"config": removed, "plain": "x"}
-    assert report["parameters"] == {"deep": [removed], "plain": "x"}
+    added = {"user": "anna@example.org", "organisation": "soc"}  # what core tells each responder
+    assert report["parameters"] == {"deep": [removed], "plain": "x", **added}
     assert {key: report["config"][key] for key in words} == removed
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
+from core.access import Access
 from core.actions import LEASE_MS, Actions
+from core.clock import now_ms
 from core.engines.base import Report
 from core.events import Feed
 from core.models import Action
@@ -341,3 +343,37 @@ async def test_a_core_that_stood_still_before_the_start_does_not_start_it_after_
         await one.ended(later.id)
         await one.client().health()
         assert place.counted("held") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["disabled", "cancelled"])
+async def test_a_run_whose_core_was_killed_before_it_started_is_not_started_by_the_next(
+    tmp_path: Path, how: str
+) -> None:
+    """Its certificate file is a pipe, which holds a core where it writes the job folder."""
+    pem = tmp_path / "pem"
+    os.mkfifo(pem)
+    place = await place_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
+    async with core_process(place, "one") as one:
+        runs = {"runs": str(place.runs("held"))}
+        action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
+        writer = await reader_of(pem)  # it has been handed over
+        if how == "cancelled":
+            await one.client().cancel(action.id)
+        await one.kill()
+        os.close(writer)
+    async with opened(place.database) as database:
+        row = database.row("SELECT status, handed_at FROM action")
+        assert row is not None
+        assert (row["status"], row["handed_at"] is None) == ("Waiting", False)
+        if how == "disabled":
+            await Access(database, "example.org", now_ms).disable("anna")
+    async with core_process(place, "next") as after:
+        await feed(pem, "pem\n")
+        ended = await after.ended(action.id, "lead")
+    assert (ended.status, place.counted("held")) == ("Failure", 0)
+    said = {
+        "disabled": "Cancelled by core: anna@example.org asked for this and may no longer run responders",
+        "cancelled": "Cancelled by anna@example.org",
+    }
+    assert json.loads(ended.report)["message"].startswith(said[how])

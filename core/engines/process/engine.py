@@ -158,7 +158,7 @@ class ProcessEngine:
         folder = self._folder(job.action_id)
         started = await asyncio.to_thread(Started.read, folder.started)
         if started is None:
-            if job.action_id not in self._following:
+            if job.action_id not in self._following and not job.cancelled:
                 raise ResponderBotError("conflict", "This run was not started by this engine, so it can't be ended.")
             self._stop_before_start.add(job.action_id)
             with contextlib.suppress(FileNotFoundError):
