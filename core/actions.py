@@ -8,7 +8,10 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
+
+import structlog
 
 from core import events, operations, reports, targets
 from core.access import Caller, permissions_now
@@ -20,7 +23,7 @@ from core.responders import Choice, Responders
 from core.search import Found, search
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import objects
+from core.store import backup, objects
 from core.store.database import Database, Reads, Row, Transaction
 from core.targets import Target
 
@@ -28,6 +31,8 @@ KEY_KEPT_MS = 24 * 3_600_000  # an Idempotency-Key (semantics.md 5)
 LEASE_MS = 15_000  # a core that is silent this long has lost its actions to another
 RENEWED_MS = LEASE_MS // 2  # one that has less than this left was silent itself, and renews before it starts anything
 MINUTE_MS = 60_000
+
+log = structlog.get_logger()
 
 
 class Started(NamedTuple):
@@ -337,6 +342,31 @@ class Actions:
             self._end_unrun(tx, row, "Failure", said, row["created_by"])
 
         await self._database.transaction(work)
+
+    async def end_restored(self) -> None:
+        """Where the database is a backup that was put back: end what was open in it, since each may have run since.
+
+        What had its report already goes on to its end, for which nothing is run. Nothing may be followed before. May
+        be called by several cores at once: the first finds something to do.
+        """
+
+        def work(tx: Transaction) -> tuple[int, int] | None:
+            made_at = backup.made_at(tx)
+            if made_at is None:
+                return None
+            backup.resume(tx, made_at, self._clock())
+            rows = [row for row in map(partial(stored.find, tx), stored.unreported_ids(tx)) if row is not None]
+            since = f"Core was restored from a backup of {backup.as_time(made_at)}"
+            message = f"{since}; it may have run. Look at its target before you run it again."
+            for row in rows:
+                self._end_unrun(tx, row, "Failure", message, row["created_by"])
+            return made_at, len(rows)
+
+        if backup.made_at(self._database) is not None:
+            restored = await self._database.transaction(work)
+            if restored:
+                made_at, ended = restored
+                log.warning("restored from a backup", made_at=backup.as_time(made_at), actions_ended=ended)
 
     # --- within ------------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         ),
         spread_load=section.spread_load,
     )
+    await actions.end_restored()
     runner = Runner(actions, responders, database, feed, clock)
     stack.push_async_callback(runner.close)
     await runner.open()

@@ -1,4 +1,4 @@
-"""Core's subcommands: `core`, `user`, `responders`, `backup` (`surface.md`).
+"""Core's subcommands: `core`, `user`, `responders`, `backup`, `restore`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -89,6 +89,9 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _register_responders(subparsers)
     backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
+    text = "put a backup in the place of the databases; what was open in it ends as a Failure and is not run"
+    restore = _add(subparsers, "restore", _restore, text)
+    restore.add_argument("file", type=Path, metavar="FILE", help="made by backup; FILE.slack beside it is the bot's")
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -357,28 +360,62 @@ def _show_building(news: "Building") -> None:
     print(f"{news.folder.name}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
 
 
-# --- backup ---------------------------------------------------------------------------------------------------------
+# --- backup, restore --------------------------------------------------------------------------------------------------
+
+
+def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
+    """Core's, and the bot's."""
+    from core.settings import core_settings
+    from core.settings_file import read_sections
+
+    sections = read_sections(args.config, os.environ)
+    bot = sections.tables.get("bot", {}).get("database", DEFAULT_BOT_DATABASE)
+    return core_settings(sections).core.database, sections.folder / os.environ.get("RESPONDER_BOT_BOT_DATABASE", bot)
 
 
 def _backup(args: argparse.Namespace) -> int:
-    from core.settings import core_settings
-    from core.settings_file import read_sections
+    from core.clock import now_ms
     from core.store.backup import copy
 
-    sections = read_sections(args.config, os.environ)
-    settings = core_settings(sections)
+    core_database, bot_database = _databases(args)
     beside = Path(f"{args.file}.slack")
     for target in (args.file, beside):
         if target.exists():
             raise ResponderBotError("exists", f"{target} exists already; name another file.")
-    copy(settings.core.database, args.file)
-    bot = sections.tables.get("bot", {}).get("database", DEFAULT_BOT_DATABASE)
-    bot_database = sections.folder / os.environ.get("RESPONDER_BOT_BOT_DATABASE", bot)
-    copied = [args.file]
-    if bot_database.is_file():
-        copy(bot_database, beside)
-        copied.append(beside)
-    print(f"Copied to {' and '.join(map(str, copied))}.", file=sys.stderr)
+    has_bot = bot_database.is_file()
+    if has_bot:  # first, so that it knows nothing that core's does not
+        copy(bot_database, beside, now_ms())
+    try:
+        copy(core_database, args.file, now_ms())
+    except ResponderBotError:
+        if has_bot:
+            beside.unlink()
+        raise
+    copied = [args.file, beside] if has_bot else [args.file]
+    print(f"Copied to {' and '.join(map(str, copied))}; `responder-bot restore` puts that back.", file=sys.stderr)
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from core.store.backup import as_time, put_back
+
+    core_database, bot_database = _databases(args)
+    beside = Path(f"{args.file}.slack")
+    has_bot = beside.is_file()
+    made_at, kept = put_back(args.file, core_database, "sequence")
+    before = [kept]
+    if has_bot:
+        _, bots = put_back(beside, bot_database, "message")
+        before.append(bots)
+    told = [f"Restored {core_database}{f' and {bot_database}' if has_bot else ''} from a backup of {as_time(made_at)}."]
+    if any(before):
+        told.append(f"What was there is kept as {' and '.join(str(file) for file in before if file)}.")
+    if not has_bot and bot_database.is_file():
+        told.append(
+            f"There is no {beside}: a bot that has seen more than this backup knows will say so and wait for"
+            " `responder-bot forget-messages`."
+        )
+    print(*told, file=sys.stderr)
     return 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from core.clock import Clock
 from core.errors import ResponderBotError
 from core.models import Event, EventPage
+from core.store import backup
 from core.store import events as stored
 from core.store.database import Database, Row, Transaction
 
@@ -47,14 +48,17 @@ class Feed:
         self._clock = clock
         self._committed = asyncio.Event()
         self._waiting = 0
+        self._database_id = backup.database_id(database)
         database.on_commit(self._wake)
 
     async def page(self, after: int | None, wait_s: float) -> EventPage:
         """What came after `after` (None: nothing yet), at once if there is any, else after at most `wait_s`.
 
-        Raises ResponderBotError("gone") with `first` where some of it is no longer kept.
+        Raises ResponderBotError("gone") with `first` where some of it is no longer kept, and with `restored`, the
+        time of the backup (ms), where `after` was lost when that was restored.
         """
         last = self.last()
+        self._refuse_lost(after)
         # A number that was never given is from a store that has been put back since: such a reader goes on from now.
         seq = last if after is None else min(after, last)
         self._refuse_gone(seq)
@@ -95,7 +99,17 @@ class Feed:
 
     def _read(self, seq: int) -> EventPage:
         events = [_event(row) for row in stored.after(self._database, seq, PAGE_EVENTS)]
-        return EventPage(events=events, last=events[-1].seq if events else seq)
+        return EventPage(events=events, last=events[-1].seq if events else seq, database=self._database_id)
+
+    def _refuse_lost(self, after: int | None) -> None:
+        made_at = None if after is None else backup.lost(self._database, after)
+        if made_at is not None:
+            raise ResponderBotError(
+                "gone",
+                f"Core was restored from a backup of {backup.as_time(made_at)}, without event {after}; look at all"
+                " objects anew, and go on without `after`.",
+                details={"first": self.last() + 1, "restored": made_at},
+            )
 
     def _refuse_gone(self, seq: int) -> None:
         first, last = stored.bounds(self._database)

@@ -780,6 +780,8 @@ class EventPage(Word):
 
     events: list[Event]
     last: int
+    database: str = ""
+    """Identifies core's database: numbers of another one mean something else."""
 
 
 class Person(Word):

@@ -192,6 +192,12 @@ def open_ids(reads: Reads) -> list[int]:
     return [row["id"] for row in reads.rows(f"SELECT id FROM action WHERE {_OPEN}")]
 
 
+def unreported_ids(reads: Reads) -> list[int]:
+    """The open actions whose report is not known; those that have one are being ended."""
+    sql = f"SELECT id FROM action WHERE {_OPEN} AND id NOT IN (SELECT action_id FROM ending)"
+    return [row["id"] for row in reads.rows(sql)]
+
+
 def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
     """What came under this Idempotency-Key since then: `body, action_id`."""
     return reads.row(

@@ -4,8 +4,11 @@ The first tables were edited in place for a time, so what a migration finds may 
 looks at the tables, not only at which migrations are recorded (`tests/core/store/earlier` has a file of each shape).
 """
 
+import secrets
+
 from sqlite_utils import Database, Migrations
 
+from core.store.backup import MARK
 from core.store.database import apply
 
 migrations = Migrations("core")
@@ -119,6 +122,19 @@ def an_end_in_several_commits(db: Database) -> None:
         not_null={"at", "report", "outcomes"},
     )
     db.execute("ALTER TABLE action ADD COLUMN whole_operations TEXT")  # only where those in doc were cut
+
+
+@migrations()
+def identity_and_backups(db: Database) -> None:
+    db.table("identity").create({"id": str}, pk="id")
+    db.table("identity").insert({"id": secrets.token_hex(16)})
+    # made_at: when the backup was made. Events between last_event and next_event were lost with what was replaced.
+    db.table("restore").create(
+        {"id": int, "at": int, "made_at": int, "last_event": int, "next_event": int},
+        pk="id",
+        not_null={"at", "made_at", "last_event", "next_event"},
+    )
+    db.execute(MARK)
 
 
 def migrate(db: Database) -> None:

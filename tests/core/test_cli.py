@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-COMMANDS = ["core", "backup", "user", "responders"]
+COMMANDS = ["core", "backup", "restore", "user", "responders"]
 VERBS = [
     *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "link", "unlink")),
     *(["responders", verb] for verb in ("list", "install", "check")),
@@ -213,7 +213,11 @@ async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "responder-bot-slack.db")) as bots:
         bots.execute("CREATE TABLE message (ts TEXT)")
     made = await run(tmp_path, "backup", "copy.db")
-    assert (made.code, made.out, made.err) == (0, "", "Copied to copy.db and copy.db.slack.\n")
+    assert (made.code, made.out, made.err) == (
+        0,
+        "",
+        "Copied to copy.db and copy.db.slack; `responder-bot restore` puts that back.\n",
+    )
     for name in ("copy.db", "copy.db.slack"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:

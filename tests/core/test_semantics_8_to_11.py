@@ -281,6 +281,6 @@ async def test_a_backup_of_a_core_that_writes_is_whole(tmp_path: Path) -> None:
         total = int((await restored.send("POST", "/api/alert/_search", {})).headers["x-total"])
         last = (await events(restored, "wait=0"))["last"]
         more = await alert(restored, "one more")
-    assert (code, last) == (0, total)
+    assert code == 0
     assert total >= 1
-    assert int(more[1:]) > total
+    assert min(last, int(more[1:])) > 1000 * total  # a restored database gives no number of before
