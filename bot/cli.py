@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,7 +180,8 @@ async def _own_key(core: "Core") -> AsyncIterator[str]:
     try:
         yield key
     finally:
-        await core.access.new_key(SERVICE_LOGIN)  # thrown away unseen
+        with suppress(ResponderBotError):  # the store is gone, and the key with it
+            await core.access.new_key(SERVICE_LOGIN)  # thrown away unseen
 
 
 def _bot(args: argparse.Namespace) -> int:

@@ -207,6 +207,8 @@ async def _keep_house(feed: Feed, database: Database, clock: Clock, event_days: 
             await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - KEYS_KEPT_MS))
         except ResponderBotError as error:
             structlog.get_logger("core.app").warning("housekeeping failed", reason=error.message)
+        except Exception:  # what is not forgotten now is forgotten in an hour
+            structlog.get_logger("core.app").exception("housekeeping failed")
         await asyncio.sleep(PRUNE_EVERY_S)
 
 

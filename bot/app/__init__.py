@@ -13,8 +13,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.front import Front, Team
-from bot.app.transports import Http, Listening, Socket, Transport, bolt, cancelled, web_client
+from bot.app.transports import Http, Listening, Socket, Transport, bolt, web_client
 from bot.app.vitals import Vitals
+from bot.app.workers import Workers, cancelled
 from bot.delivery import Delivery, Gate, Pace
 from bot.delivery.trouble import trouble
 from bot.delivery.words import is_person
@@ -23,6 +24,7 @@ from bot.identity import Identity
 from bot.notifier import Notifier, Places
 from bot.redaction import RED
 from bot.settings import BotSettings
+from core import logs
 from core.client import CoreClient
 from core.errors import ResponderBotError
 
@@ -72,15 +74,24 @@ class Bot:
             checks=self.checks,
             command=settings.slack.command,
         )
-        vitals = Vitals(self.health, self.delivery, self.leads.is_set)
-        self.front = Front(tools, self.delivery, identity, team, session, self._channel_changed, vitals.acknowledging)
+        self._workers = Workers()
+        vitals = Vitals(self.health, self.delivery, self.leads.is_set, self._workers)
+        self.front = Front(
+            tools,
+            self.delivery,
+            identity,
+            team,
+            session,
+            self._channel_changed,
+            vitals.acknowledging,
+            self._workers,
+        )
         app = bolt(settings.slack, self.front, team)
         self.transport: Transport = (
             Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, vitals.routes())
         )
         port = settings.bot.health_port
         self.vitals = None if port is None else Listening("127.0.0.1", port, vitals.routes(), "[bot] health_port")
-        self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
 
     async def start(self) -> None:
@@ -92,10 +103,8 @@ class Bot:
         if self.vitals is not None:
             await self.vitals.start()
         await self.transport.start()
-        self._tasks = [
-            asyncio.create_task(self._lead()),
-            asyncio.create_task(self.channels.keep_looking(self.delivery.to_look)),
-        ]
+        self._workers.start(self._lead)
+        self._workers.start(self._keep_looking)
 
     async def close(self) -> None:
         """Take nothing new, finish what was taken, let go of the lease and the files. May be called twice."""
@@ -106,9 +115,10 @@ class Bot:
         if self.vitals is not None:
             await self.vitals.close()
         await self.front.close(GRACE_S)
-        await cancelled(*self._tasks)
         try:
             await self.delivery.release_lease()
+        except ResponderBotError as error:  # it ends by itself, a moment later
+            log.warning("lease_not_released", reason=error.message)
         finally:
             await self.delivery.close()
 
@@ -160,18 +170,30 @@ class Bot:
         return [await self._token(), self.transport.check(), *await self.channels.checks(), *self._standing()]
 
     async def health(self) -> Sequence[Check]:
-        """What is known without asking Slack again."""
-        return [self.transport.check(), *self._standing()]
+        """What is known without asking Slack again; the store is tried."""
+        found = await self.delivery.probe.look()
+        store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
+        return [self.transport.check(), *store, *self._standing()]
+
+    async def _keep_looking(self) -> None:
+        await self.channels.keep_looking(self.delivery.to_look)
 
     def _standing(self) -> list[Check]:
+        try:
+            delivery = self._delivering()
+        except ResponderBotError as error:
+            delivery = [Check("delivery", False, error.message)]
+        trouble_of_feed = self.notifier.trouble
+        feed = Check("feed", not trouble_of_feed, trouble_of_feed or "core's changes are followed")
+        troubles = (("workers", self._workers.trouble()), ("log", logs.trouble()))
+        return [*delivery, feed, *(Check(name, False, message) for name, message in troubles if message)]
+
+    def _delivering(self) -> list[Check]:
         found = [
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
             for problem in self.delivery.problems()
         ]
-        if not found:
-            found = [Check("delivery", True, f"{self.delivery.waiting()} message(s) on their way")]
-        trouble_of_feed = self.notifier.trouble
-        return [*found, Check("feed", not trouble_of_feed, trouble_of_feed or "core's changes are followed")]
+        return found or [Check("delivery", True, f"{self.delivery.waiting()} message(s) on their way")]
 
     async def _token(self) -> Check:
         try:

@@ -13,6 +13,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.app.arrivals import Arrival, Surface, entry_of, read
 from bot.app.replies import Replies
+from bot.app.workers import Workers, cancelled
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
 from bot.delivery import Delivery, Left
@@ -87,6 +88,7 @@ class Front:
         session: aiohttp.ClientSession,
         channel_changed: Callable[[str], Coroutine[Any, Any, None]],
         acknowledging: Callable[[str], AbstractContextManager[None]],
+        workers: Workers,
     ) -> None:
         self._tools = tools
         self._delivery = delivery
@@ -97,12 +99,12 @@ class Front:
         self._acknowledging = acknowledging
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE)
         self._late: set[asyncio.Task[None]] = set()
-        self._running: list[asyncio.Task[None]] = []
+        self._workers = workers
 
     def start(self) -> None:
         """Begin to work off what waits."""
-        self._running = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
-        self._running.append(asyncio.create_task(self._replay()))
+        self._workers.start(self._work, count=WORKERS)
+        self._workers.start(self._replay)
 
     async def close(self, grace_s: float) -> None:
         """Finish what was taken, as far as `grace_s` allows; what is in the inbox is done after the next start."""
@@ -112,9 +114,8 @@ class Front:
                 await asyncio.gather(*self._late, return_exceptions=True)
         except TimeoutError:
             log.warning("closed_with_work_left", waiting=self._queue.qsize())
-        for task in [*self._running, *self._late]:
-            task.cancel()
-        await asyncio.gather(*self._running, *self._late, return_exceptions=True)
+        await self._workers.close()
+        await cancelled(*self._late)
 
     async def take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
         """Something arrived. Returns once it is acknowledged."""

@@ -1,6 +1,5 @@
 """How payloads come in: Socket Mode, or signed HTTP requests."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -195,10 +194,3 @@ class Http:
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no payload of Slack's
             return web.Response(status=400, text="not a payload of Slack")
         return await to_aiohttp_response(await self._app.async_dispatch(asked))
-
-
-async def cancelled(*tasks: "asyncio.Task[Any]") -> None:
-    """End these tasks and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from bot.app.workers import Workers
 from bot.delivery import Delivery
 from bot.features.base import Check
+from core.errors import ResponderBotError
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
 
@@ -19,11 +21,16 @@ class Vitals(Collector):
     """What is counted of the bot; the gauges are read when they are asked for."""
 
     def __init__(
-        self, health: Callable[[], Awaitable[Sequence[Check]]], delivery: Delivery, leads: Callable[[], bool]
+        self,
+        health: Callable[[], Awaitable[Sequence[Check]]],
+        delivery: Delivery,
+        leads: Callable[[], bool],
+        workers: Workers,
     ) -> None:
         self._health = health
         self._delivery = delivery
         self._leads = leads
+        self._workers = workers
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._acknowledged = Histogram(
@@ -45,12 +52,20 @@ class Vitals(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by the registry at each scrape."""
+        restarts = "Workers that broke and were started again"
+        yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
+        with suppress(ResponderBotError):  # the store can't be read: health tells
+            yield from self._messages()
+        yield GaugeMetricFamily("responder_bot_leads", "1 where this replica follows and sends", int(self._leads()))
+
+    def _messages(self) -> Sequence[Metric]:
         waiting = "Messages that are not yet as they shall be"
         stuck = "Messages that can't be delivered until somebody does something; doctor says what"
         problems = self._delivery.problems()
-        yield GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._delivery.waiting())
-        yield GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems))
-        yield GaugeMetricFamily("responder_bot_leads", "1 where this replica follows and sends", int(self._leads()))
+        return [
+            GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._delivery.waiting()),
+            GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
+        ]
 
     def routes(self) -> list[web.RouteDef]:
         """To be served wherever the bot listens."""
@@ -59,7 +74,10 @@ class Vitals(Collector):
     async def _show_health(self, _request: web.Request) -> web.Response:
         checks = await self._health()
         parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
-        return web.json_response({"status": "ok" if all(c.ok for c in checks) else "degraded", "parts": parts})
+        status = "ok" if all(check.ok for check in checks) else "degraded"
+        if any(check.is_vital and not check.ok for check in checks):
+            status = "down"
+        return web.json_response({"status": status, "parts": parts}, status=503 if status == "down" else 200)
 
     async def _show_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

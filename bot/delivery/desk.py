@@ -18,6 +18,7 @@ from bot.delivery.words import Desired, Shown, digest, shown
 from core import owner
 from core.errors import ResponderBotError
 from core.store.database import Row, Transaction
+from core.store.probe import Probe
 
 BUNDLE_MS = 3_000  # progress of machines repaints a message at most this often (slack.md 2), and so does other news
 SETTLE_MS = 250  # progress waits a moment: a quick run is over by then, and is shown once
@@ -63,6 +64,7 @@ class Delivery:
         gate: Gate | None = None,
     ) -> None:
         self._store = open_store(path)
+        self.probe = Probe(self._store, tables.touch)
         self._clock = clock_ms
         self._me = owner.me()
         self._lease_ms = lease_ms

@@ -373,6 +373,11 @@ def value(reads: Reads, name: str) -> str | None:
     return row["value"] if row else None
 
 
+def touch(tx: Transaction) -> None:
+    """A write that means nothing and shows that the store can be written."""
+    tx.run("INSERT INTO state (name, value) VALUES ('probe', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+
+
 def set_value(tx: Transaction, name: str, text: str) -> None:
     tx.run(
         "INSERT INTO state (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",

@@ -82,6 +82,8 @@ class Check:
     name: str
     ok: bool
     message: str
+    is_vital: bool = False
+    """Without it nothing works."""
 
 
 @dataclass(frozen=True)

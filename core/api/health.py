@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from core import logs
 from core.api.wire import Endpoint, Request, answer
+from core.errors import ResponderBotError
 from core.models import Word
 from core.store import measures
 from core.store.database import Database
@@ -100,6 +102,7 @@ class Metrics:
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
+        self._store_up = gauge("store_up", "1 while the store can be read and written")
         self._size = gauge("store_bytes", "Size of the database file")
         self._write = gauge("store_write_seconds", "How long the last probe's durable write took")
 
@@ -119,10 +122,12 @@ class Metrics:
     async def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
         async with self._lock:
-            await self._count()
-            await self._probe.look()
-            self._queue.set(measures.queued(self._database))
-            self._size.set(measures.size_bytes(self._database))
+            part = await self._probe.look()
+            self._store_up.set(int(part.ok))
+            with suppress(ResponderBotError):  # the figures of before stay: that the store can't be read is one too
+                await self._count()
+                self._queue.set(measures.queued(self._database))
+                self._size.set(measures.size_bytes(self._database))
             self._write.set(self._probe.write_s)
             for name, up in self._engines():
                 self._up.labels(name).set(1 if up else 0)

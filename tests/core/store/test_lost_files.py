@@ -189,6 +189,9 @@ async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Ca
             assert "core.db was" in text
         async with httpx.AsyncClient(base_url=core.url) as http:
             health = await http.get("/health")
+            metrics = await http.get("/metrics")
+        assert metrics.status_code == 200
+        assert "responder_bot_store_up 0.0" in metrics.text
         assert (health.status_code, health.json()["status"]) == (503, "down")
         store = health.json()["parts"][0]
         assert store["message"].startswith("core.db was")

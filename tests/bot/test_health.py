@@ -1,0 +1,134 @@
+"""How the bot is when its log, its database or a worker breaks: people are answered, and `/health` tells."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from bot.app.workers import Workers
+from bot.workspace import Person, Workspace
+from core.client import CoreClient
+from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish, running_bot
+from tests.bot.test_serve import ROOT, SETTINGS, said, user_added
+
+
+async def test_a_worker_is_started_again_whatever_ends_it() -> None:
+    workers = Workers(pause_s=0)
+    runs, again = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise ValueError("broken")
+        if runs == 2:
+            raise asyncio.CancelledError
+        if runs == 3:
+            return
+        again.set()
+        await asyncio.Event().wait()
+
+    assert workers.trouble() == ""
+    workers.start(work)
+    await again.wait()
+    assert workers.restarts == 3
+    assert "3 times" in workers.trouble()
+    await workers.close()
+    assert runs == 4
+
+
+async def test_workers_that_broke_are_told_for_a_while() -> None:
+    now = 0.0
+    workers = Workers(pause_s=0, seconds=lambda: now)
+    first, second = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        if not first.is_set():
+            first.set()
+            return
+        second.set()
+        await asyncio.Event().wait()
+
+    workers.start(work)
+    await second.wait()
+    assert workers.trouble()
+    now = 301.0
+    assert workers.trouble() == ""
+    await workers.close()
+
+
+@pytest.mark.parametrize("name", ["slack.db", "slack.db-wal"])
+async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: str) -> None:
+    async with running_bot(tmp_path) as scene, aiohttp.ClientSession() as session:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        (tmp_path / name).unlink()
+        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if f"{name} was removed" in m["text"]])
+        assert await scene.client.actions("alert", alert_id) == []
+        assert scene.bot.vitals is not None
+        async with session.get(scene.bot.vitals.url + "/health") as answer:
+            assert answer.status == 503
+            told = await answer.json()
+        async with session.get(scene.bot.vitals.url + "/metrics") as answer:
+            assert answer.status == 200
+        assert told["status"] == "down"
+        store = next(part for part in told["parts"] if part["name"] == "store")
+        assert store["message"].startswith(f"{name} was removed")
+
+
+async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path) -> None:
+    """Each refused command logs; more of them than there are workers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "responder-bot.toml").write_text(f"{SETTINGS}\n[bot]\nhealth_port = {port}\n")
+    workspace = Workspace(rates=False)
+    furnish(workspace)
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with workspace, Person(workspace.url, workspace.page_token, ANNA) as anna:
+        slack = {
+            "SLACK_BOT_TOKEN": workspace.bot_token,
+            "SLACK_APP_TOKEN": workspace.app_token,
+            "SLACK_API_URL": workspace.api_url,
+        }
+        key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bot.cli", "serve"),
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **slack},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=writing,
+        )
+        os.close(writing)
+        try:
+            core = await said(process, "core: ")
+            await said(process, "bot: ")
+            async with CoreClient(core, key) as client:
+                alert_id = (await client.create_alert(ALERT)).id
+                await anna.until(lambda sight: find_card(sight.messages(SOC), alert_id) or {})
+                for count in range(1, 41):
+                    await anna.command(SOC, "/responder run NoSuchResponder ~999999")
+                    await anna.until(lambda sight, count=count: len(sight.ephemerals(SOC)) >= count)  # type: ignore[misc] # bound here
+                await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+                while not await client.actions("alert", alert_id):
+                    await client.events(0, 1)
+            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/health") as answer:
+                told = await answer.json()
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert told["status"] == "degraded"
+    log = next(part for part in told["parts"] if part["name"] == "log")
+    assert "Broken pipe" in log["message"]
+    assert not [part for part in told["parts"] if part["name"] == "workers"]
