@@ -24,13 +24,17 @@ from core.search import Found, search
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import backup, objects
-from core.store.database import Database, Reads, Row, Transaction
+from core.store.database import Database, Reads, Row, Search, Transaction
+from core.store.search import Window, within_limit
 from core.targets import Target
 
 KEY_KEPT_MS = 24 * 3_600_000  # an Idempotency-Key (semantics.md 5)
 LEASE_MS = 15_000  # a core that is silent this long has lost its actions to another
 RENEWED_MS = LEASE_MS // 2  # one that has less than this left was silent itself, and renews before it starts anything
 MINUTE_MS = 60_000
+FEW = 20  # as many actions are read on the loop, which is quickest
+FEW_CHARS = 262_144
+LIST_LIMIT = 1_000  # of actions in one answer; with the least that is left of their reports, 1 to 2 MB
 
 log = structlog.get_logger()
 
@@ -201,14 +205,33 @@ class Actions:
         whole = {key: row[f"whole_{key}"] for key in ("report", "operations") if row[f"whole_{key}"] is not None}
         return Action.model_validate_json(row["doc"]).model_copy(update=whole).wire() if whole else str(row["doc"])
 
-    def list_json(self, kind: Kind, object_id: str) -> str:
-        """The JSON array of an object's actions, newest first. Raises ResponderBotError("not_found")."""
+    def list_json(self, kind: Kind, object_id: str) -> str | None:
+        """The JSON array of an object's actions, newest first; None where it is long, and for `list_part` to read.
+
+        Raises ResponderBotError("not_found").
+        """
         number = targets.existing(self._database, kind, objects.parse_id(object_id))
-        return f"[{','.join(stored.docs_of(self._database, kind, number))}]"
+        docs = stored.newest_docs_of(self._database, kind, number, FEW)
+        return f"[{','.join(docs)}]" if len(docs) < FEW and sum(map(len, docs)) < FEW_CHARS else None
+
+    async def list_part(self, kind: Kind, object_id: str, window: Window) -> Found:
+        """A part of an object's actions, newest first, at most LIST_LIMIT; the bulk of reports is left out if need be.
+
+        Raises ResponderBotError("not_found").
+        """
+        number = targets.existing(self._database, kind, objects.parse_id(object_id))
+        most = LIST_LIMIT if window.limit is None else min(window.limit, LIST_LIMIT)
+
+        def read(search: Search) -> Found:
+            total = stored.count_of(search, kind, number)
+            docs = stored.docs_of(search, kind, number, window.offset, most)
+            return Found(list(within_limit(docs, total, reports.shortened)), total)
+
+        return await self._database.search(read)
 
     async def search(self, asked: SearchInput) -> Found:
         """Raises ResponderBotError("bad_request") for a query that makes no sense."""
-        return await search(self._database, "action", asked)
+        return await search(self._database, "action", asked, reports.shortened)
 
     def job_of(self, action_id: str) -> tuple[str, Job]:
         """Engine name and job of an action. Raises ResponderBotError("not_found")."""

@@ -109,6 +109,39 @@ def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
     return Written(_object({**parts, **cut}), listed_operations, whole, _other(whole_operations, listed_operations))
 
 
+_LEAST_CHARS = 2_048  # shorter texts stay: what would stand for them is as long
+
+
+def shortened(doc: str) -> str:
+    """An action's JSON without the bulk of its report and operations, for lists that get too long.
+
+    Texts are told from keys by their quotes, of which those within a text have a backslash before them; so what is
+    left out need not be parsed. What stands for the report says where the whole is.
+    """
+    head, operations, rest = doc.partition(',"operations":"')
+    asked_for, report, tail = rest.partition('","report":"')
+    whole, created, after = tail.rpartition('","createdBy":"')
+    if not (operations and report and created):
+        return doc
+    if len(whole) > _LEAST_CHARS:
+        least = {
+            "summary": {"taxonomies": []},
+            "full": {"truncated": True, "bytes": len(whole)},
+            "success": '"status":"Success"' in head,
+            "artifacts": [],
+            "operations": [],
+            "errorMessage": None,
+            "input": None,
+            "message": "The report is left out of this long list; the action itself shows it.",
+            "parameters": {},
+            "config": _CONFIG_DEFAULTS,
+        }
+        whole = _dump(_dump(least))[1:-1]
+    if len(asked_for) > _LEAST_CHARS:
+        asked_for = "[]"
+    return head + operations + asked_for + report + whole + created + after
+
+
 def sentence(report: Report) -> str:
     """What to tell people: the engine's own sentence, else what the responder says in `full.message`."""
     if report.message:

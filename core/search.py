@@ -92,6 +92,9 @@ class Path(StoredPath):
     check: "Callable[[Any], Scalar]" = lambda value: value
 
 
+EVERYTHING = Window(0, None)
+
+
 @dataclass(frozen=True)
 class Found:
     """What a search answers: JSON texts, and how many there are beyond the range (`X-Total`)."""
@@ -104,11 +107,16 @@ class Found:
         return "[" + ",".join(self.docs) + "]"
 
 
-async def search(database: Database, kind: str, asked: SearchInput) -> Found:
-    """Run a search. Raises ResponderBotError("bad_request") with what is wrong with it."""
+async def search(
+    database: Database, kind: str, asked: SearchInput, shorten: Callable[[str], str] | None = None
+) -> Found:
+    """Run a search; `shorten` leaves out the bulk of a document where an answer gets too long.
+
+    Raises ResponderBotError("bad_request") with what is wrong with it.
+    """
     condition = parse_query(asked.query or {}, kind)
     sorts, window = parse_sort(asked.sort, kind), parse_range(asked.range)
-    docs, total = await stored.page(database, kind, condition, sorts, window)
+    docs, total = await stored.page(database, kind, condition, sorts, window, shorten)
     return Found(docs, total)
 
 
@@ -121,7 +129,7 @@ def parse_range(text: str | None) -> Window:
     """`all`, or `from-to` with `to` left out of the answer. Raises ResponderBotError("bad_request")."""
     text = text or DEFAULT_RANGE
     if text == "all":
-        return Window(0, None)
+        return EVERYTHING
     match = _RANGE.fullmatch(text)
     start, end = (int(match[1]), int(match[2])) if match else (1, 0)
     if start > end or end > MAX_POSITION:

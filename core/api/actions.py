@@ -8,16 +8,21 @@ from typing import Any
 from starlette.responses import Response
 
 from core import targets
-from core.actions import Actions
+from core.actions import LIST_LIMIT, Actions
 from core.api import search as search_api
 from core.api.wire import Endpoint, Request, answer, whole_seconds
 from core.errors import ResponderBotError
 from core.events import Feed
 from core.models import OPEN_STATUSES, Action, Decision, RunInput
 from core.runner import Runner
+from core.search import EVERYTHING, parse_range
 
 BASE = "/api/connector/engine/action"
 MAX_WAIT_S = 60  # semantics.md 5
+_RANGE = {
+    "range": f"`all`, or `from-to` such as 0-100, newest first; one answer has at most {LIST_LIMIT}, and X-Total and"
+    " Link say what is left. In a long one the bulk of reports is left out"
+}
 KEY_LIMIT = 255  # longer is no key but a mistake
 
 
@@ -34,7 +39,13 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
         return answer(await runner.with_job_id(started.action), status=201)
 
     async def listing(request: Request) -> Response:
-        return answer(actions.list_json(targets.parse_kind(request.path["kind"]), request.path["id"]))
+        kind, object_id = targets.parse_kind(request.path["kind"]), request.path["id"]
+        window = parse_range(request.query.get("range", "all"))
+        text = actions.list_json(kind, object_id) if window == EVERYTHING else None
+        if text is not None:
+            return answer(text)
+        found = await request.long_read(actions.list_part(kind, object_id, window))
+        return search_api.answer_found(found, request, window)
 
     async def one(request: Request) -> Response:
         action_id = request.path["id"]
@@ -97,6 +108,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             "List the actions run on an object",
             answer=list[Action],
             errors=(404,),
+            query=_RANGE,
         ),
         Endpoint(
             "GET",
@@ -105,6 +117,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             "List the actions run on an object",
             answer=list[Action],
             errors=(404,),
+            query=_RANGE,
         ),
         Endpoint(
             "GET",

@@ -43,7 +43,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     async def logs(request: Request) -> Response:
         task = cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
-        found = await cases.search("case_task_log", SearchInput(query=of_task, range="all"))
+        found = await request.long_read(cases.search("case_task_log", SearchInput(query=of_task, range="all")))
         return answer(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:

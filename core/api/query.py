@@ -1,7 +1,8 @@
 """`POST /api/v1/query`, as public clients send it: where to begin, what is below that, filter, sort, page, count."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ _LINKED: Mapping[str, tuple[str, str]] = {"alerts": ("alert", "case"), "actions"
 _NEVER = frozenset(["comments", "procedures", "attachments", "similarAlerts", "similarCases"])
 """What is not kept here, so that an object has none."""
 
-Search = Callable[[SearchInput], Awaitable[Found]]
+Search = Callable[[SearchInput], Coroutine[Any, Any, Found]]
 Get = Callable[[str], str]
 """The JSON of an object by its id or name; raises ResponderBotError("not_found")."""
 
@@ -150,12 +151,15 @@ def endpoints(
 
     async def parts(alerts_asked: Chain) -> list[Mapping[str, Any]]:
         docs = (await alerts.search(alerts_asked.asked())).docs
-        return [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]]
+        return await asyncio.to_thread(lambda: [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]])
 
     async def found_by(chain: Chain) -> Found:
         if chain.of is None and not chain.is_choice:
             return await searches[chain.kind](chain.asked())
         found = list(await (choices[chain.kind]() if chain.of is None else parts(chain.of)))
+        return await asyncio.to_thread(part_of, chain, found)
+
+    def part_of(chain: Chain, found: list[Mapping[str, Any]]) -> Found:
         for name in reversed(chain.sort):
             found.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
         window = parse_range(chain.range)
@@ -164,14 +168,19 @@ def endpoints(
 
     async def query(request: Request) -> Response:
         chain = _begun(request.raw, gets, words, choices)
-        found = await found_by(chain)
+        found = await request.long_read(found_by(replace(chain, range="0-0") if chain.counted else chain))
         if chain.counted:
             return answer(str(found.total))
-        shown = [v1.shown(json.loads(doc)) for doc in found.docs]
-        if chain.kind == "action":
-            theirs = {own: name for name, own in words.items()}
-            shown = [{theirs.get(key, key): value for key, value in item.items()} for item in shown]
-        return answer(json.dumps(shown, ensure_ascii=False), headers={"X-Total": str(found.total)})
+        theirs = {own: name for name, own in words.items()} if chain.kind == "action" else {}
+
+        def shown(doc: str) -> str:  # one by one, so that the loop has its turn in between
+            item = v1.shown(json.loads(doc))
+            return json.dumps({theirs.get(key, key): value for key, value in item.items()}, ensure_ascii=False)
+
+        def text() -> str:
+            return "[" + ",".join(map(shown, found.docs)) + "]"
+
+        return answer(await asyncio.to_thread(text), headers={"X-Total": str(found.total)})
 
     return [Endpoint("POST", PATH, query, "Ask as version 1 does", errors=(404,))]
 

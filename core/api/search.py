@@ -1,6 +1,6 @@
 """Searches on the wire: range and sort from the address or from the body, the total in a header."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from starlette.responses import Response
@@ -8,6 +8,7 @@ from starlette.responses import Response
 from core.api.wire import Endpoint, Request, answer
 from core.models import SearchInput
 from core.search import Found
+from core.store.search import Window
 
 _QUERY = {
     "range": "`all`, or `from-to` such as 0-10 (which is what you get without it); the end is not included",
@@ -15,7 +16,7 @@ _QUERY = {
 }
 
 
-def endpoint(path: str, search: Callable[[SearchInput], Awaitable[Found]], many: Any, what: str) -> Endpoint:
+def endpoint(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found]], many: Any, what: str) -> Endpoint:
     """`POST <path>/_search`; `many` is the list that it answers."""
 
     async def handler(request: Request) -> Response:
@@ -24,7 +25,7 @@ def endpoint(path: str, search: Callable[[SearchInput], Awaitable[Found]], many:
     return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, answer=many, query=_QUERY)
 
 
-def listing(path: str, search: Callable[[SearchInput], Awaitable[Found]], many: Any, what: str) -> Endpoint:
+def listing(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found]], many: Any, what: str) -> Endpoint:
     """`GET <path>`: the same without a query."""
 
     async def handler(request: Request) -> Response:
@@ -33,7 +34,17 @@ def listing(path: str, search: Callable[[SearchInput], Awaitable[Found]], many: 
     return Endpoint("GET", path, handler, f"List {what}", answer=many, query=_QUERY)
 
 
-async def _found(search: Callable[[SearchInput], Awaitable[Found]], request: Request, asked: SearchInput) -> Response:
+async def _found(
+    search: Callable[[SearchInput], Coroutine[Any, Any, Found]], request: Request, asked: SearchInput
+) -> Response:
     given = {name: request.query[name] for name in _QUERY if name in request.query}
-    found = await search(asked.model_copy(update=given))
+    found = await request.long_read(search(asked.model_copy(update=given)))
     return answer(found.json, headers={"X-Total": str(found.total)})
+
+
+def answer_found(found: Found, request: Request, window: Window) -> Response:
+    """A part of a list, with how many there are in all and where the next part is."""
+    headers, end = {"X-Total": str(found.total)}, window.offset + len(found.docs)
+    if found.docs and end < found.total:
+        headers["Link"] = f'<?range={end}-{end + len(found.docs)}>; rel="next"'
+    return answer(found.json, headers=headers)

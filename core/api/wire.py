@@ -14,10 +14,12 @@ import re
 import time
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
+from weakref import WeakValueDictionary
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -60,7 +62,12 @@ VALUES_LIMIT = 30_000  # what a body costs to decode and check grows with its va
 VALUE_LIMIT_CHARS = 100
 INT_LIMIT = 2**63  # what the store can hold
 
+ASIDE_BYTES = 65_536  # more than this is put into other words beside the loop
+SEARCHES_EACH = 2  # of one caller at once, of the store's four: the rest wait, so that others' do not
+
 JSON_TYPE = "application/json"
+
+T = TypeVar("T")
 
 Handler = Callable[["Request"], Awaitable[Response]]
 Observe = Callable[[str, str, int, float], None]
@@ -81,6 +88,12 @@ class Request:
     raw: Any = None
     """The body as plain JSON; None where there was none."""
     request_id: str = ""
+    wait_turn: Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]] | None = None
+
+    async def long_read(self, read: Coroutine[Any, Any, T]) -> T:
+        """Await a search: each caller has a few at once at most, and it is stopped when the client hangs up."""
+        result: T = await (self.wait_turn(read) if self.wait_turn else read)
+        return result
 
 
 @dataclass(frozen=True)
@@ -382,6 +395,12 @@ class _Gone(Exception):
     """The client has hung up: there is nobody to answer."""
 
 
+async def _hung_up(receive: Receive) -> None:
+    """Return once the client has."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 # --- the application ------------------------------------------------------------------------------------------------
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -406,6 +425,7 @@ class Wire:
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout_s = body_timeout_s
         self._observe = observe
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._log = structlog.get_logger("core.wire").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -437,7 +457,9 @@ class Wire:
             sentence = f"Something went wrong inside; the log says what, under request id {visit.request_id}."
             response = self._failed(visit, ResponderBotError("internal", sentence))
         if visit.endpoint is not None and visit.endpoint.outgoing is not None:
-            renamed = visit.endpoint.outgoing(bytes(response.body))
+            body = bytes(response.body)
+            rename = visit.endpoint.outgoing
+            renamed = rename(body) if len(body) < ASIDE_BYTES else await asyncio.to_thread(rename, body)
             headers = {k: v for k, v in response.headers.items() if k not in ("content-length", "content-type")}
             response = Response(renamed, response.status_code, headers, response.media_type)
         return response
@@ -454,8 +476,31 @@ class Wire:
             visit.came(caller)
         raw, body = await self._body(visit, endpoint, receive)
         _permit(endpoint, caller)
-        request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id)
+        turn = partial(self._in_turn, caller.login, receive)
+        request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id, turn)
         return await endpoint.handler(request)
+
+    async def _in_turn(self, login: str, receive: Receive, read: Coroutine[Any, Any, Any]) -> Any:
+        """What `read` gives, once this caller has few enough others. Raises _Gone if nobody waits for it."""
+        turns = self._turns.get(login)
+        if turns is None:
+            turns = self._turns[login] = asyncio.Semaphore(SEARCHES_EACH)
+
+        async def in_turn() -> Any:
+            async with turns:
+                return await read
+
+        reading, hung_up = asyncio.create_task(in_turn()), asyncio.create_task(_hung_up(receive))
+        try:
+            await asyncio.wait((reading, hung_up), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise _Gone
+            return reading.result()
+        finally:
+            reading.cancel()
+            hung_up.cancel()
+            await asyncio.gather(reading, hung_up, return_exceptions=True)
+            read.close()  # where its turn never came
 
     def _caller(self, headers: Mapping[str, str]) -> Caller:
         key, login = _credentials(headers)

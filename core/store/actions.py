@@ -1,9 +1,9 @@
 """The SQL of actions, of idempotency keys, and of who follows what."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.store.database import Reads, Row, Transaction
+from core.store.database import Reads, Row, Search, Transaction
 
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
@@ -33,13 +33,27 @@ def whole_doc(reads: Reads, action_id: int) -> Row | None:
     return reads.row("SELECT doc, whole_report, whole_operations FROM action WHERE id = :id", {"id": action_id})
 
 
-def docs_of(reads: Reads, kind: str, object_id: int) -> list[str]:
-    """The answers' JSON of an object's actions, newest first."""
-    rows = reads.rows(
-        "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC",
-        {"object_id": object_id, "kind": kind},
-    )
+_DOCS_OF = (
+    "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC LIMIT :limit OFFSET :offset"
+)
+
+
+def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
+    """The answers' JSON of an object's actions, newest first, at most so many."""
+    rows = reads.rows(_DOCS_OF, {"object_id": object_id, "kind": kind, "limit": limit, "offset": 0})
     return [row["doc"] for row in rows]
+
+
+def docs_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[str]:
+    """The same beside the loop, from an offset on."""
+    values = {"object_id": object_id, "kind": kind, "limit": limit, "offset": offset}
+    return (row["doc"] for row in search.rows(_DOCS_OF, values))
+
+
+def count_of(search: Search, kind: str, object_id: int) -> int:
+    """How many actions an object has."""
+    sql = "SELECT count(*) AS total FROM action WHERE object_id = :object_id AND kind = :kind"
+    return int(next(search.rows(sql, {"object_id": object_id, "kind": kind}))["total"])
 
 
 def open_on(reads: Reads, object_id: int) -> list[Row]:

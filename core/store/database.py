@@ -32,6 +32,9 @@ BUSY_TIMEOUT_S = 10.0  # another process's commit is waited for this long
 WAL_PAGES = 1_000  # the write-ahead log is copied into the database once it is this long (16 MB)
 MMAP_BYTES = 0x7FFF0000  # the most that SQLite maps: halves the time of a short read, and is only reserved until read
 LOOK_EVERY_S = 0.002  # how often a read or the start of a write looks whether the files are still there
+SEARCHES_AT_ONCE = 4
+SEARCH_LIMIT_S = 10.0  # a client's question of an index takes milliseconds; of a million documents, seconds
+SEARCH_LOOK_STEPS = 1_000_000  # of SQLite's machine, between two looks at whether to go on: some 10 ms
 
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 FILE_TROUBLE = (
@@ -88,6 +91,58 @@ class Transaction:
             self._connection.execute("RELEASE part")
 
 
+class Search:
+    """What a search reads from: rows one by one, so that it can stop where it has enough.
+
+    `stop` may come from another thread at any time, before `begin` and after `end` too.
+    """
+
+    def __init__(self) -> None:
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._open: set[sqlite3.Cursor] = set()
+
+    def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
+        assert self._connection is not None  # noqa: S101 - only between begin and end
+        if self._is_stopped:
+            raise ResponderBotError("bad_request", "The search was stopped.")
+        cursor = self._connection.execute(sql, params or {})
+        self._open.add(cursor)
+        for row in cursor:  # noqa: UP028 - that would close it, perhaps too late, when the generator is thrown away
+            yield row
+        self._open.remove(cursor)
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        # An interrupt between two statements is lost; this sees it soon after. Asking oftener would cost more than it
+        # gives, as each time the thread has to wait for the interpreter's lock.
+        connection.set_progress_handler(lambda: self._is_stopped, SEARCH_LOOK_STEPS)
+        with self._lock:
+            self._connection = connection
+
+    def limit(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """Stop it after so many seconds; called on the loop that waits for it."""
+        if not self._is_stopped:
+            self._timer = loop.call_later(seconds, self.stop)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._is_stopped = True
+            if self._connection is not None:
+                self._connection.interrupt()
+
+    def end(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            for cursor in self._open:  # an open statement would show the next search what was so before
+                cursor.close()
+            connection.set_progress_handler(None, 0)
+
+
 class _Work:
     """One piece of work on its way through the writer."""
 
@@ -113,8 +168,15 @@ class Database:
     Raises ResponderBotError("unavailable") for a file that is no database, or that there is no room for.
     """
 
-    def __init__(self, path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrate: Callable[[sqlite_utils.Database], None],
+        *,
+        search_limit_s: float = SEARCH_LIMIT_S,
+    ) -> None:
         self.path = path
+        self._search_limit_s = search_limit_s
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -130,6 +192,9 @@ class Database:
             self._aside_reader = opened.enter_context(closing(_connect(path, read_only=True)))
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
             self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+            self._searchers = ThreadPoolExecutor(SEARCHES_AT_ONCE, thread_name_prefix="store-search")
+            self._searches: set[Search] = set()
+            self._idle_readers: list[sqlite3.Connection] = []
             self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
             self._writer.start()
             opened.pop_all()
@@ -140,8 +205,11 @@ class Database:
         self._hand_in(asyncio.get_running_loop())
         self._queue.put([_STOP])
         await asyncio.to_thread(self._writer.join)
+        for search in list(self._searches):
+            search.stop()
+        self._searchers.shutdown()
         self._aside.shutdown()
-        for connection in (self._reader, self._aside_reader, self._writer_connection):
+        for connection in (self._reader, self._aside_reader, self._writer_connection, *self._idle_readers):
             connection.close()
         self._files.close()
 
@@ -153,8 +221,41 @@ class Database:
         """The first row of a short read. Raises as `rows` does."""
         return next(iter(self._fetched(self._reader, sql, params)), None)
 
+    async def search(self, work: Callable[[Search], T]) -> T:
+        """Run what reads on behalf of a client in a thread, beside a few others; its time is limited.
+
+        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when its time is over.
+        """
+        loop, search = asyncio.get_running_loop(), Search()
+        self._searches.add(search)
+        try:
+            return await loop.run_in_executor(self._searchers, self._searched, work, search, loop)
+        finally:
+            self._searches.discard(search)
+            search.stop()
+
+    def _searched(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
+        self._check_files_lately()
+        connection = self._idle_readers.pop() if self._idle_readers else _connect(self.path, read_only=True)
+        try:
+            search.begin(connection)
+            loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
+            return work(search)
+        except sqlite3.DatabaseError as error:
+            if _is_file_trouble(error):
+                raise self._unreadable(error) from error
+            if _code_of(error) != sqlite3.SQLITE_INTERRUPT:
+                raise
+            sentence = (
+                f"The search took over {self._search_limit_s:g} s and was stopped; ask for less, or more precisely."
+            )
+            raise ResponderBotError("bad_request", sentence) from error
+        finally:
+            search.end()
+            self._idle_readers.append(connection)
+
     async def rows_aside(self, sql: str, params: Params | None = None) -> list[Row]:
-        """A read that may take long, such as a search, beside the loop."""
+        """A read of core's own that may take long, beside the loop; what clients ask for is a `search`."""
 
         def read() -> list[Row]:
             return self._fetched(self._aside_reader, sql, params)
@@ -229,10 +330,12 @@ class Database:
         try:
             return connection.execute(sql, params or {}).fetchall()
         except sqlite3.DatabaseError as error:
-            if not _is_damage(error) and _code_of(error) not in FILE_TROUBLE:
+            if not _is_file_trouble(error):
                 raise
-            sentence = f"The store can't be read ({error}); look at its disk, or restore a backup."
-            raise self._unavailable(sentence, error) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: sqlite3.DatabaseError) -> ResponderBotError:
+        return self._unavailable(f"The store can't be read ({error}); look at its disk, or restore a backup.", error)
 
     def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
         gathered = self._gathered.pop(loop, None)
@@ -357,6 +460,10 @@ def _code_of(error: sqlite3.Error) -> int | None:
     """SQLite's code, of which the low byte says what it is; None where Python itself refuses what was read."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+def _is_file_trouble(error: sqlite3.DatabaseError) -> bool:
+    return _is_damage(error) or _code_of(error) in FILE_TROUBLE
 
 
 def _is_damage(error: Exception) -> bool:

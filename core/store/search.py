@@ -1,11 +1,12 @@
 """The SQL of searches over objects: a condition as data, turned into text with bound parameters."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.store.database import Database, Reads, Row
+from core.errors import ResponderBotError
+from core.store.database import Database, Reads, Row, Search
 
 Scalar = str | int | float | bool
 Operator = Literal["=", ">", ">=", "<", "<="]
@@ -110,21 +111,54 @@ class Window:
     limit: int | None
 
 
+ANSWER_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects; joined and sent within the loop's 50 ms
+
+
 async def page(
-    database: Database, kind: str, condition: Condition, sorts: Sequence[Sort], window: Window
+    database: Database,
+    kind: str,
+    condition: Condition,
+    sorts: Sequence[Sort],
+    window: Window,
+    shorten: Callable[[str], str] | None = None,
 ) -> tuple[list[str], int]:
-    """The documents in the window, and how many objects meet the condition altogether."""
+    """The documents in the window, and how many objects meet the condition altogether.
+
+    Once half of ANSWER_LIMIT_CHARS is reached, documents are shortened, where that can be done.
+    Raises ResponderBotError("bad_request") where they are over the limit even so.
+    """
     writer = _Writer()
     # Actions have a table of their own; both have an `id` and a `doc`.
     table, own = ("action", "1") if kind == "action" else ("object", f"o0.kind = {writer.bind(kind)}")
     where = f"{own} AND {writer.condition(condition, 0)}"
-    total = await database.rows_aside(f"SELECT count(*) AS total FROM {table} o0 WHERE {where}", writer.params)
+    count, counted = f"SELECT count(*) AS total FROM {table} o0 WHERE {where}", dict(writer.params)
     order = "".join(f"{writer.scalar(sort.path, 0)} {'DESC' if sort.descending else 'ASC'}, " for sort in sorts)
     bounds = f"LIMIT {writer.bind(-1 if window.limit is None else window.limit)} OFFSET {writer.bind(window.offset)}"
-    rows = await database.rows_aside(
-        f"SELECT o0.doc AS doc FROM {table} o0 WHERE {where} ORDER BY {order}o0.id {bounds}", writer.params
-    )
-    return [str(row["doc"]) for row in rows], int(total[0]["total"])
+    # Sorted are ids only: documents would be copied, and kept on disk while they are sorted.
+    ids = f"SELECT o0.id AS id FROM {table} o0 WHERE {where} ORDER BY {order}o0.id {bounds}"
+    doc = f"SELECT doc FROM {table} WHERE id = :id"
+
+    def read(search: Search) -> tuple[list[str], int]:
+        total = int(next(search.rows(count, counted))["total"])
+        docs = (str(row["doc"]) for found in search.rows(ids, writer.params) for row in search.rows(doc, dict(found)))
+        return list(within_limit(docs, total, shorten)), total
+
+    return await database.search(read)
+
+
+def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] | None) -> Iterator[str]:
+    """The documents of an answer; raises as `page` does."""
+    chars = 0
+    for doc in docs:
+        shown = doc if shorten is None or chars + len(doc) <= ANSWER_LIMIT_CHARS // 2 else shorten(doc)
+        chars += len(shown)
+        if chars > ANSWER_LIMIT_CHARS:
+            limit = f"{ANSWER_LIMIT_CHARS // 1_048_576} MiB"
+            sentence = (
+                f"The answer would be over {limit}, of {total} in all; ask for a part with `range`, such as 0-100."
+            )
+            raise ResponderBotError("bad_request", sentence)
+        yield shown
 
 
 def newest(reads: Reads, kind: str) -> Row | None:

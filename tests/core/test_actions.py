@@ -317,7 +317,7 @@ async def test_a_report_over_the_limit_is_cut_in_lists_and_whole_alone(tmp_path:
         started = await here.actions.start(ANNA, ask(here))
         (await here.engine.taken.get()).finish(Report(True, full={"text": "x" * 5000}))
         whole = await here.ended(started.action.id)
-        listed = json.loads(here.actions.list_json("alert", here.alert_id))[0]
+        listed = json.loads(here.actions.list_json("alert", here.alert_id) or "")[0]
     assert json.loads(whole.report)["full"] == {"text": "x" * 5000}
     assert json.loads(listed["report"])["full"]["truncated"] is True
     assert len(listed["report"]) <= 2048
@@ -438,7 +438,7 @@ async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> No
     many = [{"type": "Nonsense", "text": "ü" * 90} for number in range(200)]
     async with parts(tmp_path, report_limit_bytes=4096) as here:
         whole = await ended_with(here, many)
-        (listed,) = json.loads(here.actions.list_json("alert", here.alert_id))
+        (listed,) = json.loads(here.actions.list_json("alert", here.alert_id) or "")
     shown = json.loads(listed["operations"])
     assert len((listed["operations"] + listed["report"]).encode()) <= 4096
     assert json.loads(listed["report"])["success"] is True

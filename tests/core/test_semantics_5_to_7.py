@@ -106,7 +106,7 @@ async def test_without_only_if_idle_two_requests_are_two_runs(tmp_path: Path) ->
             run.finish(Report(True))
         await here.ended(first.action.id)
         await here.ended(second.action.id)
-        listed = [action["id"] for action in json.loads(here.actions.list_json("alert", here.alert_id))]
+        listed = [action["id"] for action in json.loads(here.actions.list_json("alert", here.alert_id) or "")]
     assert listed == [second.action.id, first.action.id]
     assert {run.job.action_id for run in runs} == set(listed)
 

@@ -7,13 +7,15 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlite_utils
 
 from core.errors import ResponderBotError
 from core.store import objects
-from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Transaction
+from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Search, Transaction
+from core.store.measures import touch
 from core.store.schema import migrate
 
 
@@ -225,3 +227,65 @@ async def test_the_write_ahead_log_stays_short_and_becomes_short_again(tmp_path:
             assert log.stat().st_size > 2 * limit
         await write(database, 200, 2)
         assert log.stat().st_size <= limit + slack
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+
+def endless(search: Search) -> None:
+    next(search.rows(ENDLESS))
+
+
+def first_rows(search: Search) -> list[Any]:
+    rows = search.rows("SELECT value FROM json_each('[1, 2, 3]')")
+    return [next(rows)["value"], next(rows)["value"]]
+
+
+async def test_a_search_that_takes_too_long_is_stopped_and_says_so(tmp_path: Path) -> None:
+    database = Database(tmp_path / "core.db", migrate, search_limit_s=0.1)
+    try:
+        searches = await asyncio.gather(*(database.search(endless) for _ in range(8)), return_exceptions=True)
+        assert {str(error) for error in searches} == {
+            "The search took over 0.1 s and was stopped; ask for less, or more precisely."
+        }
+        assert await database.search(first_rows) == [1, 2]
+    finally:
+        await database.close()
+
+
+async def test_a_search_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
+    database = Database(tmp_path / "core.db", migrate, search_limit_s=600)
+    try:
+        searches = [asyncio.create_task(database.search(endless)) for _ in range(8)]
+        await asyncio.sleep(0)
+        for search in searches:
+            search.cancel()
+        await asyncio.gather(*searches, return_exceptions=True)
+        async with asyncio.timeout(30):
+            assert await database.search(first_rows) == [1, 2]
+    finally:
+        await database.close()
+
+
+async def test_a_search_sees_what_was_written_after_one_that_stopped_early(tmp_path: Path) -> None:
+    database = Database(tmp_path / "core.db", migrate)
+    count = "SELECT last FROM sequence WHERE id = 2 UNION ALL SELECT 0"
+
+    def newest(search: Search) -> int:
+        return int(next(search.rows(count))["last"])
+
+    try:
+        errors = []  # an error keeps the frames of the search that it ended, and so what that has open
+        for number in range(1, 10):
+            await database.transaction(touch)
+            errors += await asyncio.gather(*(database.search(stopped) for _ in range(4)), return_exceptions=True)
+            assert await asyncio.gather(*(database.search(newest) for _ in range(4))) == [number] * 4
+        assert {str(error) for error in errors} == {"early"}
+    finally:
+        await database.close()
+
+
+def stopped(search: Search) -> None:
+    rows = search.rows("SELECT value FROM json_each('[1, 2, 3]'), sequence")
+    next(rows)
+    raise ResponderBotError("bad_request", "early")
