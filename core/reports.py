@@ -1,12 +1,13 @@
 """The report of an ended action, as the wire shows it."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core import operations
-from core.engines.base import Report, as_sentence, without_secrets
+from core.engines.base import Report, as_sentence
+from core.engines.redaction import Redactor, bounded, secrets_in, without_logins, without_secrets
 from core.operations import Limits as OperationLimits
 
 _CONFIG_DEFAULTS: Mapping[str, Any] = {
@@ -70,6 +71,7 @@ class Written:
 
 def ending(report: Report, parameters: Mapping[str, Any], limits: Limits) -> Ending:
     """Make a report ready to be stored. May take as long as it is large: not for the loop or the writer."""
+    report = _without(secrets_in(parameters), report)
     asked = report.operations if report.success else ()
     kept = operations.bounded(asked, limits.operations)
     words = _words(report, parameters)
@@ -152,6 +154,22 @@ def sentence(report: Report) -> str:
     return said if isinstance(said, str) else ""
 
 
+def _without(secrets: Collection[str], report: Report) -> Report:
+    """The report without what the caller gave as secret parameters; the engine has taken out what it knows."""
+    redact = Redactor(bounded(secrets)).value
+    return replace(
+        report,
+        message=redact(report.message),
+        full=redact(report.full),
+        summary=redact(report.summary),
+        artifacts=tuple(redact(report.artifacts)),
+        operations=tuple(redact(report.operations)),
+        error_message=redact(report.error_message),
+        input=redact(report.input),
+        config=redact(report.config),
+    )
+
+
 def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
     taxonomies = report.summary.get("taxonomies")
     message = sentence(report)
@@ -164,7 +182,7 @@ def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
         "input": without_secrets(report.input) if report.input is not None else None,
         "message": message,
         "parameters": without_secrets(parameters),
-        "config": {**_CONFIG_DEFAULTS, **without_secrets(report.config)},
+        "config": {**_CONFIG_DEFAULTS, **without_logins(without_secrets(report.config))},
     }
 
 

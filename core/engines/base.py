@@ -9,11 +9,6 @@ from typing import Any, Protocol
 
 JsonObject = Mapping[str, Any]
 
-REMOVED = "REMOVED"
-"""What stands in a report where a secret was (`semantics.md 5`)."""
-
-SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
-
 
 @dataclass(frozen=True)
 class Responder:
@@ -163,26 +158,6 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Let go of connections and threads; running jobs go on."""
-
-
-def without_secrets(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
-    """`value` with every secret replaced by REMOVED: by the names given, and by words in a key (`semantics.md 5`)."""
-    if isinstance(value, Mapping):
-        return {
-            key: REMOVED if _is_secret(key, item, secret_names) else without_secrets(item, secret_names)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [without_secrets(item, secret_names) for item in value]
-    return value
-
-
-def _is_secret(key: Any, item: Any, secret_names: frozenset[str]) -> bool:
-    """Booleans and empty values are shown: they hide nothing, and `use_key: false` helps who reads the report."""
-    if isinstance(item, bool | None) or item == "":
-        return False
-    name = str(key).lower()
-    return str(key) in secret_names or any(word in name for word in SECRET_WORDS)
 
 
 def as_sentence(error_message: Any) -> str:

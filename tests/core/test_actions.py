@@ -482,3 +482,16 @@ async def test_what_was_accepted_for_somebody_whose_rights_then_ended_is_not_sta
         "anna@example.org asked for this and may no longer run responders, so it did not run;"
         " run it yourself if it is still needed."
     )
+
+
+async def test_a_secret_parameter_comes_back_nowhere(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        started = await here.actions.start(ANNA, ask(here, parameters={"password": "hunter2222", "reason": "noise"}))
+        run = await here.engine.taken.get()
+        said = {"message": "Used hunter2222", "hunter2222": ["hunter2222"]}
+        tag = {"type": "AddTagToAlert", "tag": "hunter2222"}
+        run.finish(Report(True, full=said, summary=said, artifacts=(said,), operations=(tag, "hunter2222"), input=said))
+        ended = await here.ended(started.action.id)
+        assert "hunter2222" not in here.actions.json_of(started.action.id)
+        assert "hunter2222" not in here.alert_json()
+    assert json.loads(ended.report)["message"] == "Used REMOVED"

@@ -1,5 +1,6 @@
 """Send an object as JSON to an address of the configuration."""
 
+import base64
 import http.client
 import json
 import sys
@@ -32,16 +33,20 @@ def send(asked: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     url = str(config.get("url") or "")
     place = urllib.parse.urlsplit(url)
     if place.scheme not in ("http", "https") or not place.hostname:
-        return failure(f"The configured url {url!r} is no http or https address.")
+        return failure("The configured url is no http or https address.")
     body = {key: asked.get(key) for key in ("data", "dataType", "tlp", "pap", "message", "parameters")}
+    login, _, address = place.netloc.rpartition("@")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        url,
+        urllib.parse.urlunsplit(place._replace(netloc=address)),
         data=json.dumps(body, ensure_ascii=False).encode(),
         headers={"Content-Type": "application/json; charset=utf-8", "User-Agent": "ResponderBot_Webhook/1.0"},
         method="POST",
     )
     if config.get("token"):
         request.add_unredirected_header("Authorization", f"Bearer {config['token']}")
+    elif login:
+        credentials = base64.b64encode(urllib.parse.unquote(login).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {credentials}")
     opener = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler(proxies(config)))
     try:
         with opener.open(request, timeout=float(config.get("timeout_seconds") or 30)) as response:

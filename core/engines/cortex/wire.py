@@ -14,8 +14,8 @@ import aiohttp
 import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
-from core.engines.base import REMOVED
 from core.engines.decoding import INLINE_BYTES, TooManyValues, decoded
+from core.engines.redaction import Redactor, secrets_of_url
 from core.errors import ResponderBotError
 
 ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broken server from filling the memory
@@ -79,6 +79,7 @@ class CortexWire:
     ) -> None:
         self._answer_limit_bytes = answer_limit_bytes
         self._api_key = api_key.strip()
+        self._redactor = Redactor({self._api_key, *secrets_of_url(proxy if "://" in proxy else f"http://{proxy}")})
         self._timeout_s = timeout_s
         self._client = HttpxAiohttpClient(
             base_url=_base_url(name, url),
@@ -126,15 +127,10 @@ class CortexWire:
     def _decoded(self, raw: bytes) -> tuple[Any, str]:
         """The body, and what is wrong with it."""
         try:
-            return read_json(self._without_key(raw)), ""
+            # A server that echoes its request must not bring the key into a report or a log.
+            return self._redactor.value(read_json(raw)), ""
         except ValueError as error:
             return None, str(error)
-
-    def _without_key(self, raw: bytes) -> bytes:
-        """A server that echoes its request must not bring the key into a report or a log."""
-        key = self._api_key.encode()
-        # A shorter key than this is no real one, and would tear the answer apart.
-        return raw.replace(key, REMOVED.encode()) if len(key) >= 8 else raw
 
 
 def read_json(raw: bytes | str) -> Any:

@@ -12,9 +12,9 @@ from core.engines.base import (
     Responder,
     Skipped,
     as_sentence,
-    without_secrets,
 )
 from core.engines.cortex.wire import Answer, read_json
+from core.engines.redaction import Redactor, bounded, secrets_in, without_logins, without_secrets
 
 UNCHECKED = 3
 """The maximum where the engine gives none (`responder-process.md 4`)."""
@@ -197,15 +197,17 @@ def _failure(body: JsonObject) -> Report | None:
 
 
 def _failed(report: JsonObject) -> Report:
-    error_message = without_secrets(report.get("errorMessage"))
     given = _object(report.get("input"))
-    cleaned = None if given is None else without_secrets(given)
-    config = None if cleaned is None else cleaned.get("config")
+    # The engine's own configuration comes back only here, and what is secret in it may stand in the rest as well.
+    redact = Redactor(() if given is None else bounded(secrets_in(given.get("config"), urls=True)))
+    error_message = without_secrets(redact.value(report.get("errorMessage")))
+    cleaned = None if given is None else without_secrets(redact.value(given))
+    config = None if cleaned is None else without_logins(cleaned.get("config"))
     return Report(
         False,
         message=as_sentence(error_message),
         error_message=error_message,
-        input=cleaned,
+        input=cleaned if config is None else {**(cleaned or {}), "config": config},
         config=config if isinstance(config, Mapping) else {},
     )
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.engines.base import SECRET_WORDS, Skipped
+from core.engines.base import Skipped
+from core.engines.redaction import SECRET_WORDS
 
 DEFAULT_TIMEOUT_MINUTES = 30.0
 RUN_SETTINGS = ("jobTimeout", "check_tlp", "max_tlp", "check_pap", "max_pap", "proxy_http", "proxy_https", "cacerts")

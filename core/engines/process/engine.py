@@ -273,7 +273,8 @@ class ProcessEngine:
         try:
             hold, started = await self._started(folder, job)
         except OSError as error:
-            return Report(success=False, message=f"The run could not be prepared: {error}.")
+            log.warning("run not prepared", action_id=job.action_id, reason=str(error))
+            return Report(success=False, message=f"The run could not be prepared: {error.strerror or error}.")
         if isinstance(hold, Report):
             return hold
         try:

@@ -10,14 +10,21 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from core.engines.base import REMOVED, Job, Report, as_sentence, without_secrets
+from core.engines.base import Job, Report, as_sentence
 from core.engines.decoding import decoded
 from core.engines.process.definitions import Configured
+from core.engines.redaction import (
+    SHORTEST_SECRET,
+    Redactor,
+    secrets_in,
+    secrets_of_url,
+    without_logins,
+    without_secrets,
+)
 
 PRINTED_LIMIT_BYTES = 64 * 1024
 """How much is kept of what a program printed, half from its head and half from its tail (`responder-process.md 2`)."""
@@ -25,10 +32,11 @@ PRINTED_LIMIT_BYTES = 64 * 1024
 OUTPUT_LIMIT_BYTES = 4 * 1024**2
 """How much of an answer is read, where the settings say nothing."""
 
+_OUTPUT_KEYS = ("full", "summary", "artifacts", "operations", "errorMessage", "input")
+
 _LAST_LINES = 10
 _LAST_LINES_CHARACTERS = 2000
-_SHORTEST_SECRET = 6
-"""A value shorter than this is not blotted out of texts: it would blot out half of every word."""
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 
 VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
@@ -41,9 +49,11 @@ class Facts:
     timeout_minutes: float
     secret_names: frozenset[str]
     secrets: tuple[str, ...]
-    """The values themselves, to be blotted out of what the program prints."""
+    """The values themselves, to be taken out of all that the program gives back."""
     config: Mapping[str, Any]
     """As it goes into the report, secrets removed."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a report says in place of paths of this machine."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,13 @@ class JobFolder:
     def facts(self) -> Facts:
         """Read back what `create` wrote. Raises OSError or ValueError when somebody took it away."""
         raw = json.loads((self.path / "facts.json").read_bytes())
-        return Facts(raw["timeout_minutes"], frozenset(raw["secret_names"]), tuple(raw["secrets"]), raw["config"])
+        return Facts(
+            raw["timeout_minutes"],
+            frozenset(raw["secret_names"]),
+            tuple(raw["secrets"]),
+            raw["config"],
+            raw.get("names", {}),
+        )
 
 
 def folder_name(engine: str, action_id: str) -> str:
@@ -186,38 +202,43 @@ def config_of(configured: Configured) -> dict[str, Any]:
 
 
 def reported_config(configured: Configured) -> dict[str, Any]:
-    """The configuration as a report shows it: secrets removed, with what the run was bound to (`semantics.md 5`)."""
-    config: dict[str, Any] = without_secrets(config_of(configured), configured.secret_names)
-    config["proxy"] = {"http": _without_login(configured.proxy_http), "https": _without_login(configured.proxy_https)}
-    return {**config, "cacerts": configured.cacerts, "jobTimeout": configured.timeout_minutes}
+    """The configuration as a report shows it: without secrets, with what the run was bound to."""
+    config: dict[str, Any] = without_logins(without_secrets(config_of(configured), configured.secret_names))
+    proxy = {"http": _without_login(configured.proxy_http), "https": _without_login(configured.proxy_https)}
+    return {**config, "proxy": proxy, "cacerts": configured.cacerts, "jobTimeout": configured.timeout_minutes}
 
 
 def _without_login(proxy: str | None) -> str | None:
-    if not proxy or "@" not in proxy:
-        return proxy
-    parts = urlsplit(proxy)
-    return urlunsplit(parts._replace(netloc=f"{REMOVED}@{parts.netloc.rpartition('@')[2]}"))
+    """A proxy's address may do without `http://`."""
+    if not proxy or "://" in proxy:
+        return proxy and str(without_logins(proxy))
+    return str(without_logins(f"http://{proxy}")).removeprefix("http://")
 
 
 def _facts_of(configured: Configured) -> dict[str, Any]:
+    root = configured.definition.root
     return {
         "timeout_minutes": configured.timeout_minutes,
         "secret_names": sorted(configured.secret_names),
-        "secrets": secrets_of(configured),
+        "secrets": secrets_of(configured, os.environ),
         "config": reported_config(configured),
+        "names": {str(root): root.name},
     }
 
 
-def secrets_of(configured: Configured) -> list[str]:
-    """The secret values that are long enough to be looked for in texts; a definition's own defaults are public."""
-    public = [item.default for item in configured.definition.items]
-    found = []
-    for name in configured.secret_names:
-        value = configured.config.get(name)
-        values = value if isinstance(value, list) else [value]
-        texts = [text for text in values if isinstance(text, str) and text not in public]
-        found += [text for text in texts if len(text) >= _SHORTEST_SECRET]
-    return sorted(found, key=len, reverse=True)
+def secrets_of(configured: Configured, outer: Mapping[str, str]) -> list[str]:
+    """The secret values that are long enough to be looked for in texts; a definition's own defaults are public.
+
+    Logins of proxies are among them, also of those in `outer`, the environment that is passed on.
+    """
+    found = secrets_in(config_of(configured), configured.secret_names, urls=True)
+    proxies = [configured.proxy_http, configured.proxy_https, *(outer.get(name) for name in _PROXY_VARIABLES)]
+    for proxy in proxies:
+        if proxy:
+            found |= secrets_of_url(proxy if "://" in proxy else f"http://{proxy}")
+    defaults = [item.default for item in configured.definition.items]
+    public = {str(text) for default in defaults for text in (default if isinstance(default, list) else [default])}
+    return sorted(text for text in found - public if len(text) >= SHORTEST_SECRET)
 
 
 @dataclass(frozen=True)
@@ -293,39 +314,28 @@ def report_of(folder: JobFolder, ended: str) -> Report:
     except (OSError, ValueError, KeyError):
         return Report(success=False, message=VANISHED)
     left = read_left(folder)
-    return judged(facts, left, folder.stop_reason(), ended)
+    paths = {str(folder.path), os.path.realpath(folder.path)}
+    return judged(facts, left, folder.stop_reason(), ended, dict.fromkeys(paths, folder.path.name))
 
 
-def judged(facts: Facts, left: Left, stop_reason: str, ended: str) -> Report:
-    """Decide what a run's end means."""
-    printed = blotted(left.printed, facts.secrets)
+def judged(facts: Facts, left: Left, stop_reason: str, ended: str, names: Mapping[str, str] | None = None) -> Report:
+    """Decide what a run's end means. `names` are what to say in place of paths, beside those of the facts."""
+    redact = Redactor(facts.secrets, {**facts.names, **(names or {})})
+    printed = redact.text(left.printed)
     if stop_reason == "timeout":
         return _failure(facts, f"Timed out after {facts.timeout_minutes:g} minutes", printed)
     if stop_reason == "cancel":
         return _failure(facts, "Cancelled", printed)
     if left.fault:
-        return _failure(facts, _no_output(left.fault, ended, printed), printed)
-    output = left.output
-    if not isinstance(output, dict) or not isinstance(output.get("success"), bool):
+        return _failure(facts, _no_output(redact.text(left.fault), ended, printed), printed)
+    if not isinstance(left.output, dict) or not isinstance(left.output.get("success"), bool):
         return _failure(facts, "The responder's output.json is no object with `success` true or false.", printed)
-    if not output["success"]:
+    output = {key: redact.value(left.output.get(key)) for key in _OUTPUT_KEYS}  # its own keys are never a secret
+    if not left.output["success"]:
         return _failed(facts, output, printed)
-    if not isinstance(output.get("full"), dict):
+    if not isinstance(output["full"], dict):
         return _failure(facts, "The responder's output.json says success, but its `full` is no object.", printed)
     return _succeeded(facts, output, printed)
-
-
-def blotted(value: Any, secrets: Collection[str]) -> Any:
-    """`value` with every secret that stands in one of its texts replaced by REMOVED."""
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, REMOVED)
-        return value
-    if isinstance(value, dict):
-        return {blotted(key, secrets): blotted(item, secrets) for key, item in value.items()}
-    if isinstance(value, list):
-        return [blotted(item, secrets) for item in value]
-    return value
 
 
 def _no_output(fault: str, ended: str, printed: str) -> str:
@@ -341,8 +351,7 @@ def _failure(facts: Facts, message: str, printed: str) -> Report:
 
 
 def _failed(facts: Facts, output: dict[str, Any], printed: str) -> Report:
-    error_message = blotted(output.get("errorMessage"), facts.secrets)
-    given = output.get("input")
+    error_message, given = output["errorMessage"], output["input"]
     return Report(
         success=False,
         message=as_sentence(error_message),
@@ -354,21 +363,20 @@ def _failed(facts: Facts, output: dict[str, Any], printed: str) -> Report:
 
 
 def _safe(given: dict[str, Any], facts: Facts) -> Mapping[str, Any]:
-    safe: Mapping[str, Any] = without_secrets(blotted(given, facts.secrets), facts.secret_names)
-    return safe
+    safe: dict[str, Any] = without_secrets(given, facts.secret_names)
+    return {**safe, "config": without_logins(safe["config"])} if "config" in safe else safe
 
 
 def _succeeded(facts: Facts, output: dict[str, Any], printed: str) -> Report:
-    full = blotted(output["full"], facts.secrets)
-    summary = output.get("summary")
+    full, summary = output["full"], output["summary"]
     message = full.get("message", full.get("Message"))  # some public responders write it large
     return Report(
         success=True,
         message=message if isinstance(message, str) else "",
         full=full,
         summary=summary if isinstance(summary, dict) else {},
-        artifacts=_as_tuple(output.get("artifacts")),
-        operations=_as_tuple(output.get("operations")),
+        artifacts=_as_tuple(output["artifacts"]),
+        operations=_as_tuple(output["operations"]),
         config=facts.config,
         printed=printed,
     )

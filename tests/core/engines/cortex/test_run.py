@@ -1,6 +1,8 @@
 """A job on a remote engine, from the call to the report."""
 
 import asyncio
+import base64
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -76,6 +78,27 @@ async def test_a_failing_responder_is_a_report_without_secrets(
         input={"data": {"title": "x"}, "config": {"api_key": "REMOVED", "jobTimeout": 30}},
         config={"api_key": "REMOVED", "jobTimeout": 30},
     )
+
+
+async def test_a_failing_responder_can_not_tell_what_is_secret_in_its_input(
+    cortex: FakeCortex, engine: CortexEngine, news: News
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, news))
+    job = await cortex.until_job()
+    await cortex.begin(job.id)
+    config = {"password": "hunter22", "proxy": {"http": "http://ann:s3cr3t-proxy@p:1"}}
+    basic = base64.b64encode(b"ann:hunter22").decode()
+    await cortex.fail(
+        job.id, f"refused hunter22, {basic}, http://ann:s3cr3t-proxy@p:1", {"config": config, "a": ["hunter22"]}
+    )
+    report = await run
+    assert report.message.startswith("refused REMOVED, ")
+    assert report.input == {
+        "config": {"password": "REMOVED", "proxy": {"http": "http://REMOVED@p:1"}},
+        "a": ["REMOVED"],
+    }
+    for word in ("hunter22", "s3cr3t", basic):
+        assert word not in json.dumps(report.__dict__)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The bundled responders, run as they come, against servers of this machine."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -129,6 +130,23 @@ async def test_the_webhook_says_honestly_what_went_wrong(make_engine: MakeEngine
         )
     assert report.success is False
     assert report.message.startswith(message)
+
+
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+async def test_the_webhook_sends_a_login_of_its_address_as_such_and_shows_it_nowhere(
+    make_engine: MakeEngine, scheme: str
+) -> None:
+    web = Web("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\ntoken=k-77-88 is good")
+    async with server(web) as port:
+        config = {"url": f"{scheme}://ann:p%40ss%2Fword@127.0.0.1:{port}/hook?token=k-77-88"}
+        engine = make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config})
+        report = await run(engine, "ResponderBot_Webhook_1_0")
+    assert report.success is (scheme == "http")
+    if report.success:
+        assert web.head.startswith("POST /hook?token=k-77-88 HTTP/1.1\r\n")
+        assert f"Authorization: Basic {base64.b64encode(b'ann:p@ss/word').decode()}\r\n" in web.head
+    for word in ("p%40ss%2Fword", "p@ss/word", "k-77-88"):
+        assert word not in json.dumps(report.__dict__)
 
 
 async def test_a_mail_is_sent(make_engine: MakeEngine) -> None:

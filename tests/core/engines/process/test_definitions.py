@@ -239,7 +239,7 @@ def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> 
     configured = configure(found, {"api": "open sesame", "url": "http://here", "monkey_business": "none"})
     assert isinstance(configured, Configured)
     assert configured.secret_names == {"password", "api", "monkey_business"}
-    assert secrets_of(configured) == ["open sesame"]  # a default value is public, and would blot out half of a text
+    assert secrets_of(configured, {}) == ["open sesame"]  # a default value is public, and would blot out half of a text
 
 
 def test_a_python_file_needs_no_run_bit_and_another_program_does(tmp_path: Path) -> None:

@@ -334,12 +334,12 @@ def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
         assert runner.run(once()).message == "Forked"
 
 
-async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine) -> None:
+async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine, tmp_path: Path) -> None:
     pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     report = await echoed(make_engine, cacerts=pem)
     home = report.full["environment"]["HOME"]
     assert report.full["environment"]["REQUESTS_CA_BUNDLE"] == f"{home}/input/cacerts"
-    assert Path(home, "input", "cacerts").read_text() == pem
+    assert Path(tmp_path, "jobs", home, "input", "cacerts").read_text() == pem
     assert report.config["cacerts"] == pem
 
 
