@@ -43,7 +43,8 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     async def logs(request: Request) -> Response:
         task = cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
-        found = await request.long_read(cases.search("case_task_log", SearchInput(query=of_task, range="all")))
+        asked = SearchInput(query=of_task, range=request.query.get("range", "all"))
+        found = await request.long_read(cases.search("case_task_log", asked))
         return answer(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:
@@ -65,7 +66,15 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _reads(CASE, cases.json_case, Case, "case"),
         _reads(TASK, cases.json_task, Task, "task"),
         _reads(LOG, cases.json_log, Log, "log"),
-        Endpoint("GET", f"{TASK}/{{id}}/log", logs, "The logs of a task", answer=list[Log], errors=(404,)),
+        Endpoint(
+            "GET",
+            f"{TASK}/{{id}}/log",
+            logs,
+            "The logs of a task",
+            answer=list[Log],
+            errors=(404,),
+            query={"range": "`all`, or `from-to` such as 0-10"},
+        ),
         _reads(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
         _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
         _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),

@@ -132,6 +132,18 @@ async def test_a_search_whose_answer_would_be_too_long_says_how_to_ask(core: Run
     assert counted.json() == 10
 
 
+async def test_the_logs_of_a_task_can_be_read_in_parts(core: RunningCore) -> None:
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": ""})).json()
+    task = (await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"})).json()
+    path = f"/api/case/task/{task['id']}/log"
+    for number in range(10):
+        assert (await core.send("POST", path, {"message": f"{number}" * LARGE})).status_code == 201
+    assert (await core.send("GET", path)).status_code == 400
+    part = await core.send("GET", f"{path}?range=4-6")
+    assert [log["message"][0] for log in part.json()] == ["4", "5"]
+    assert part.headers["x-total"] == "10"
+
+
 async def test_a_search_of_actions_leaves_the_bulk_of_reports_out(core: RunningCore) -> None:
     await alert_with_actions(core, 60, report(LARGE), [])
     for path, body in (
