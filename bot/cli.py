@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add(commands, "bot", _bot, "serve the bot alone")
     doctor = _add(commands, "doctor", _doctor, "look at each link in turn, and say what to do")
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
+    text = "leave the old messages in Slack as they are, where they tell of another core database; the bot may run"
+    _add(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands)
     return core_cli.run(parser.parse_args(argv))
 
@@ -224,6 +226,17 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         core_cli.announce(f"bot: {bot.transport.check().message}")
         await _for_ever()
+
+
+def _forget_messages(args: argparse.Namespace) -> int:
+    from bot.delivery import forget_messages
+
+    path = _bot_settings(args).bot.database
+    if not path.is_file():
+        raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
+    count = asyncio.run(forget_messages(path))
+    print(f"Forgot {count} messages; the bot shows what comes from now on.", file=sys.stderr)
+    return 0
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import structlog
 
 from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
-from bot.delivery import NEVER, Delivery, Desired, Shown
+from bot.delivery import NEVER, REPAINT_MS, Delivery, Desired, Seen, Shown
 from bot.delivery.words import is_person
 from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from core.client import CoreClient
 
 WAIT_S = 30
-REPAINT_MS = 7 * 86_400_000  # after a gap in the feed: cards that stood or changed in this time
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 CORE_IS_DOWN = ("unavailable", "authentication", "forbidden")  # for us: all must wait
 FOR_NOW = -2  # the clearance of what was withheld since it could not be made; it is looked at again
@@ -100,20 +99,70 @@ class Notifier:
         self._places = places
         self._clock = clock_ms
         self.trouble = ""
+        self._recognized = asyncio.Event()
+        """Core's database is known to be the one that the messages tell of; not after core was silent."""
 
     async def begin(self) -> None:
-        """The very first time: remember where the feed stands, so that what comes from now on is shown."""
-        if self._delivery.cursor() is None:
-            await self._delivery.follow([], (await self._core.events(None, wait_s=0)).last)
+        """Look whether core's database is the one that the messages tell of.
+
+        The very first time remember where its feed stands, so that what comes from now on is shown. Raises
+        ResponderBotError("conflict") with what to do where it is another one.
+        """
+        seen = self._delivery.seen()
+        if seen is None:
+            page = await self._core.events(None, wait_s=0)
+            await self._delivery.follow([], page.last)
+            await self._delivery.recognize(page.database)
+        elif not self._recognized.is_set():
+            await self._recognize(seen)
+        self._recognized.set()
+
+    async def _recognize(self, seen: Seen) -> None:
+        try:
+            page = await self._core.events(seen.cursor, wait_s=0)
+        except ResponderBotError as error:
+            if error.code != "gone":
+                raise
+            if "restored" in error.details:
+                await self._refuse("it was restored from a backup, and this bot knows of what came after that")
+            page = await self._core.events(None, wait_s=0)
+        if seen.database and page.database != seen.database:
+            await self._refuse("it is another one")
+        if page.last < seen.cursor:
+            await self._refuse(f"it ends at event {page.last}, and this bot has seen event {seen.cursor}")
+        if seen.event and await self._event(seen.cursor) not in ("", seen.event):
+            await self._refuse(f"event {seen.cursor} was another one")
+        await self._delivery.recognize(page.database)
+
+    async def _event(self, number: int) -> str:
+        """What core has under this number; "" where it keeps it no more."""
+        try:
+            page = await self._core.events(number - 1, wait_s=0)
+        except ResponderBotError as error:
+            if error.code != "gone":
+                raise
+            return ""
+        return _identified(page.events[0]) if page.events else ""
+
+    async def _refuse(self, why: str) -> NoReturn:
+        sentence = (
+            f"Core's database is not the one that this bot's messages tell of ({why}): put the right one back, or the"
+            " bot's of the same backup (`responder-bot restore FILE` does both), or run"
+            " `responder-bot forget-messages`, which leaves the old messages in Slack as they are."
+        )
+        await self._delivery.refuse(sentence)
+        raise ResponderBotError("conflict", sentence)
 
     async def run(self) -> None:
         """Follow the feed for ever; ends by cancellation. A core that is down is asked again, without a limit."""
         failures = 0
+        self._recognized.clear()
         while True:
             try:
                 await self._follow_once()
                 failures, self.trouble = 0, ""
             except ResponderBotError as error:
+                self._recognized.clear()
                 self.trouble = error.message
                 log.warning("feed_trouble", code=error.code, reason=error.message)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
@@ -127,17 +176,22 @@ class Notifier:
         except ResponderBotError as error:
             if error.code != "gone":
                 raise
+            self._recognized.clear()
+            await self.begin()
             await self._catch_up()
+            return
+        if cursor is not None and page.last < cursor:
+            self._recognized.clear()
             return
         self.trouble = ""
         if page.events:
-            await self._tell(News.of(page.events), page.last)
+            await self._tell(News.of(page.events), page.last, _identified(page.events[-1]))
 
-    async def _tell(self, news: News, last: int) -> None:
+    async def _tell(self, news: News, last: int, last_event: str) -> None:
         """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
         for attempt in range(TRIES):
             since = self._delivery.written() if attempt < TRIES - 1 else NEVER
-            overtaken = await self._delivery.follow(await self._desired(news), last, since=since)
+            overtaken = await self._delivery.follow(await self._desired(news), last, since=since, last_event=last_event)
             if not overtaken:
                 return
             news = replace(news, roots=tuple(root for root in news.roots if root in overtaken) or news.roots)
@@ -386,6 +440,7 @@ class Notifier:
         """
         failures = 0
         while True:
+            await self._recognized.wait()
             self._places.looked.clear()
             try:
                 for channel, key in self._delivery.channels().items():
@@ -492,6 +547,11 @@ class Notifier:
             return [replace(asked, by_person=False) for asked in await self._approvals(action, subject, here)]
         confirm = await self._confirm_text(action, subject) if action.status == "Failure" else ""
         return [await self._end(action, subject, thread, confirm) for thread in here.threads]
+
+
+def _identified(event: Event) -> str:
+    """What tells an event from the one of another database that has the same number."""
+    return f"{event.seq} {event.at} {event.type} {event.object_id}"
 
 
 def _told(action: Action, screen: Screen, key: str) -> Desired:

@@ -17,7 +17,7 @@ from bot.delivery.store import open_store
 from bot.delivery.words import Desired, Shown, digest, shown
 from core import owner
 from core.errors import ResponderBotError
-from core.store.database import Row, Transaction
+from core.store.database import Reads, Row, Transaction
 from core.store.probe import Probe
 
 BUNDLE_MS = 3_000  # progress of machines repaints a message at most this often (slack.md 2), and so does other news
@@ -48,6 +48,15 @@ class Left:
     key: str
     payload: Mapping[str, Any]
     at: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How far core's feed was followed: the last event, and the id of the database that it is from ("": unknown)."""
+
+    cursor: int
+    database: str
+    event: str
 
 
 class Delivery:
@@ -88,13 +97,17 @@ class Delivery:
         """
         return await self._write(desired, since)
 
-    async def follow(self, desired: Sequence[Desired], cursor: int, *, since: int = NEVER) -> set[str]:
+    async def follow(
+        self, desired: Sequence[Desired], cursor: int, *, since: int = NEVER, last_event: str = ""
+    ) -> set[str]:
         """The same, and the place in core's feed that they come from, in one transaction; that stays where it was
-        as long as something is to be made once more."""
+        as long as something is to be made once more. `last_event`
+        tells what stands there."""
 
         def after(tx: Transaction, overtaken: set[str]) -> None:
             if not overtaken:
                 tables.set_value(tx, "cursor", str(cursor))
+                tables.set_value(tx, "last_event", last_event)
 
         return await self._write(desired, since, after)
 
@@ -123,6 +136,7 @@ class Delivery:
         rows = [(one.subject, {**_row(one, now), "since": since}) for one in desired]
 
         def work(tx: Transaction) -> set[str]:
+            _refuse_mismatch(tx)
             number = int(tables.value(tx, "written") or 0) + 1
             overtaken = set()
             for subject, row in rows:
@@ -143,6 +157,30 @@ class Delivery:
         """How far core's feed was followed; None before the first time."""
         text = tables.value(self._store, "cursor")
         return int(text) if text else None
+
+    def seen(self) -> Seen | None:
+        """How far core's feed was followed, and of which core; None before the first time."""
+        found = tables.values(self._store, ("cursor", "core", "last_event"))
+        if not found.get("cursor"):
+            return None
+        return Seen(int(found["cursor"]), found.get("core", ""), found.get("last_event", ""))
+
+    async def recognize(self, database: str) -> None:
+        """Core's database is the one that the messages tell of."""
+        if tables.values(self._store, ("core", "mismatch")) == {"core": database}:
+            return
+
+        def work(tx: Transaction) -> None:
+            tables.set_value(tx, "core", database)
+            tables.drop_value(tx, "mismatch")
+
+        await self._store.transaction(work)
+
+    async def refuse(self, sentence: str) -> None:
+        """Core's database is not the one that the messages tell of: none is changed, no button of theirs counts,
+        in any replica, until it is recognized or the messages are forgotten."""
+        if tables.value(self._store, "mismatch") != sentence:
+            await self._store.transaction(lambda tx: tables.set_value(tx, "mismatch", sentence))
 
     def message(self, key: str) -> Shown | None:
         """A message as delivery knows it."""
@@ -235,8 +273,10 @@ class Delivery:
         """What the button means; pressing doesn't use it up.
 
         Raises ResponderBotError("gone") for an expired, forwarded or forged one, with `subject` in its
-        details where the button was ours and in its place, so that Refresh can be offered.
+        details where the button was ours and in its place, so that Refresh can be offered; "conflict" while core's
+        database is not the one that the messages tell of.
         """
+        _refuse_mismatch(self._store)
         row = tables.button(self._store, token)
         if row is None or not self._in_its_place(row, channel, message_ts, user):
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
@@ -340,6 +380,21 @@ class Delivery:
     def watchers(self, subjects: Sequence[str]) -> list[tuple[str, str]]:
         """Team and user of those who watch any of these."""
         return [(row["team"], row["user"]) for row in tables.watchers(self._store, subjects)]
+
+
+def _refuse_mismatch(reads: Reads) -> None:
+    sentence = tables.value(reads, "mismatch")
+    if sentence:
+        raise ResponderBotError("conflict", sentence)
+
+
+async def forget_messages(path: Path) -> int:
+    """Forget every message in the bot's database; how many there were. They stay in Slack as they are."""
+    store = open_store(path)
+    try:
+        return await store.transaction(tables.forget_messages)
+    finally:
+        await store.close()
 
 
 def _row(desired: Desired, now: int) -> dict[str, str | int]:

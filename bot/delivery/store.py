@@ -11,11 +11,39 @@ import sqlite_utils
 from core.store.database import Database, apply
 
 migrations = sqlite_utils.Migrations("bot")
+REPAINT_MS = 7 * 86_400_000  # after a gap in what was heard of core: cards that stood or changed in this time
 
 
 def open_store(path: Path) -> Database:
-    """The SQLite file of `[bot] database`; replicas of the bot share it. Raises ResponderBotError."""
-    return Database(path, lambda db: apply(migrations, db))
+    """The SQLite file of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
+
+    A backup that was put back becomes a live database here, in the transaction that opens it.
+    """
+
+    def prepare(db: sqlite_utils.Database) -> None:
+        apply(migrations, db)
+        if db.table("backup").exists():
+            _resume(db)
+
+    return Database(path, prepare)
+
+
+def _resume(db: sqlite_utils.Database) -> None:
+    """What this copy left open was done after it was made: nothing of it is done again unseen."""
+    made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
+    db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # clicks: never run again
+    # Looked for in Slack before it is posted.
+    db.execute(
+        "UPDATE message SET tried = wanted, tried_at = CASE WHEN tried_at = 0 THEN wanted_at ELSE tried_at END"
+        " WHERE ts = '' AND sent < wanted AND gone = 0"
+    )
+    # Slack may show a later state than this copy knows: what was new then is made again, as it is now.
+    db.execute(
+        "UPDATE message SET clearance = -1, sight = '', digest = '' WHERE max(created_at, changed_at) > ?",
+        [made_at - REPAINT_MS],
+    )
+    db.execute("DELETE FROM lease")
+    db.execute("DROP TABLE backup")
 
 
 @migrations()

@@ -378,11 +378,32 @@ def touch(tx: Transaction) -> None:
     tx.run("INSERT INTO state (name, value) VALUES ('probe', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
 
 
+def values(reads: Reads, names: Sequence[str]) -> dict[str, str]:
+    """Those of these values that are there, as of one moment."""
+    given = {f"n{n}": name for n, name in enumerate(names)}
+    rows = reads.rows(f"SELECT name, value FROM state WHERE name IN ({','.join(f':{n}' for n in given)})", given)
+    return {row["name"]: row["value"] for row in rows}
+
+
 def set_value(tx: Transaction, name: str, text: str) -> None:
     tx.run(
         "INSERT INTO state (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
         {"name": name, "value": text},
     )
+
+
+def drop_value(tx: Transaction, name: str) -> None:
+    tx.run("DELETE FROM state WHERE name = :name", {"name": name})
+
+
+def forget_messages(tx: Transaction) -> int:
+    """Forget all that names objects of core; how many messages that were. Who watches a responder still does."""
+    count = tx.run("DELETE FROM message")
+    tx.run("DELETE FROM button")
+    tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
+    tx.run("DELETE FROM watch WHERE subject LIKE '~%'")
+    tx.run("DELETE FROM state WHERE name IN ('cursor', 'core', 'last_event', 'mismatch')")
+    return count
 
 
 def lease(reads: Reads, name: str) -> Row | None:

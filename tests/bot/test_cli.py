@@ -30,7 +30,10 @@ BOT = {
 """A bot whose core does not answer."""
 
 
-@pytest.mark.parametrize("command", ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup"])
+@pytest.mark.parametrize(
+    "command",
+    ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup", "restore", "forget-messages"],
+)
 def test_help_is_there_for_each_command(tmp_path: Path, command: str) -> None:
     answer = run(*command.split(), "--help", folder=tmp_path)
     assert answer.returncode == 0
