@@ -1,7 +1,9 @@
 """Slack person -> user of core (`semantics.md 10`)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from slack_sdk.errors import SlackApiError
 
 from core.errors import ResponderBotError
 from core.models import Person
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 KEPT_MS = 10_000  # semantics.md 10: cached at most 10 s
 KEPT_PEOPLE = 1_000
+_NOT_OF_MEMBERS = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted")
 
 
 class Identity:
@@ -48,15 +51,17 @@ class Identity:
         except ResponderBotError as error:
             if error.code != "not_found":
                 raise
-        return await self._by_email(user) if self._link_by_email else None
+        return await self._by_email(team, user) if self._link_by_email else None
 
-    async def _by_email(self, user: str) -> Person | None:
-        answer = await self._slack.users_info(user=user)
-        profile = answer["user"].get("profile") or {}
-        email = str(profile.get("email") or "").lower()
-        if not email or answer["user"].get("is_bot"):
-            return None
-        return await self._as_login(email)
+    async def _by_email(self, team: str, user: str) -> Person | None:
+        try:
+            answer = await self._slack.users_info(user=user)
+        except SlackApiError as error:
+            if error.response.get("error") in ("user_not_found", "user_not_visible"):
+                return None
+            raise
+        email = _own_email(answer["user"], team)
+        return await self._as_login(email) if email else None
 
     async def _as_login(self, login: str) -> Person | None:
         """Who core says this login is, asked as that login itself."""
@@ -66,3 +71,17 @@ class Identity:
             if error.code in ("not_found", "forbidden"):
                 return None
             raise
+
+
+def _own_email(user: Mapping[str, Any], team: str) -> str:
+    """The address that Slack vouches for, or `""`: only of a full member of the team who has confirmed it.
+
+    Slack leaves out most of these fields for deactivated people, and `is_stranger` for members; what it does not say
+    is no reason to let somebody in.
+    """
+    is_full_member = all(user.get(field) is False for field in _NOT_OF_MEMBERS)
+    if not is_full_member or user.get("is_stranger") or user.get("is_email_confirmed") is not True:
+        return ""
+    if not team or user.get("team_id") != team:
+        return ""
+    return str((user.get("profile") or {}).get("email") or "").lower()

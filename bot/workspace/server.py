@@ -174,9 +174,11 @@ class Workspace:
 
     # who and what is in it
 
-    def add_user(self, user_id: str, *, name: str, real_name: str = "", email: str = "", is_bot: bool = False) -> User:
-        """A member of the workspace."""
-        return self._team.add_user(User(user_id, name, real_name or name, email, is_bot))
+    def add_user(
+        self, user_id: str, *, name: str, real_name: str = "", email: str = "", is_bot: bool = False, **more: Any
+    ) -> User:
+        """A member of the workspace, a guest, or somebody of another team; `more` as `User` has it."""
+        return self._team.add_user(User(user_id, name, real_name or name, email, is_bot, **more))
 
     def add_channel(
         self,

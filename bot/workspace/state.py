@@ -21,6 +21,15 @@ class User:
     real_name: str
     email: str
     is_bot: bool = False
+    deleted: bool = False
+    is_restricted: bool = False
+    """A guest, of one channel or of several."""
+    is_ultra_restricted: bool = False
+    """A guest of one channel."""
+    is_email_confirmed: bool | None = True
+    """None: Slack does not say."""
+    team_id: str = ""
+    """Another team's, for somebody who comes in by Slack Connect."""
 
     def page(self) -> Json:
         """As the page's list shows them."""

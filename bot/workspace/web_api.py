@@ -425,25 +425,35 @@ def conversations_replies(desk: Desk, args: Args) -> Json:
 
 
 def _shown_user(desk: Desk, user: User) -> Json:
-    profile = {"real_name": user.real_name, "display_name": user.name, "team": desk.team.id}
+    team_id = user.team_id or desk.team.id
+    profile = {"real_name": user.real_name, "display_name": user.name, "team": team_id}
     if user.email and desk.manifest.may("users:read.email"):
         profile["email"] = user.email
-    return {
+    shown = {
         "id": user.id,
-        "team_id": desk.team.id,
+        "team_id": team_id,
         "name": user.name,
-        "deleted": False,
-        "real_name": user.real_name,
-        "tz": "Etc/UTC",
-        "tz_offset": 0,
+        "deleted": user.deleted,
         "profile": profile,
-        "is_admin": False,
-        "is_owner": False,
-        "is_restricted": False,
-        "is_ultra_restricted": False,
         "is_bot": user.is_bot,
         "is_app_user": False,
     }
+    if user.deleted:  # Slack says no more of deactivated people
+        return shown
+    shown |= {
+        "real_name": user.real_name,
+        "tz": "Etc/UTC",
+        "tz_offset": 0,
+        "is_admin": False,
+        "is_owner": False,
+        "is_restricted": user.is_restricted,
+        "is_ultra_restricted": user.is_ultra_restricted,
+    }
+    if user.is_email_confirmed is not None:
+        shown["is_email_confirmed"] = user.is_email_confirmed
+    if team_id != desk.team.id:
+        shown["is_stranger"] = True
+    return shown
 
 
 def users_info(desk: Desk, args: Args) -> Json:

@@ -1,6 +1,9 @@
 """Who is who: by link, by e-mail only when that is allowed, remembered for ten seconds."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bot.identity import Identity
 from core.clock import now_ms
@@ -53,3 +56,33 @@ async def test_an_e_mail_address_links_nobody_unless_it_may(tmp_path: Path) -> N
 async def test_an_unknown_e_mail_address_is_nobody(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         assert await identity(scene, Clock(), link_by_email=True).person("T0LOCAL", NINA) is None
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        {"is_email_confirmed": False},
+        {"is_email_confirmed": None},
+        {"deleted": True},
+        {"is_bot": True},
+        {"is_restricted": True},
+        {"is_restricted": True, "is_ultra_restricted": True},
+        {"team_id": "T0OTHER"},
+    ],
+    ids=lambda account: " ".join(account),
+)
+async def test_an_address_links_only_a_full_member_of_the_team_who_has_confirmed_it(
+    tmp_path: Path, account: dict[str, Any]
+) -> None:
+    async with running_bot(tmp_path) as scene:
+        await scene.core.core.access.add("nina", "org-admin")
+        nina: dict[str, Any] = {"name": "nina", "email": "nina@responder-bot.local"}
+        scene.workspace.add_user("U0FALSE", **nina, **account)
+        scene.workspace.add_user("U0TRUE", **nina)
+        who = identity(scene, Clock(), link_by_email=True)
+        assert await who.person("T0LOCAL", "U0FALSE") is None
+        assert await who.person("T0OTHER", "U0TRUE") is None
+        assert await who.person("T0LOCAL", "U0GONE") is None  # Slack knows no such user
+        true = await who.person("T0LOCAL", "U0TRUE")
+    assert true is not None
+    assert true.login == "nina@responder-bot.local"
