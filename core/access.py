@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.clock import Clock
 from core.errors import ResponderBotError
-from core.models import PROFILES, Permission, Person, Profile
+from core.models import NO_PEOPLE, PROFILES, Permission, Person, Profile
 from core.store import users
 from core.store.database import Database, Reads, Row, Transaction
 
@@ -34,13 +34,16 @@ class Caller:
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
 
-    def require(self, permission: Permission, what: str, *, words: str = "") -> None:
-        """Raises ResponderBotError("forbidden") with the text of `semantics.md 1`."""
+    def lacks(self, permission: Permission, what: str, *, words: str = "") -> str:
+        """The sentence of a 403 where the permission is missing, else `""`. `words` may name it otherwise."""
         if self.may(permission):
-            return
-        raise ResponderBotError(
-            "forbidden", f"You are not authorized to {what}, you haven't the permission {words or permission}"
-        )
+            return ""
+        return f"You are not authorized to {what}, you haven't the permission {words or permission}"
+
+    def require(self, permission: Permission, what: str) -> None:
+        """Raises ResponderBotError("forbidden") where the permission is missing."""
+        if sentence := self.lacks(permission, what):
+            raise ResponderBotError("forbidden", sentence)
 
 
 class Access:
@@ -71,7 +74,7 @@ class Access:
         caller.require("actOnBehalf", "act for somebody else")
         login = self.login(name)
         row = users.by_login(self._database, login)
-        if row is None or row["disabled"] or "actOnBehalf" in PROFILES[row["profile"]]:
+        if row is None or row["disabled"] or row["profile"] in NO_PEOPLE:
             raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
         user = _caller(row, through=caller.login)
         return Caller(user.login, user.permissions - {"manageUser"}, user.through, user.profile, user.clearance)
@@ -79,7 +82,7 @@ class Access:
     def person_by_slack(self, team: str, slack_user: str) -> Person:
         """The user linked to a Slack person (`semantics.md 10`). Raises ResponderBotError("not_found")."""
         row = users.by_slack(self._database, team, slack_user) or users.by_slack(self._database, "", slack_user)
-        if row is None or row["disabled"]:
+        if row is None or row["disabled"] or row["profile"] in NO_PEOPLE:
             raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
         return person(row)
 
@@ -90,6 +93,8 @@ class Access:
         """
         login, key = self._new_login(name), secrets.token_urlsafe(KEY_BYTES)
         person_in_slack = parse_slack_id(slack_id) if slack_id else None
+        if person_in_slack and profile in NO_PEOPLE:
+            raise _no_person(login, profile)
         now = self._clock()
 
         def work(tx: Transaction) -> None:
@@ -135,8 +140,11 @@ class Access:
         team, slack_user = parse_slack_id(slack_id)
 
         def work(tx: Transaction) -> None:
-            if users.by_login(tx, login) is None:
+            row = users.by_login(tx, login)
+            if row is None:
                 raise self._no_user(login)
+            if row["profile"] in NO_PEOPLE:
+                raise _no_person(login, row["profile"])
             if users.links_of(tx, login):
                 raise ResponderBotError(
                     "exists", f"{login} is linked already; `responder-bot user unlink {login}` first."
@@ -203,6 +211,11 @@ def _caller(row: Row, *, through: str) -> Caller:
 def _hash(key: str) -> str:
     """SHA-256 is enough for 256 random bits: there is nothing to guess."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def _no_person(login: str, profile: Profile) -> ResponderBotError:
+    sentence = f"{login} has the profile {profile}, which is for programs; link a user with another profile."
+    return ResponderBotError("bad_request", sentence)
 
 
 def _unknown() -> ResponderBotError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.engines.process.environments import Building
     from core.settings import CoreSettings
 
-PROFILES = ("analyst", "org-admin", "read-only", "service")
+PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 DEFAULT_BOT_DATABASE = "responder-bot-slack.db"
 
@@ -98,7 +98,10 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "user", "add, list, change, disable, enable and link users")
     add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
     add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
-    profiles = "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people"
+    profiles = (
+        "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people;"
+        " source only creates alerts"
+    )
     add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
     add.add_argument("--slack-id", metavar="ID", help=f"the Slack person to link: {slack_id}")
@@ -320,8 +323,10 @@ async def _show_responders(settings: "CoreSettings") -> bool:
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
     """What it offers (None: it is down), and whether all that is wanted of it can be used."""
+    from core.responders import each_once
+
     try:
-        catalogue = await engine.catalogue()
+        catalogue = each_once(await engine.catalogue())
     except ResponderBotError as error:
         print(f"{engine.name}: down: {error.message}")
         return None, False

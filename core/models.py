@@ -41,9 +41,17 @@ ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
 OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
 
 Permission = Literal[
-    "manageAction", "manageCaseTemplate", "manageAlert", "manageCase", "manageTask", "actOnBehalf", "manageUser"
+    "manageAction",
+    "manageCaseTemplate",
+    "manageAlert",
+    "createAlert",
+    "manageCase",
+    "manageTask",
+    "actOnBehalf",
+    "manageUser",
 ]
-Profile = Literal["analyst", "org-admin", "read-only", "service"]
+"""`manageAlert` is enough wherever `createAlert` is."""
+Profile = Literal["analyst", "org-admin", "read-only", "service", "source"]
 
 _ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
 PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
@@ -51,7 +59,10 @@ PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
     "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser"),
     "read-only": (),
     "service": ("actOnBehalf",),
+    "source": ("createAlert",),
 }
+NO_PEOPLE: tuple[Profile, ...] = ("service", "source")
+"""The profiles of programs: nobody in Slack is such a user, and nobody acts for one."""
 
 TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
@@ -168,9 +179,13 @@ def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDet
 
     if not name:
         complain("under a name")
-    if isinstance(value, Mapping) and "" in value:  # a client that does not know the kind leaves it empty
-        value = value[""]
     entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
+    if "" in entry:  # a client that does not know the kind leaves it empty
+        unnamed = entry.pop("")
+        unnamed = unnamed if isinstance(unnamed, Mapping) else {kind_of_value(unnamed): unnamed}
+        for key in unnamed.keys() & entry.keys():
+            complain("given once, not under an empty name as well", key)
+        entry = {**unnamed, **entry}
     kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
     strange = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
     if len(kinds) != 1:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -77,7 +77,7 @@ class Responders:
         self._database = database
         self._clock = clock
         self._offers: Mapping[str, Offer] = {}
-        self._names_by_id: Mapping[str, str] = {}
+        self._names_by_id: dict[str, str] = {}
         self._complaints_told: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -86,7 +86,7 @@ class Responders:
         for name, state in self._states.items():
             kept = catalogues.kept(self._database, name)
             if kept is not None:
-                state.catalogue = _catalogue(kept)
+                state.catalogue = each_once(_catalogue(kept))
         self._merge()
         looks = [asyncio.create_task(self._look(state)) for state in self._states.values()]
         if looks:
@@ -154,17 +154,15 @@ class Responders:
 
         Without an engine's name the first that has it and is up; where none is up the first, since it may be back by
         the time it is called. One in `full` stands back for the next that is up. Raises ResponderBotError:
-        "not_found" for an unknown engine or responder, "bad_request" with the reason where it may not run on this
-        object.
+        "not_found" for an unknown engine or responder, "bad_request" with the reason where it can't be used, or may not
+        run on this object.
         """
         if engine_name is not None:
             self.engine(engine_name)
         offer = self._offers.get(self._names_by_id.get(responder_id, responder_id))
-        if offer is None:
-            raise ResponderBotError("not_found", f"Responder {responder_id} not found")
-        entries = [entry for entry in offer.entries if engine_name in (None, entry[0])]
-        if not entries:
-            raise ResponderBotError("not_found", f"Responder {responder_id} not found")
+        entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []
+        if offer is None or not entries:
+            raise self._missing(responder_id, offer.name if offer else responder_id, engine_name)
         allowed = [entry for entry in entries if not _objections(entry[1], target)]
         if not allowed:
             raise ResponderBotError("bad_request", _sentence(offer.name, _objections(entries[0][1], target)))
@@ -188,6 +186,15 @@ class Responders:
             return f"The engine {engine_name} no longer offers {responder_name}."
         objections = _objections(entry, target)
         return _sentence(responder_name, objections) if objections else ""
+
+    def _missing(self, responder_id: str, name: str, engine_name: str | None) -> ResponderBotError:
+        """Why a responder is not on offer: it can't be used, or there is none of this id or name."""
+        for engine, skipped in self.skipped():
+            known = (skipped.name, *((skipped.responder.id, skipped.responder.name) if skipped.responder else ()))
+            if engine_name in (None, engine) and (name in known or responder_id in known):
+                reason = skipped.objection or "it can't be used; `responder-bot responders list` says why"
+                return ResponderBotError("bad_request", f"{skipped.name} can't run on the engine {engine}: {reason}.")
+        return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
     def _explain(self, offer: Offer, target: Target, may_run: bool, started_by: str | None) -> OfferedResponder:
         objections = min((_objections(entry, target) for _, entry in offer.entries), key=len)
@@ -228,7 +235,7 @@ class Responders:
 
     async def _look(self, state: EngineState) -> None:
         try:
-            catalogue = await state.engine.catalogue()
+            catalogue = each_once(await state.engine.catalogue())
         except ResponderBotError as error:
             state.up, state.message = False, error.message
             return
@@ -254,9 +261,29 @@ class Responders:
 
     def _merge(self) -> None:
         self._offers = merge((name, state.catalogue) for name, state in self._states.items())
-        self._names_by_id = {
-            entry.id: offer.name for offer in self._offers.values() for _, entry in reversed(offer.entries)
-        }
+        self._names_by_id = {}
+        for state in self._states.values():
+            for entry in state.catalogue.responders:
+                self._names_by_id.setdefault(entry.id, entry.name)
+
+
+def each_once(catalogue: Catalogue) -> Catalogue:
+    """The catalogue with the first responder of each id and of each name; the others are left out, with the reason."""
+    found: list[Responder] = []
+    left_out: list[Skipped] = []
+    by_key: dict[tuple[str, str], Responder] = {}
+    for responder in catalogue.responders:
+        keys = ("id", responder.id), ("name", responder.name)
+        taken = next((key for key in keys if key in by_key), None)
+        if taken is None:
+            found.append(responder)
+            by_key |= dict.fromkeys(keys, responder)
+        else:
+            reason = f"another responder of this engine, {by_key[taken].name}, has the same {taken[0]} and comes first"
+            left_out.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", objection=reason))
+    if not left_out:
+        return catalogue
+    return replace(catalogue, responders=tuple(found), skipped=(*catalogue.skipped, *left_out))
 
 
 def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:

@@ -39,7 +39,9 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
             what="look up who is who in Slack",
             errors=(404,),
         ),
-        Endpoint("GET", "/api/user/current", current, "Show who this key acts as", answer=CurrentUser),
+        Endpoint(
+            "GET", "/api/user/current", current, "Show who this key acts as", answer=CurrentUser, for_sources=True
+        ),
     ]
 
 

@@ -79,6 +79,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             answer=Alert,
             status=201,
             permission="manageAlert",
+            or_permission="createAlert",
             what="create alert",
         ),
         search.endpoint(BASE, alerts.search, list[Alert], "alerts"),

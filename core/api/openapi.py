@@ -111,7 +111,8 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         "security": [] if endpoint.open else [{"key": []}, {"login": []}],
     }
     if endpoint.permission:
-        operation["description"] = f"Needs the permission {endpoint.permission}."
+        either = f" or {endpoint.or_permission}" if endpoint.or_permission else ""
+        operation["description"] = f"Needs the permission {endpoint.permission}{either}."
     if endpoint.body is not None:
         schema = _schema(endpoint.body, "validation", schemas)
         required = any(item.is_required() for item in endpoint.body.model_fields.values())

@@ -91,7 +91,7 @@ def status() -> list[Endpoint]:
         return answer(json.dumps({"versions": {"TheHive": SPOKEN}}))
 
     paths = ("/api/status", "/api/v1/status", "/api/v1/status/public")
-    return [Endpoint("GET", path, answered, "Which version is spoken") for path in paths]
+    return [Endpoint("GET", path, answered, "Which version is spoken", for_sources=True) for path in paths]
 
 
 def field(kind: str, name: str) -> str:

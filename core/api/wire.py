@@ -110,6 +110,8 @@ class Endpoint:
     """What a success holds, for OpenAPI: a model, or `list[model]`."""
     status: int = 200
     permission: Permission | None = None
+    or_permission: Permission | None = None
+    """One that is enough too; a 403 names the other."""
     what: str = ""
     """The words after `You are not authorized to` in a 403."""
     words: str = ""
@@ -118,6 +120,8 @@ class Endpoint:
     """Statuses of errors that the handler may answer, for OpenAPI; those of every endpoint need not be named."""
     open: bool = False
     """Needs no key (health, docs)."""
+    for_sources: bool = False
+    """Also for a key with the profile `source`: it reads nothing else that needs a key."""
     query: Mapping[str, str] = field(default_factory=dict)
     """Query parameters and what they mean, for OpenAPI."""
     request_headers: Mapping[str, str] = field(default_factory=dict)
@@ -694,14 +698,21 @@ class _Visit:
 
 
 def _permit(endpoint: Endpoint, caller: Caller) -> None:
-    """Raises ResponderBotError("forbidden"): the service's own key may only read (`semantics.md 1`)."""
-    if endpoint.writes and not endpoint.open and caller.may("actOnBehalf"):
-        raise ResponderBotError(
-            "forbidden",
-            "This key may only read; to change something, say for whom in the header X-On-Behalf-Of.",
-        )
-    if endpoint.permission is not None:
-        caller.require(endpoint.permission, endpoint.what or endpoint.summary, words=endpoint.words)
+    """Raises ResponderBotError("forbidden") where the caller's permissions, or the profile, do not reach."""
+    if endpoint.open:
+        return
+    what = endpoint.what or endpoint.summary
+    refused = caller.lacks(endpoint.permission, what, words=endpoint.words) if endpoint.permission else ""
+    if endpoint.or_permission and caller.may(endpoint.or_permission):
+        refused = ""
+    if endpoint.writes and caller.may("actOnBehalf"):
+        hint = "this key may only read; to change something, say for whom in the header X-On-Behalf-Of"
+        refused = f"{refused}; {hint}" if refused else f"{hint[0].upper()}{hint[1:]}."
+    elif caller.profile == "source" and (refused or not (endpoint.permission or endpoint.for_sources)):
+        hint = "a key with the profile source may only create alerts"
+        refused = f"{refused or 'You are not authorized to read this'}; {hint}"
+    if refused:
+        raise ResponderBotError("forbidden", refused)
 
 
 def _required(model: type[BaseModel]) -> bool:

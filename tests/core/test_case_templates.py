@@ -118,6 +118,12 @@ async def test_custom_fields_in_every_form(wire: ObjectWire, sent: Any, kept: An
     ("sent", "name"),
     [
         ({"f": {"string": 5}}, "customFields.f.string"),
+        ({"f": {"": "x", "string": "y"}}, "customFields.f.string"),
+        ({"f": {"": "x", "string": None}}, "customFields.f.string"),
+        ({"f": {"": "x", "integer": 3}}, "customFields.f.integer"),
+        ({"f": {"": {"string": "x", "order": 1}, "order": 2}}, "customFields.f.order"),
+        ({"f": {"": {"": "x"}}}, "customFields.f."),
+        ({"f": {"": ["x"], "order": 2}}, "customFields.f.string"),
         ({"f": {"integer": "5"}}, "customFields.f.integer"),
         ({"f": {"integer": True}}, "customFields.f.integer"),
         ({"f": {"integer": 1.5}}, "customFields.f.integer"),

@@ -18,7 +18,7 @@ import pytest
 
 COMMANDS = ["core", "backup", "restore", "user", "responders"]
 VERBS = [
-    *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "link", "unlink")),
+    *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "profile", "link", "unlink")),
     *(["responders", verb] for verb in ("list", "install", "check")),
 ]
 

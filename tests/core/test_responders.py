@@ -162,7 +162,61 @@ async def test_what_is_not_configured_is_among_what_can_not_run_also_while_its_e
         async with looking(tmp_path, [engine]) as responders:
             explained = responders.explained(ALERT, may_run=True, running={})
             assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
-            with pytest.raises(ResponderBotError, match="not found"):
+            with pytest.raises(ResponderBotError, match="not configured: to missing"):
                 responders.choose(ALERT, "Mail_1_0", None)
         assert [o.name for o in explained] == ["BlockHost_1_0", "Mail_1_0", "Notify_2_1"]
         assert (explained[1].verdict, explained[1].reasons) == ("cannot_run", ["not configured: to missing"])
+
+
+async def test_of_two_with_one_id_or_one_name_on_an_engine_the_first_is_the_one(tmp_path: Path) -> None:
+    same_id = replace(NOTIFY, id=BLOCK_HOST.id, name="Another_1_0")
+    same_name = replace(BLOCK_HOST, id="r-second")
+    engine = ScriptedEngine("soc", [BLOCK_HOST, same_id, same_name, NOTIFY])
+    for _ in range(2):  # the second time with what was kept of the first
+        async with looking(tmp_path, [engine]) as responders:
+            offered = [(one.id, one.name, one.engine_ids) for one in responders.offered(ALERT)]
+            chosen = [responders.choose(ALERT, key, None).responder for key in (BLOCK_HOST.id, BLOCK_HOST.name)]
+            reasons = {}
+            for key in (same_id.name, same_name.id):
+                with pytest.raises(ResponderBotError) as caught:
+                    responders.choose(ALERT, key, None)
+                reasons[key] = caught.value.code
+            left_out = [skipped.reason for _, skipped in responders.skipped()]
+        assert offered == [("r-block", "BlockHost_1_0", ["soc"]), ("r-notify", "Notify_2_1", ["soc"])]
+        assert chosen == [BLOCK_HOST, BLOCK_HOST]
+        assert reasons == {"Another_1_0": "bad_request", "r-second": "not_found"}
+        assert left_out == [
+            "Another responder of this engine, BlockHost_1_0, has the same id and comes first.",
+            "Another responder of this engine, BlockHost_1_0, has the same name and comes first.",
+        ]
+        engine.down = "Connection refused"
+
+
+async def test_an_id_that_two_engines_use_is_the_first_engine_s(tmp_path: Path) -> None:
+    later = replace(NOTIFY, id=BLOCK_HOST.id, name="Zebra_1_0")  # sorts behind, and used to win
+    async with looking(tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]) as responders:
+        by_id, by_name = (responders.choose(ALERT, key, None) for key in (BLOCK_HOST.id, later.name))
+    assert (by_id.responder, by_name.responder) == (BLOCK_HOST, later)
+
+
+async def test_what_can_not_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
+    objection = "not configured: url missing"
+    skipped = Skipped("BlockHost_1_0", "/srv/x.json: url", BLOCK_HOST, objection)
+    unread = Skipped("Broken_1_0", "/srv/y.json: no JSON")
+    engines = [ScriptedEngine("one", [NOTIFY], left_out=(skipped, unread)), ScriptedEngine("two", [BLOCK_HOST])]
+    async with looking(tmp_path, engines) as responders:
+        found = responders.choose(ALERT, "BlockHost_1_0", None).engine.name
+        messages = []
+        for key, engine in (("r-block", "one"), ("BlockHost_1_0", "one"), ("Broken_1_0", None)):
+            with pytest.raises(ResponderBotError) as caught:
+                responders.choose(ALERT, key, engine)
+            assert caught.value.code == "bad_request"
+            messages.append(caught.value.message)
+        with pytest.raises(ResponderBotError, match="Responder Broken_1_0 not found"):
+            responders.choose(ALERT, "Broken_1_0", "two")
+    assert found == "two"
+    assert messages == [
+        "BlockHost_1_0 can't run on the engine one: not configured: url missing.",
+        "BlockHost_1_0 can't run on the engine one: not configured: url missing.",
+        "Broken_1_0 can't run on the engine one: it can't be used; `responder-bot responders list` says why.",
+    ]

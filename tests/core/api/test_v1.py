@@ -296,8 +296,10 @@ async def test_several_alerts_are_changed_or_none(core: RunningCore) -> None:
 
 async def test_a_custom_field_of_a_kind_that_a_client_does_not_know_is_kept(core: RunningCore) -> None:
     """n8n leaves the kind empty where no list of custom fields names the field."""
-    made = (await core.send("POST", "/api/alert", {**ALERT, "customFields": {"unit": {"": "HR"}}})).json()
+    sent = {"unit": {"": "HR"}, "place": {"": "x", "order": 7}}
+    made = (await core.send("POST", "/api/alert", {**ALERT, "customFields": sent})).json()
     assert made["customFields"]["unit"]["string"] == "HR"
+    assert (made["customFields"]["place"]["string"], made["customFields"]["place"]["order"]) == ("x", 7)
     changed = (await core.send("PATCH", f"/api/alert/{made['id']}", {"customFields.unit.": 7})).json()
     assert changed["customFields"]["unit"]["integer"] == 7
 

@@ -146,6 +146,12 @@ async def test_the_service_s_own_key_may_only_read(tmp_path: Path) -> None:
         refused = await core.send("POST", PATH, TEMPLATE, profile="service")
         assert refused.status_code == 403
         assert "X-On-Behalf-Of" in refused.json()["message"]
+        run = {"responderId": "x", "objectType": "alert", "objectId": "~1"}
+        refused = await core.send("POST", "/api/connector/engine/action", run, profile="service")
+        assert (refused.status_code, refused.json()["type"]) == (403, "AuthorizationError")
+        assert refused.json()["message"].startswith(
+            "You are not authorized to create action, you haven't the permission manageAction (manageTask); "
+        )
         await core.key("org-admin")
         made = await core.send("POST", PATH, TEMPLATE, profile="service", headers={"X-On-Behalf-Of": "ORG-admin"})
         assert (made.status_code, made.json()["createdBy"]) == (201, "org-admin@responder-bot.local")

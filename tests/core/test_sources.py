@@ -1,0 +1,98 @@
+"""A key with the profile `source` creates alerts, and does and sees nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ResponderBotError
+from core.models import PROFILES
+from tests.core.running import RunningCore, running_core
+
+ALERT = {"type": "siem", "source": "s", "title": "t", "description": "d"}
+OPEN_TO_SOURCES = {
+    ("POST", "/api/alert"),
+    ("POST", "/api/v1/alert"),
+    *(
+        ("GET", f"/api/{path}")
+        for path in ("user/current", "v1/user/current", "status", "v1/status", "v1/status/public")
+    ),
+}
+
+
+async def test_a_source_creates_alerts_as_an_analyst_still_does(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        made = [
+            await core.send("POST", path, {**ALERT, "sourceRef": f"{profile} {path}"}, profile=profile)
+            for path in ("/api/alert", "/api/v1/alert")
+            for profile in PROFILES
+        ]
+        twice = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "source /api/alert"}, profile="source")
+        who = (await core.send("GET", "/api/user/current", profile="source")).json()
+    allowed = {"analyst": 201, "org-admin": 201, "read-only": 403, "service": 403, "source": 201}
+    assert [answer.status_code for answer in made] == [allowed[profile] for profile in PROFILES] * 2
+    assert made[list(PROFILES).index("source")].json()["createdBy"] == "source@responder-bot.local"
+    assert (twice.status_code, twice.json()["type"]) == (400, "CreateError")
+    assert (who["profile"], who["permissions"]) == ("source", ["createAlert"])
+
+
+async def test_every_other_address_that_needs_a_key_is_refused_to_a_source(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        made = (await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "1"}, profile="source")).json()
+        described = (await core.send("GET", "/api/openapi.json")).json()["paths"]
+        places = [
+            (method.upper(), path, operation) for path, item in described.items() for method, operation in item.items()
+        ]
+        needs_key = [(method, path) for method, path, operation in places if operation["security"]]
+        needs_key += [("POST", "/api/v1/query"), ("GET", "/api/customField"), ("GET", "/api/observable/type")]
+        answers = {}
+        for method, path in needs_key:
+            address = path.replace("{kind}", "alert").replace("{idOrName}", "x")
+            for name in ("id", "caseId", "team", "user"):
+                address = address.replace(f"{{{name}}}", made["id"])
+            if (method, path) not in OPEN_TO_SOURCES:
+                answers[method, path] = await core.send(method, address, body_of(method, path), profile="source")
+        left = (await core.send("GET", f"/api/alert/{made['id']}")).json()
+    assert len(answers) > 40
+    unlike = {place: answer.text for place, answer in answers.items() if answer.status_code not in (400, 403)}
+    assert unlike == {}
+    refused = [answer.json()["message"] for answer in answers.values() if answer.status_code == 403]
+    assert all(message.endswith("a key with the profile source may only create alerts") for message in refused)
+    # A wrong body comes before the right: what is left is not looked at any further.
+    assert [place for place, answer in answers.items() if answer.status_code == 400 and place[0] == "GET"] == []
+    assert (left["status"], left["updatedAt"]) == ("New", None)
+
+
+def body_of(method: str, path: str) -> Any:
+    if method in ("GET", "DELETE"):
+        return None
+    if path == "/api/v1/query":
+        return {"query": [{"_name": "listAlert"}]}
+    if path.endswith("/action"):
+        return {"responderId": "x", "objectType": "alert", "objectId": "~1"}
+    return {}
+
+
+async def test_nobody_in_slack_is_a_source_and_nobody_acts_for_one(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        access = core.core.access
+        await core.key("source")
+        for link in (access.add("siem", "source", slack_id="T1:U1"), access.link("source", "T1:U1")):
+            with pytest.raises(ResponderBotError, match="for programs") as caught:
+                await link
+            assert caught.value.code == "bad_request"
+        assert [row["login"] for row in access.everybody() if row["login"].startswith("siem")] == []
+        on_behalf = await acting_for(core, "source")
+        await core.key("analyst")
+        await access.link("analyst", "T1:U2")
+        await access.set_profile("analyst", "source")
+        with pytest.raises(ResponderBotError, match="No user is linked"):
+            access.person_by_slack("T1", "U2")
+        changed = await acting_for(core, "analyst")
+    assert [on_behalf, changed] == [403, 403]
+
+
+async def acting_for(core: RunningCore, name: str) -> int:
+    body = {**ALERT, "sourceRef": name}
+    answer = await core.send("POST", "/api/alert", body, profile="service", headers={"X-On-Behalf-Of": name})
+    return answer.status_code
