@@ -27,7 +27,7 @@ from core.engines.process.definitions import (
 )
 from core.engines.process.environments import Environments, Interpreter, Unavailable
 from core.engines.process.fork_server import ForkServers, Order
-from core.engines.process.job_folder import OUTPUT_LIMIT_BYTES, JobFolder
+from core.engines.process.job_folder import OUTPUT_LIMIT_BYTES, Facts, JobFolder
 from core.engines.process.processes import Started
 from core.errors import ResponderBotError
 from core.settings import ResponderSection
@@ -37,6 +37,9 @@ BUNDLED = Path(__file__).parents[2] / "bundled"
 
 _GRACE_S = 5.0
 """Between asking a program to end and killing it (`responder-process.md 2`)."""
+
+_MARKING_S = 1.0
+"""How long a run that is to end may go on because a disk is slow to note why."""
 
 _ENVIRONMENT_PASSED_ON = ("LANG", "LC_ALL", "TZ")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -122,7 +125,9 @@ class ProcessEngine:
         self._grace_s = grace_s
         self._loaded: _Loaded | None = None
         self._following: dict[str, int] = {}
-        self._stop_before_start: set[str] = set()
+        self._running: dict[str, Started] = {}
+        self._stop_reasons: dict[str, str] = {}
+        """Of runs that this engine follows, so that nothing a program does to its job folder changes why it ended."""
         self._fork_servers = fork_servers
         self._output_limit_bytes = output_limit_bytes
         self.environments = Environments(environments.absolute(), python=python)
@@ -151,40 +156,53 @@ class ProcessEngine:
             self._following[job.action_id] -= 1
             if not self._following[job.action_id]:
                 del self._following[job.action_id]
-                self._stop_before_start.discard(job.action_id)
+                self._running.pop(job.action_id, None)
+                self._stop_reasons.pop(job.action_id, None)
 
     async def cancel(self, job: Job) -> None:
         """Stop a run: ask its group to end, kill it after the grace. Raises "conflict" when nothing runs."""
         folder = self._folder(job.action_id)
-        started = await asyncio.to_thread(Started.read, folder.started)
-        if started is None:
-            if job.action_id not in self._following and not job.cancelled:
-                raise ResponderBotError("conflict", "This run was not started by this engine, so it can't be ended.")
-            self._stop_before_start.add(job.action_id)
-            with contextlib.suppress(FileNotFoundError):
-                folder.stop.write_text("cancel")
-            started = await asyncio.to_thread(Started.read, folder.started)
+        try:
+            started = await self._started_of(job.action_id)
             if started is None:
-                return
+                if job.action_id not in self._following and not job.cancelled:
+                    raise ResponderBotError(
+                        "conflict", "This run was not started by this engine, so it can't be ended."
+                    )
+                self._stop_reasons.setdefault(job.action_id, "cancel")
+                await _marked(folder, "cancel")
+                started = await self._started_of(job.action_id)
+        except (OSError, ValueError) as error:  # somebody has tampered with it; who follows the run will see its end
+            log.warning("job folder can't be read", action_id=job.action_id, error=str(error))
+            await asyncio.to_thread(_killed, folder)
+            return
+        if started is None:
+            return
         with _alive(started) as watch:
             if watch is None:
                 raise ResponderBotError("conflict", "This run has already ended.")
-            await self._end(folder, started, watch, "cancel")
+            await self._end(job.action_id, started, watch, "cancel")
+
+    async def _started_of(self, action_id: str) -> Started | None:
+        """What was started, as it was announced to this engine; else what the job folder says."""
+        known = self._running.get(action_id)
+        return known or await asyncio.to_thread(Started.read, self._folder(action_id).started)
 
     async def forget(self, action_id: str) -> None:
-        """The report is stored: remove the job folder, unless the settings keep them. May be called twice."""
-        if not self._keep_jobs:
-            await asyncio.to_thread(job_folder.remove, self._folder(action_id))
+        """The report is stored: remove the job folder, unless the settings keep them. May be called twice.
+
+        Kills what still runs there, as after a fault of ours.
+        """
+        await asyncio.to_thread(self._cleared, self._folder(action_id))
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
-        """At start: remove the job folders of all actions but those still open.
+        """At start: remove the job folders of all actions but those still open, unless the settings keep them.
 
         What still runs there is killed, since nobody will ever read its report. Folders that another core follows
         are left alone.
         """
-        if not self._keep_jobs:
-            left = await asyncio.to_thread(job_folder.left, self._jobs, self._name)
-            await asyncio.to_thread(self._sweep, job_folder.orphans(left, self._name, open_action_ids()))
+        left = await asyncio.to_thread(job_folder.left, self._jobs, self._name)
+        await asyncio.to_thread(self._sweep, job_folder.orphans(left, self._name, open_action_ids()))
 
     async def close(self) -> None:
         """Let go of the fork servers. Running jobs go on, and every other descriptor belongs to a `run`."""
@@ -271,50 +289,58 @@ class ProcessEngine:
     async def _run(self, job: Job, told: Told) -> Report:
         folder = self._folder(job.action_id)
         try:
-            hold, started = await self._started(folder, job)
-        except OSError as error:
+            hold, started, facts = await self._started(folder, job)
+        except _CannotRun as error:
+            return Report(success=False, message=str(error))
+        except (OSError, ValueError) as error:
             log.warning("run not prepared", action_id=job.action_id, reason=str(error))
-            return Report(success=False, message=f"The run could not be prepared: {error.strerror or error}.")
-        if isinstance(hold, Report):
-            return hold
+            await asyncio.to_thread(_killed, folder)  # it may have begun
+            reason = (error.strerror if isinstance(error, OSError) else "") or error
+            return Report(success=False, message=f"The run could not be prepared: {reason}.")
         try:
             if started is None:
-                return await asyncio.to_thread(self._not_started, folder)
+                return await asyncio.to_thread(self._not_started, job.action_id, facts)
+            self._running[job.action_id] = started
             await told(Progress(self.job_id(job.action_id), True, started.pid, started.pid_started))
-            return await self._followed(folder, started)
+            return await self._followed(job.action_id, started, facts)
         finally:
             os.close(hold)
 
-    async def _started(self, folder: JobFolder, job: Job) -> tuple[int | Report, Started | None]:
-        """Have it started, by us or by who was here before. A Report when it can't come to that."""
+    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, Started | None, Facts | None]:
+        """Have it started, by us or by who was here before; with a hold on its folder, and what is known of it.
+
+        Facts are None where the folder doesn't tell them any more. Raises _CannotRun, OSError or ValueError.
+        """
         started = await asyncio.to_thread(Started.read, folder.started)
         if started:
-            return job_folder.follow(folder), started
+            hold, facts = await asyncio.to_thread(_adopted, folder)
+            return hold, started, facts
         if job.seen_running:
-            return Report(success=False, message=job_folder.VANISHED), None
+            await asyncio.to_thread(processes.kill_leftovers, None, folder.homes, just_ended=False)
+            raise _CannotRun(job_folder.VANISHED)
         offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
         if offer is None:
-            return Report(success=False, message=f"{job.responder_name} is no longer on offer here."), None
+            raise _CannotRun(f"{job.responder_name} is no longer on offer here.")
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
         hold = await asyncio.to_thread(job_folder.create_and_follow, folder, job, offer.configured)
-        if job.action_id in self._stop_before_start:
-            folder.stop.write_text("cancel")
         try:
-            await asyncio.to_thread(self._launch, folder, offer)
-            return hold, await asyncio.to_thread(Started.read, folder.started)
+            facts = await asyncio.to_thread(folder.facts)  # before the program can change them
+            if job.action_id in self._stop_reasons:
+                await _marked(folder, "cancel")
+            return hold, await asyncio.to_thread(self._launch, folder, offer), facts
         except BaseException:
             os.close(hold)
             raise
 
-    def _launch(self, folder: JobFolder, offer: _Offer) -> None:
+    def _launch(self, folder: JobFolder, offer: _Offer) -> Started | None:
         """Fork the program or, where that can't be, send the launcher off; return when it runs or has given up.
 
         Blocks for some milliseconds, in a thread of its own, so that a core that stops leaves nothing half open.
         """
         if self._fork_servers and offer.configured.definition.is_python:
-            forked = self._fork_servers.launch(offer.interpreter.path, self._order(folder, offer))
-            if forked or folder.started.exists() or folder.stop.exists():
-                return
+            started = self._fork_servers.launch(offer.interpreter.path, self._order(folder, offer))
+            if started or folder.is_decided():
+                return started or Started.read(folder.started)
         heard, status = os.pipe()
         try:
             pid = self._spawn(folder, offer, status)
@@ -324,13 +350,18 @@ class ProcessEngine:
         finally:
             os.close(status)
         with os.fdopen(heard, "rb") as said:
-            said.read()  # ends when the launcher's end closes: by exec, or with the launcher
-        _reap_unless_started(pid, folder)
+            announced = said.read()  # ends when the launcher's end closes: by exec, or with the launcher
+        if announced:
+            return Started.parsed(announced)
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED)
+        return Started.read(folder.started)  # another launcher was first
 
     def _order(self, folder: JobFolder, offer: _Offer) -> Order:
         definition = offer.configured.definition
         return Order(
             job=folder.path,
+            home=folder.run,
             folder=definition.root,
             program=definition.program,
             limits=self._limits.for_launcher(),
@@ -343,9 +374,11 @@ class ProcessEngine:
         interpreter = [str(offer.interpreter.path)] if definition.is_python else []
         argv = [
             *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
-            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.path)),
+            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.run)),
         ]
-        append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        append = (
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        )  # no link, no pipe without reader
         return os.posix_spawn(
             sys.executable,
             argv,
@@ -360,53 +393,59 @@ class ProcessEngine:
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
 
-    def _not_started(self, folder: JobFolder) -> Report:
-        if folder.stop_reason():
-            return job_folder.report_of(folder, "")
+    def _not_started(self, action_id: str, facts: Facts | None) -> Report:
+        folder = self._folder(action_id)
+        if reason := self._stop_reasons.get(action_id) or folder.stop_reason():
+            return job_folder.report_of(folder, facts, reason, "")
         lines = job_folder.last_lines(job_folder.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _followed(self, folder: JobFolder, started: Started) -> Report:
+    async def _followed(self, action_id: str, started: Started, facts: Facts | None) -> Report:
+        folder = self._folder(action_id)
+        if reason := await asyncio.to_thread(folder.stop_reason):
+            self._stop_reasons.setdefault(action_id, reason)  # asked for before it began, or by a core that died
         with _alive(started) as watch:
-            if watch is not None and (reason := folder.stop_reason()):
-                await self._end(folder, started, watch, reason)  # asked for before it began, or by a core that died
+            if watch is not None and (reason := self._stop_reasons.get(action_id, "")):
+                await self._end(action_id, started, watch, reason)
             elif watch is not None:
-                await self._until_end(folder, started, watch)
-            return await asyncio.to_thread(self._collected, folder, started, watch is not None)
+                await self._until_end(action_id, started, facts, watch)
+            return await asyncio.to_thread(self._collected, action_id, started, facts, watch is not None)
 
-    async def _until_end(self, folder: JobFolder, started: Started, watch: int) -> None:
-        try:
-            minutes = (await asyncio.to_thread(folder.facts)).timeout_minutes
-        except (OSError, ValueError, KeyError):
-            minutes = 0.0  # the folder has vanished: nothing can come of this run any more
+    async def _until_end(self, action_id: str, started: Started, facts: Facts | None, watch: int) -> None:
+        minutes = facts.timeout_minutes if facts else 0.0  # nothing can come of this run any more
         try:
             async with asyncio.timeout(max(0.0, started.at + minutes * 60 - self._clock())):
                 await processes.readable(watch)
         except TimeoutError:
-            await self._end(folder, started, watch, "timeout")
+            await self._end(action_id, started, watch, "timeout")
 
-    async def _end(self, folder: JobFolder, started: Started, watch: int, reason: str) -> None:
+    async def _end(self, action_id: str, started: Started, watch: int, reason: str) -> None:
         """Terminate the group, and kill it when it is still there after the grace."""
-        with contextlib.suppress(FileNotFoundError):
-            if not folder.stop_reason():
-                folder.stop.write_text(reason)
+        if action_id in self._following:
+            reason = self._stop_reasons.setdefault(action_id, reason)
+        await _marked(self._folder(action_id), reason)
         processes.signal_group(started, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(self._grace_s):
-                await processes.readable(watch)
-        except TimeoutError:
+        if not await _ends(watch, self._grace_s):
             processes.signal_group(started, signal.SIGKILL)
-            await processes.readable(watch)
+            if not await _ends(watch, self._grace_s):
+                await asyncio.to_thread(processes.kill_leftovers, started, (), just_ended=True)
+                processes.kill_supervisor(started)
+                await processes.readable(watch)
 
-    def _collected(self, folder: JobFolder, started: Started, just_ended: bool) -> Report:
-        """Kill what the program left behind, then read what it wrote.
+    def _collected(self, action_id: str, started: Started, facts: Facts | None, just_ended: bool) -> Report:
+        """Read what the program wrote, once all that it left behind is killed.
 
-        Reaped last, since a zombie keeps the number ours.
+        Its supervisor has done that if it ended by itself, and only then has it an exit code. Reaped last, since a
+        zombie keeps the number ours.
         """
-        ended = self._exit_of(started.pid, reap=False)
-        processes.kill_leftovers(started, folder.path, just_ended=just_ended)
-        self._exit_of(started.pid, reap=True)
-        return job_folder.report_of(folder, ended)
+        folder = self._folder(action_id)
+        pid, _ = started.watched
+        ended = self._exit_of(pid, reap=False)
+        if not started.supervisor or not processes.is_exit(ended):
+            processes.kill_leftovers(started, folder.homes, just_ended=just_ended)
+        self._exit_of(pid, reap=True)
+        reason = self._stop_reasons.get(action_id) or folder.stop_reason()
+        return job_folder.report_of(folder, facts, reason, ended)
 
     def _exit_of(self, pid: int, *, reap: bool) -> str:
         """How a run ended, in words; "" when it is nobody's child here (adopted)."""
@@ -416,15 +455,63 @@ class ProcessEngine:
         return self._fork_servers.ended(pid, reap=reap)
 
     def _sweep(self, orphans: Sequence[JobFolder]) -> None:
+        with contextlib.suppress(OSError):
+            self._jobs.chmod(0o700)  # an earlier release left that to the umask
+        if not orphans:
+            return
+        homes = processes.homes()
         for folder in orphans:
             with job_folder.unfollowed(folder) as free:
                 if free:
-                    _removed(folder)
+                    self._cleared(folder, homes)
+
+    def _cleared(self, folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
+        """Kill what still runs there, and remove it unless the settings keep it; `homes` as `_killed` has them."""
+        _killed(folder, homes)
+        if not self._keep_jobs:
+            job_folder.remove(folder)
+
+
+class _CannotRun(Exception):
+    """Why a run can't begin, in a sentence."""
+
+
+def _adopted(folder: JobFolder) -> tuple[int, Facts | None]:
+    hold = job_folder.follow(folder)
+    try:
+        return hold, folder.facts()
+    except (OSError, ValueError):
+        return hold, None
+
+
+async def _marked(folder: JobFolder, reason: str) -> None:
+    """Note why a run is to end, before it is signalled: so the core that reads its result, which may be another one or
+    the next, knows why it ended. Whatever is wrong with the folder neither stops nor delays the signal.
+    """
+
+    def mark() -> None:
+        try:
+            folder.mark_stopped(reason)
+        except FileNotFoundError:
+            return  # the folder is not there yet, or no longer
+        except OSError as error:
+            log.warning("the reason to end a run can't be noted", folder=folder.path.name, error=str(error))
+
+    await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(mark))], timeout=_MARKING_S)
+
+
+async def _ends(watch: int, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            await processes.readable(watch)
+    except TimeoutError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def _alive(started: Started) -> Iterator[int | None]:
-    """A descriptor that becomes readable when the program ends; None when it has ended."""
+    """A descriptor that becomes readable when the run ends; None when it has ended."""
     watch = processes.open_if_alive(started)
     try:
         yield watch
@@ -433,29 +520,24 @@ def _alive(started: Started) -> Iterator[int | None]:
             os.close(watch)
 
 
-def _removed(folder: JobFolder) -> None:
-    with contextlib.suppress(OSError, ValueError, KeyError):
+def _killed(folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
+    """Kill what still runs in a job folder. `homes`: the HOME of every process, where the caller has looked already."""
+    started, tampered = None, False
+    try:
         started = Started.read(folder.started)
-        if started:
-            _killed(folder, started)
-    job_folder.remove(folder)
-
-
-def _killed(folder: JobFolder, started: Started) -> None:
-    with _alive(started) as watch:
-        if watch is not None:
-            processes.signal_group(started, signal.SIGKILL)
-            select.select([watch], [], [], _GRACE_S)  # until it is gone, so that it writes nothing behind our back
-        processes.kill_leftovers(started, folder.path, just_ended=watch is not None)
-
-
-def _reap_unless_started(pid: int, folder: JobFolder) -> None:
-    """Reap a launcher that did not become the program."""
-    started = Started.read(folder.started)
-    if started and started.pid == pid:
-        return
-    with contextlib.suppress(ChildProcessError):
-        os.waitid(os.P_PID, pid, os.WEXITED)
+    except (OSError, ValueError):
+        tampered = True
+    is_alive = False
+    if started:
+        with _alive(started) as watch:
+            is_alive = watch is not None
+            if watch is not None:
+                processes.signal_group(started, signal.SIGKILL)
+                if not select.select([watch], [], [], _GRACE_S)[0]:
+                    processes.kill_supervisor(started)
+    seen = tampered if homes is None else any(os.fsencode(home) in homes for home in folder.homes)
+    if is_alive or seen:
+        processes.kill_leftovers(None if tampered else started, folder.homes, just_ended=is_alive)
 
 
 def environment_of(
@@ -463,7 +545,7 @@ def environment_of(
 ) -> dict[str, str]:
     """The short allow-list of `responder-process.md 2`; `outer` is core's own environment."""
     passed = {name: outer[name] for name in (*_ENVIRONMENT_PASSED_ON, *_PROXY_VARIABLES) if name in outer}
-    given = {"LANG": "C.UTF-8", **passed, "HOME": str(folder.path), "PATH": _path(interpreter, outer)}
+    given = {"LANG": "C.UTF-8", **passed, "HOME": str(folder.run), "PATH": _path(interpreter, outer)}
     for scheme, proxy in (("http", configured.proxy_http), ("https", configured.proxy_https)):
         if proxy:
             given |= {f"{scheme}_proxy": proxy, f"{scheme.upper()}_PROXY": proxy}

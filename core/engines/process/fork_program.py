@@ -12,14 +12,14 @@ On the control socket (packets), core's words and the answers:
 - `look N`, `reap N`: how the child N ended, as `CODE STATUS` of waitid, `-` when it hasn't; `reap` forgets it
 - `wait N`: as `reap`, but waits for the end
 
-On a run's socket core writes one line of JSON (`Order` in `fork_server.py`). The child writes `started` once it has
-announced itself just as the launcher does, and closes; without that word it has run nothing, and core may do so by
-other means: the gate of the job folder lets only one start.
+On a run's socket core writes one line of JSON (`Order` in `fork_server.py`). The child forks once more, as the launcher
+does: it becomes the run's supervisor, and its own child the program. It writes what stands in `JOB/started` to the
+socket, and closes; without that it has run nothing, and core may do so by other means: the gate of the job folder lets
+only one start.
 """
 
 import atexit
 import builtins
-import contextlib
 import ctypes
 import gc
 import importlib
@@ -107,23 +107,26 @@ def _end_of(pid: int, word: str) -> str:
 
 
 def become(run: socket.socket, launcher: types.ModuleType) -> tuple[list[str], str]:
-    """In a child: all that launcher and exec would do, up to the program itself; its arguments, and its root."""
+    """In a child: all that launcher and exec would do, up to the program itself; its arguments, and its root.
+
+    Returns in the program's process; this one stays as its supervisor.
+    """
     os.setsid()
     with run.makefile("rb") as file:
         line = file.readline()
     if not line.endswith(b"\n"):
         os._exit(0)  # core has thought better of it
     order = json.loads(line)
-    argv: list[str] = [order["program"], order["job"]]
+    argv: list[str] = [order["program"], order["home"]]
     launcher.close_all_but(run.fileno())
     os.umask(0o077)
     if not show([sys.executable, *argv], _renewed(order["environment"])):
         os._exit(0)  # no room for it
     _redirect(f"{order['job']}/printed")
-    if not launcher.announce(order["job"]):
-        os._exit(launcher.ALREADY_STARTED)
-    _tell_started(run)
     try:
+        if not launcher.start(order["job"], run.fileno()):
+            os._exit(launcher.ALREADY_STARTED)
+        run.close()
         os.chdir(order["folder"])
         launcher.apply_limits(order["limits"])
         launcher.forbid_new_privileges()
@@ -169,16 +172,11 @@ def _overwritten(begin: int, end: int, texts: list[str], *, whole: bool = False)
 def _redirect(printed: str) -> None:
     """Standard input from nowhere, output to the job folder's file."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(printed, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    output = os.open(printed, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     for wanted, source in ((0, nowhere), (1, output), (2, output)):
         os.dup2(source, wanted)
     os.close(nowhere)
     os.close(output)
-
-
-def _tell_started(run: socket.socket) -> None:
-    with run, contextlib.suppress(OSError):  # core may have died; the run outlives it
-        run.send(b"started")
 
 
 def run_program(argv: list[str], root: str) -> NoReturn:

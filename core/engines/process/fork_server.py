@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.engines.process import processes
+from core.engines.process.processes import Started
 
 IDLE_S = 300.0
 """A server that nobody needed for this long ends."""
@@ -50,6 +51,8 @@ class Order:
     """What a child needs to know to become a responder's program."""
 
     job: Path
+    home: Path
+    """The part of the job folder that the program is given."""
     folder: Path
     """Its working directory."""
     program: Path
@@ -58,8 +61,9 @@ class Order:
     environment: Mapping[str, str]
 
     def line(self) -> bytes:
-        told = {"job": str(self.job), "folder": str(self.folder), "program": str(self.program), "limits": self.limits}
-        return json.dumps({**told, "environment": dict(self.environment)}).encode() + b"\n"
+        paths = {"job": self.job, "home": self.home, "folder": self.folder, "program": self.program}
+        told = {name: str(path) for name, path in paths.items()}
+        return json.dumps({**told, "limits": self.limits, "environment": dict(self.environment)}).encode() + b"\n"
 
 
 @dataclass
@@ -177,23 +181,23 @@ class ForkServers:
         with self._lock:
             return tuple(self._servers.values())
 
-    def launch(self, interpreter: Path, order: Order) -> bool:
+    def launch(self, interpreter: Path, order: Order) -> Started | None:
         """Fork a run; returns when the child has announced itself or given up.
 
-        False: nothing was started here, or nobody knows: the job folder tells.
+        None: nothing was started here, or nobody knows: the job folder tells.
         """
         server = self.take(interpreter, order)
         if server is None:
-            return False
-        pid = 0
+            return None
+        started = None
         try:
-            pid = self._forked(server, order)
+            started = self._forked(server, order)
         except (OSError, ValueError):
             self._drop(server)
         finally:
-            if not pid:
+            if started is None:
                 self._release(server)
-        return bool(pid)
+        return started
 
     def take(self, interpreter: Path, order: Order) -> Server | None:
         """The server to fork that run; None while there is none that can."""
@@ -240,16 +244,16 @@ class ForkServers:
             self._servers.clear()
             self._of_child.clear()
 
-    def _forked(self, server: Server, order: Order) -> int:
-        """The number of the child that has announced itself, 0 when it did not."""
+    def _forked(self, server: Server, order: Order) -> Started | None:
+        """What the child announced, None when it did not."""
         pid, run = server.fork(order)
         with run, run.makefile("rb") as said:
-            started = said.read() == b"started"
-        if not started:
+            announced = said.read()
+        if not announced:
             server.asked(f"wait {pid}")
-            return 0
+            return None
         self._of_child[pid] = server
-        return pid
+        return Started.parsed(announced)
 
     def _found(self, interpreter: Path, locale: Mapping[str, str]) -> Server | None:
         key = (interpreter, *locale.items())

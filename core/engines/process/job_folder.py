@@ -1,4 +1,12 @@
-"""The folder of one run: what the program is given, and what it left behind."""
+"""The folder of one run: what the program is given, and what it left behind.
+
+    JOB/            core's own: facts.json, started, stop, follower, gate, and printed, which the program has open
+    JOB/run/        the program's: its argument, and its HOME
+    JOB/run/input/  what it reads
+    JOB/run/output/ where it writes its answer
+
+A folder of an earlier release has `input` and `output` beside core's own files; runs that were open then go on in it.
+"""
 
 import contextlib
 import fcntl
@@ -6,9 +14,8 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import stat
-import tempfile
+import secrets
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +23,7 @@ from typing import Any
 
 from core.engines.base import Job, Report, as_sentence
 from core.engines.decoding import decoded
+from core.engines.process import files
 from core.engines.process.definitions import Configured
 from core.engines.redaction import (
     SHORTEST_SECRET,
@@ -38,8 +46,17 @@ _LAST_LINES = 10
 _LAST_LINES_CHARACTERS = 2000
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
+_FACTS_LIMIT_BYTES = 16 * 1024**2
+_STOP_LIMIT_BYTES = 100
+
+_HOLD_TRIES = 500
+_HOLD_PAUSE_S = 0.01
+
 
 VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
+
+
+STOP_REASONS = ("timeout", "cancel")
 
 
 @dataclass(frozen=True)
@@ -77,26 +94,53 @@ class JobFolder:
         return self.path / "printed"
 
     @property
+    def run(self) -> Path:
+        """What the program is given."""
+        run = self.path / "run"
+        return run if run.is_dir() and not run.is_symlink() else self.path
+
+    @property
+    def homes(self) -> tuple[Path, ...]:
+        """What the HOME of its processes may be."""
+        return self.path / "run", self.path
+
+    @property
     def cacerts(self) -> Path:
-        return self.path / "input" / "cacerts"
+        return self.run / "input" / "cacerts"
+
+    def is_decided(self) -> bool:
+        """Whether something was started here, or must not be any more."""
+        return os.path.lexists(self.started) or os.path.lexists(self.stop)
 
     def stop_reason(self) -> str:
         """Why core ended the run ("timeout", "cancel"), `""` when it didn't."""
         try:
-            return self.stop.read_text()
-        except FileNotFoundError:
+            text = self._read("stop", limit_bytes=_STOP_LIMIT_BYTES).decode("utf-8", "replace")
+        except OSError:
             return ""
+        return text if text in STOP_REASONS else ""
+
+    def mark_stopped(self, reason: str) -> None:
+        """Note why core ends the run, for the core that reads its result. Raises OSError."""
+        files.replace(self.path.parent, self.path.name, "stop", content=reason.encode())
 
     def facts(self) -> Facts:
         """Read back what `create` wrote. Raises OSError or ValueError when somebody took it away."""
-        raw = json.loads((self.path / "facts.json").read_bytes())
-        return Facts(
-            raw["timeout_minutes"],
-            frozenset(raw["secret_names"]),
-            tuple(raw["secrets"]),
-            raw["config"],
-            raw.get("names", {}),
-        )
+        content = self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES)
+        try:
+            raw = json.loads(content)
+            return Facts(
+                float(raw["timeout_minutes"]),
+                frozenset(raw["secret_names"]),
+                tuple(map(str, raw["secrets"])),
+                dict(raw["config"]),
+                dict(raw.get("names", {})),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"facts.json is not what was written there ({error})") from error
+
+    def _read(self, name: str, *, limit_bytes: int) -> bytes:
+        return files.read_regular(self.path.parent, self.path.name, name, limit_bytes=limit_bytes)
 
 
 def folder_name(engine: str, action_id: str) -> str:
@@ -120,8 +164,10 @@ def create(folder: JobFolder, job: Job, configured: Configured) -> None:
 def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> int:
     """`create`, and hold the folder from its first moment on, as `follow` does."""
     jobs = folder.path.parent
-    jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.path.name}.", dir=jobs))
+    files.make_private(jobs)
+    new = jobs / f".{folder.path.name}.{secrets.token_hex(8)}"
+    _make(new)
+    _write(new / "follower", "")
     hold = follow(JobFolder(new))
     try:
         _fill(new, job, configured)
@@ -129,6 +175,7 @@ def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> in
         _sync(jobs)
     except BaseException:
         os.close(hold)
+        files.remove_tree(new)
         raise
     if moved:
         return hold
@@ -137,21 +184,30 @@ def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> in
 
 
 def _fill(new: Path, job: Job, configured: Configured) -> None:
-    (new / "input").mkdir(mode=0o700)
-    (new / "output").mkdir(mode=0o700)
-    _write(new / "input" / "input.json", json.dumps(input_of(job, configured), ensure_ascii=False))
+    run = new / "run"
+    for directory in (run, run / "input", run / "output"):
+        _make(directory)
+    _write(run / "input" / "input.json", json.dumps(input_of(job, configured), ensure_ascii=False))
     if configured.cacerts:
-        _write(new / "input" / "cacerts", _pem(configured.cacerts))
+        _write(run / "input" / "cacerts", _pem(configured.cacerts))
     _write(new / "facts.json", json.dumps(_facts_of(configured), ensure_ascii=False))
     _write(new / "printed", "")
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir(mode=0o700)
+    directory.chmod(0o700)  # whatever the umask says
 
 
 def _moved(new: Path, place: Path) -> bool:
     """False when somebody else's folder is in the place already."""
     try:
         new.rename(place)
+    except NotADirectoryError:  # a file or a link, so nothing that core has made
+        files.remove_tree(place)
+        new.rename(place)
     except OSError:
-        shutil.rmtree(new)
+        files.remove_tree(new)
         if not place.is_dir():
             raise
         return False
@@ -159,9 +215,7 @@ def _moved(new: Path, place: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
+    files.write_new(path, text.encode("utf-8", "replace"))
 
 
 def _sync(directory: Path) -> None:
@@ -256,7 +310,7 @@ def read_left(folder: JobFolder) -> Left:
     """Read a job folder after its program's end."""
     printed = read_printed(folder.printed)
     try:
-        return Left(decoded(_output_bytes(folder.path, folder.output_limit_bytes)), "", printed)
+        return Left(decoded(_output_bytes(folder)), "", printed)
     except FileNotFoundError:
         return Left(None, "wrote no output/output.json", printed)
     except (OSError, UnicodeDecodeError) as error:
@@ -265,26 +319,21 @@ def read_left(folder: JobFolder) -> Left:
         return Left(None, f"wrote an output/output.json that is not JSON, or none that can be used ({error})", printed)
 
 
-def _output_bytes(path: Path, limit_bytes: int) -> bytes:
+def _output_bytes(folder: JobFolder) -> bytes:
     """The output file itself: no link to another file, no pipe that would block the reader for ever."""
-    directory = os.open(path / "output", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        descriptor = os.open("output.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    finally:
-        os.close(directory)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no regular file")
+    names = folder.run.relative_to(folder.path.parent).parts
+    limit_bytes = folder.output_limit_bytes
+    with os.fdopen(files.open_regular(folder.path.parent, *names, "output", "output.json"), "rb") as file:
         content = file.read(limit_bytes + 1)
-        if len(content) > limit_bytes:
-            raise OSError(f"it is over {limit_bytes} bytes, the output_limit_bytes of the settings")
-        return content
+    if len(content) > limit_bytes:
+        raise OSError(f"it is over {limit_bytes} bytes, the output_limit_bytes of the settings")
+    return content
 
 
 def read_printed(path: Path, limit_bytes: int = PRINTED_LIMIT_BYTES) -> str:
     """Head and tail of what was printed, with a line between them that says how much is left out."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = files.open_regular(path.parent.parent, path.parent.name, path.name)
     except OSError:
         return ""
     with os.fdopen(descriptor, "rb") as file:
@@ -307,15 +356,12 @@ def last_lines(printed: str) -> str:
     return "\n".join(lines[-_LAST_LINES:])[-_LAST_LINES_CHARACTERS:]
 
 
-def report_of(folder: JobFolder, ended: str) -> Report:
+def report_of(folder: JobFolder, facts: Facts | None, stop_reason: str, ended: str) -> Report:
     """The report of a run that has ended; `ended` says how in words, `""` when nobody knows."""
-    try:
-        facts = folder.facts()
-    except (OSError, ValueError, KeyError):
+    if facts is None:
         return Report(success=False, message=VANISHED)
-    left = read_left(folder)
     paths = {str(folder.path), os.path.realpath(folder.path)}
-    return judged(facts, left, folder.stop_reason(), ended, dict.fromkeys(paths, folder.path.name))
+    return judged(facts, read_left(folder), stop_reason, ended, dict.fromkeys(paths, folder.path.name))
 
 
 def judged(facts: Facts, left: Left, stop_reason: str, ended: str, names: Mapping[str, str] | None = None) -> Report:
@@ -390,17 +436,36 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def follow(folder: JobFolder) -> int:
-    """A shared lock that keeps another core's sweep away; close the descriptor to let go."""
-    descriptor = os.open(folder.path / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits only while a sweep looks, or removes a folder that nobody wants
+    """A shared lock that keeps another core's sweep away; close the descriptor to let go. Raises OSError.
+
+    It is held by a sweep only while that looks, or removes a folder that nobody wants. Whoever keeps it longer wants to
+    stop us, and keeps sweeps away as well.
+    """
+    descriptor = _open_follower(folder)
+    for _ in range(_HOLD_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_HOLD_PAUSE_S)
+        else:
+            break
     return descriptor
+
+
+def _open_follower(folder: JobFolder) -> int:
+    directory = files.open_directory(folder.path.parent, folder.path.name)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open("follower", flags, 0o600, dir_fd=directory)
+    finally:
+        os.close(directory)
 
 
 @contextlib.contextmanager
 def unfollowed(folder: JobFolder) -> Iterator[bool]:
     """Whether nobody follows the job; while the block runs nobody begins to."""
     try:
-        descriptor = os.open(folder.path / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _open_follower(folder)
     except OSError:
         yield True  # not even a folder that could be followed
         return
@@ -416,11 +481,8 @@ def unfollowed(folder: JobFolder) -> Iterator[bool]:
 
 
 def remove(folder: JobFolder) -> None:
-    """Remove a job folder, also one that its program made read-only."""
-    for directory, _, _ in os.walk(folder.path):
-        with contextlib.suppress(OSError):
-            os.chmod(directory, 0o700)  # the program may have taken its own rights away
-    shutil.rmtree(folder.path, ignore_errors=True)
+    """Remove a job folder, also one that its program made read-only; what can't be removed stays."""
+    files.remove_tree(folder.path)
 
 
 def left(jobs: Path, engine: str) -> list[JobFolder]:

@@ -90,7 +90,7 @@ async def both_reports(engine: ProcessEngine, place: Path) -> dict[str, Any]:
             continue
         job = await job_for(engine, item.name, **PARAMETERS.get(item.name, {}))
         report = await engine.run(job, Heard())
-        output = place / "jobs" / engine.job_id(job.action_id) / "output" / "output.json"
+        output = place / "jobs" / engine.job_id(job.action_id) / "run" / "output" / "output.json"
         text = output.read_text() if output.exists() else ""
         said = (report.message, report.printed, _without_numbers(text))
         found[item.name] = anywhere(said, place)
@@ -239,7 +239,7 @@ async def test_a_run_outlives_its_server(tmp_path: Path, environments: Path, bel
     running = asyncio.create_task(engine.run(await job_for(engine, "Slow_1_0", **parameters), heard))
     await bell.rung()
     pid, server = (await heard.first()).pid or 0, the_server(engine).pid
-    assert parent_of(pid) == server
+    assert parent_of(parent_of(pid)) == server  # between them: the run's supervisor
     os.kill(server, signal.SIGKILL)
     go.ring()
     assert (await running).message == "Slow"

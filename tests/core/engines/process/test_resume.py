@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngi
 ROOT = Path(__file__).parents[4]
 
 
-async def owner(point: str, place: Path, job: Job, config: Mapping[str, Any]) -> asyncio.subprocess.Process:
+async def owner(
+    point: str, place: Path, job: Job, config: Mapping[str, Any], folders: Sequence[Path] = ()
+) -> asyncio.subprocess.Process:
     """Start a core that dies at `point`, or is killed by the test."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.core.engines.process.owner", point, str(place)),
-        json.dumps({"job": asdict(job), "config": config}),
+        json.dumps({"job": asdict(job), "config": config, "folders": [str(folder) for folder in folders]}),
         cwd=ROOT,
     )
 

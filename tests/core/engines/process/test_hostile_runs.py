@@ -1,0 +1,457 @@
+"""Programs that want to outlive their run, or to have core change what is not theirs."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.process import files, job_folder
+from core.engines.process.processes import Started, readable, stat_of
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.test_fork_server import SAYS, responder
+from tests.core.engines.process.test_resume import owner, slow_job
+
+DAEMON = f"""{SAYS}
+    import os, signal
+    from pathlib import Path
+    asked = json.loads((Path(sys.argv[1]) / "input" / "input.json").read_text())["parameters"]
+    alive, told = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            os.write(told, str(os.getpid()).encode())
+            os.closerange(0, 100)
+            os.execve(sys.executable, [sys.executable, "-c", "import signal; signal.pause()"], {{}})
+        os._exit(0)
+    daemon = int(os.read(alive, 100))
+    say(message="Left a daemon", daemon=daemon, program=os.getpid())
+    if "bell" in asked:
+        Path(asked["bell"]).write_text(json.dumps([os.getpid(), daemon]))
+        with open(asked["go"]) as go:
+            go.readline()
+"""
+"""Leaves a process that nothing marks: a session of its own, no variable, nothing inherited open, no parent."""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder for responders of this test, and the daemon there."""
+    responder(tmp_path / "own", "Daemon", DAEMON)
+    return tmp_path / "own"
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    await readable(watch)
+    os.close(watch)
+
+
+@BOTH_WAYS
+async def test_a_daemon_that_nothing_marks_ends_with_its_run(make_engine: MakeEngine, own: Path) -> None:
+    engine = make_engine(folders=(own,))
+    report = await engine.run(await job_for(engine, "Daemon_1_0"), Heard())
+    assert (report.success, report.message) == (True, "Left a daemon")
+    assert not is_alive(report.full["daemon"])
+
+
+@BOTH_WAYS
+async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
+    make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine(folders=(own,))
+    longer = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    running = asyncio.create_task(engine.run(longer, Heard()))
+    _, daemon = json.loads(await bell.rung())
+    report = await engine.run(await job_for(engine, "Daemon_1_0", action_id="~2"), Heard())
+    assert (is_alive(report.full["daemon"]), is_alive(daemon)) == (False, True)
+    go.ring()
+    await running
+    assert not is_alive(daemon)
+
+
+@BOTH_WAYS
+async def test_a_daemon_ends_with_a_run_that_is_cancelled(
+    make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine(folders=(own,))
+    job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    running = asyncio.create_task(engine.run(job, Heard()))
+    pids = json.loads(await bell.rung())
+    await engine.cancel(job)
+    assert (await running).message == "Cancelled"
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+@BOTH_WAYS
+async def test_a_daemon_ends_with_its_run_while_no_core_lives(
+    make_engine: MakeEngine, own: Path, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine(folders=(own,))
+    job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    dead = await owner("none", tmp_path, job, {}, folders=(own,))
+    _, daemon = json.loads(await bell.rung())
+    dead.kill()
+    await dead.wait()
+    go.ring()
+    await gone(daemon)
+    report = await engine.run(replace(job, resumed=True), Heard())
+    assert (report.success, report.message) == (True, "Left a daemon")
+
+
+UNSUPERVISED = f"""{SAYS}
+    import os, signal
+    from pathlib import Path
+    asked = json.loads((Path(sys.argv[1]) / "input" / "input.json").read_text())["parameters"]
+    child = os.fork()
+    if child == 0:
+        os.environ.clear()
+        os.execve(sys.executable, [sys.executable, "-c", "import signal; signal.pause()"], {{}})
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(asked["bell"]).write_text(json.dumps([os.getpid(), child]))
+    os.kill(os.getppid(), asked["signal"])
+    while True:
+        signal.pause()
+"""
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_program_that_gets_rid_of_its_supervisor_ends_with_its_run(
+    number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, bell: Bell
+) -> None:
+    responder(tmp_path / "own", "Unsupervised", UNSUPERVISED)
+    engine = make_engine(folders=(tmp_path / "own",), grace_s=0.2)
+    job = await job_for(engine, "Unsupervised_1_0", bell=str(bell.path), signal=int(number))
+    running = asyncio.create_task(engine.run(job, Heard()))
+    pids = json.loads(await bell.rung())
+    if number == signal.SIGSTOP:
+        await engine.cancel(job)
+    report = await running
+    assert report.success is False
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+async def test_many_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine, tmp_path: Path) -> None:
+    program = f"""{SAYS}
+    import os
+    for _ in range(200):
+        if os.fork() == 0:
+            if os.fork():
+                os._exit(0)
+            os._exit(0)
+        os.wait()
+    reaped = lambda: all(line.split()[2] != "Z" or line.split()[3] != str(os.getppid())
+                         for line in (open(f"/proc/{{name}}/stat").read() for name in os.listdir("/proc")
+                                      if name.isdigit() and os.path.exists(f"/proc/{{name}}/stat")))
+    import time
+    while not reaped():
+        time.sleep(0.01)
+    say(message="Reaped")
+    """
+    responder(tmp_path / "own", "Orphans", program)
+    engine = make_engine(folders=(tmp_path / "own",))
+    assert (await engine.run(await job_for(engine, "Orphans_1_0"), Heard())).message == "Reaped"
+
+
+# --- what is put in the place of core's own files
+
+
+def planting(kind: str, target: Path, *, then: str = "") -> str:
+    """A program that puts something else in place of all that core may look at in a job folder."""
+    return textwrap.dedent(f"""
+    import json, os, signal, sys
+    from pathlib import Path
+    run = Path(sys.argv[1])
+    asked = json.loads((run / "input" / "input.json").read_text())["parameters"]
+    os.chdir("/")
+    for folder in (run, run.parent):
+        for name in ("stop", "started", "facts.json", "follower", "gate", "printed", "output"):
+            path = folder / name
+            if os.path.lexists(path):
+                os.rename(path, f"{{path}}.aside")
+            if {kind!r} == "pipe":
+                os.mkfifo(path)
+            elif {kind!r} == "directory":
+                (path / "in" / "it").mkdir(parents=True)
+            else:
+                path.symlink_to({str(target)!r})
+    Path(asked["bell"]).write_text(str(os.getpid()))
+    {then or "signal.pause()"}
+    """)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is not the program's, whose modes and contents must stay."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").write_text("precious")
+    (target / "inner").mkdir()
+    for path in (target, target / "inner"):
+        path.chmod(0o751)
+    (target / "file").chmod(0o644)
+    yield target
+    seen = {path.name: oct(path.stat().st_mode & 0o777) for path in (target, *target.rglob("*"))}
+    assert seen == {"target": "0o751", "file": "0o644", "inner": "0o751"}
+    assert (target / "file").read_text() == "precious"
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("kind", ["directory", "link"])
+async def test_a_deadline_holds_whatever_stands_in_the_job_folder(
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+) -> None:
+    responder(tmp_path / "own", "Planting", planting(kind, target))
+    engine = make_engine(folders=(tmp_path / "own",), config={"Planting_1_0": {"jobTimeout": 0.02}})
+    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    running = asyncio.create_task(engine.run(job, Heard()))
+    pid = int(await bell.rung())
+    assert (await running).message == "Timed out after 0.02 minutes"
+    assert not is_alive(pid)
+    await engine.forget(job.action_id)
+    assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
+
+
+@pytest.mark.parametrize("kind", ["directory", "link"])
+async def test_a_cancel_works_whatever_stands_in_the_job_folder(
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+) -> None:
+    responder(tmp_path / "own", "Planting", planting(kind, target))
+    engine = make_engine(folders=(tmp_path / "own",))
+    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    running = asyncio.create_task(engine.run(job, Heard()))
+    pid = int(await bell.rung())
+    await engine.cancel(job)
+    assert (await running).message == "Cancelled"
+    assert not is_alive(pid)
+
+
+@BOTH_WAYS
+async def test_a_run_whose_folder_was_taken_away_meanwhile_is_killed(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine()
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    started = Started.read(folder / "started")
+    assert started
+    folder.rename(tmp_path / "aside")
+    report = await engine.run(replace(job, resumed=True, seen_running=True), Heard())
+    assert report.message.startswith("The job folder of this run has vanished")
+    await gone(started.pid)
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
+async def test_a_sweep_kills_what_runs_in_a_folder_it_can_not_read(
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+) -> None:
+    responder(tmp_path / "own", "Planting", planting(kind, target))
+    engine = make_engine(folders=(tmp_path / "own",))
+    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    dead = await owner("none", tmp_path, job, {}, folders=(tmp_path / "own",))
+    pid = int(await bell.rung())
+    dead.kill()
+    await dead.wait()
+    await engine.sweep(lambda: [])
+    await gone(pid)
+    assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
+
+
+@pytest.mark.parametrize("way_out", ["forget", "sweep"])
+async def test_a_link_in_place_of_a_job_folder_is_removed_and_not_followed(
+    way_out: str, make_engine: MakeEngine, tmp_path: Path, target: Path
+) -> None:
+    program = f"""{SAYS}
+    import os, shutil
+    run = pathlib.Path(sys.argv[1])
+    say(message="Gone")
+    job = run if (run / "started").exists() else run.parent
+    os.rename(job, {str(tmp_path / "aside")!r})
+    os.symlink({str(target)!r}, job)
+    """
+    responder(tmp_path / "own", "Moving", program)
+    engine = make_engine(folders=(tmp_path / "own",))
+    job = await job_for(engine, "Moving_1_0")
+    await engine.run(job, Heard())
+    place = tmp_path / "jobs" / engine.job_id(job.action_id)
+    assert place.is_symlink()
+    await (engine.forget(job.action_id) if way_out == "forget" else engine.sweep(lambda: []))
+    assert not place.is_symlink()
+
+
+async def test_a_link_in_place_of_a_job_folder_to_be_made_gives_way(
+    make_engine: MakeEngine, tmp_path: Path, target: Path
+) -> None:
+    engine = make_engine()
+    job = await job_for(engine, "Forking_1_0")
+    place = tmp_path / "jobs" / engine.job_id(job.action_id)
+    place.parent.mkdir()
+    place.symlink_to(target)
+    assert (await engine.run(job, Heard())).message == "Forked"
+
+
+async def test_what_a_program_hid_deep_down_is_removed(tmp_path: Path, target: Path) -> None:
+    top = tmp_path / "jobs" / "local-1"
+    top.mkdir(parents=True)
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        os.symlink(target, "link", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, 0o000)
+        os.close(here)
+        here = below
+    os.close(here)
+    await asyncio.to_thread(files.remove_tree, top)
+    assert not top.exists()
+
+
+async def test_many_entries_in_one_directory_are_removed(tmp_path: Path) -> None:
+    top = tmp_path / "jobs" / "local-1"
+    top.mkdir(parents=True)
+    for number in range(2500):
+        (top / f"file{number}").touch()
+        if number % 100 == 0:
+            (top / f"d{number}" / "in" / "it").mkdir(parents=True)
+    await asyncio.to_thread(files.remove_tree, top)
+    assert not top.exists()
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine()
+    engine._jobs = tmp_path / "state" / "jobs"
+    job = await job_for(engine, "Slow_1_0", runs="/dev/null", bell="/dev/null", go="/dev/null")
+    before = os.umask(umask)
+    try:
+        report = await engine.run(job, Heard())
+    finally:
+        os.umask(before)
+    assert report.message == "Slow"
+    found = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
+    assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()} == {"0o600"}
+
+
+async def test_a_sweep_makes_a_folder_of_an_earlier_release_private(make_engine: MakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir(mode=0o755)
+    await make_engine().sweep(lambda: [])
+    assert oct((tmp_path / "jobs").stat().st_mode & 0o777) == "0o700"
+
+
+# --- what still runs when its action has ended
+
+
+async def left_by_a_dead_core(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell, **settings: Any
+) -> tuple[Any, int]:
+    engine = make_engine(**settings)
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    dead = await owner("none", tmp_path, job, {})
+    await bell.rung()
+    dead.kill()
+    await dead.wait()
+    heard = Heard()
+    following = asyncio.create_task(engine.run(replace(job, resumed=True), heard))
+    pid = (await heard.first()).pid or 0
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    assert is_alive(pid)
+    return engine, pid
+
+
+@pytest.mark.parametrize("keep_jobs", [False, True])
+async def test_a_forgotten_run_is_killed(
+    keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
+    await engine.forget("~8257")
+    await gone(pid)
+    assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
+
+
+async def test_a_sweep_kills_also_where_job_folders_are_kept(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=True)
+    await engine.sweep(lambda: ["~8257"])
+    assert is_alive(pid)
+    await engine.sweep(lambda: [])
+    await gone(pid)
+    assert (tmp_path / "jobs" / engine.job_id("~8257")).exists()
+
+
+# --- job folders of an earlier release: input and output beside core's own files
+
+
+def as_before(job: Path) -> None:
+    for item in (job / "run").iterdir():
+        item.rename(job / item.name)
+    (job / "run").rmdir()
+
+
+@BOTH_WAYS
+async def test_a_folder_of_an_earlier_release_that_was_not_started_is_used(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine()
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    folder = engine._folder(job.action_id)
+    job_folder.create(folder, job, engine._load().offers[job.responder_id].configured)
+    as_before(folder.path)
+    running = asyncio.create_task(engine.run(replace(job, resumed=True), Heard()))
+    await bell.rung()
+    go.ring()
+    assert (await running).message == "Slow"
+
+
+async def test_a_run_of_an_earlier_release_is_adopted_and_what_it_leaves_is_killed(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine = make_engine()
+    job = await slow_job(make_engine, tmp_path, bell, go)
+    folder = engine._folder(job.action_id)
+    job_folder.create(folder, job, engine._load().offers[job.responder_id].configured)
+    as_before(folder.path)
+    slow = Path(__file__).parents[3] / "responders" / "Slow" / "slow.py"
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "import os, sys; os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '1000']); "
+          "exec(open(sys.argv.pop(1)).read())", str(slow), str(folder.path)),
+        env={"HOME": str(folder.path), "PATH": os.environ["PATH"]}, start_new_session=True,
+    )  # fmt: skip
+    await bell.rung()
+    stat = stat_of(program.pid)
+    assert stat
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    facts = {"pid": program.pid, "pid_started": stat.pid_started, "boot": boot, "at": engine._clock()}
+    folder.started.write_text(json.dumps(facts))
+    heard = Heard()
+    running = asyncio.create_task(engine.run(replace(job, resumed=True), heard))
+    assert (await heard.first()).pid == program.pid
+    (child,) = [int(pid) for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()]
+    go.ring()
+    assert (await running).message == "Slow"
+    await program.wait()
+    assert not is_alive(child)
+    shutil.rmtree(folder.path)

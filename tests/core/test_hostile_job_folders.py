@@ -1,0 +1,105 @@
+"""Core, over HTTP, while programs put pipes, directories and links where it may look in their job folders."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ResponderBotError
+from core.models import Action
+from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
+from tests.core.engines.process.conftest import is_alive
+from tests.core.engines.process.test_hostile_runs import gone
+
+PLANTING = """
+import json, os, signal, sys
+from pathlib import Path
+
+run = Path(sys.argv[1])
+asked = json.loads((run / "input" / "input.json").read_text())["parameters"]
+for folder in (run, run.parent):
+    for name in asked["names"]:
+        path = folder / name
+        if os.path.lexists(path):
+            os.rename(path, f"{path}.aside")
+        if asked["kind"] == "pipe":
+            os.mkfifo(path)
+        elif asked["kind"] == "directory":
+            (path / "in" / "it").mkdir(parents=True)
+        else:
+            path.symlink_to("/dev/zero")
+Path(asked["bell"]).write_text(str(os.getpid()))
+while True:
+    signal.pause()
+"""
+
+NAMES = (("started",), ("stop",), ("facts.json",), ("follower", "gate", "printed", "output"))
+"""What each of four runs, all that an engine has places for, puts something else in place of."""
+
+KINDS = pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+
+
+async def planting_place(folder: Path, **config: Any) -> Place:
+    place = await place_in(folder, responders={"Planting": {"config": config}})
+    (folder / "responders" / "Planting" / "stepwise.py").write_text(PLANTING)
+    return place
+
+
+async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) -> tuple[list[Action], list[int]]:
+    """Runs that have planted theirs, with the numbers of their programs."""
+    alert, actions, pids = await alert_in(core), [], []
+    for number, several in enumerate(names):
+        bell = core.place.folder / f"bell{number}"
+        os.mkfifo(bell)
+        parameters = {"names": several, "kind": kind, "bell": str(bell)}
+        actions.append(await core.client().run({**asked(alert, "Planting_1_0"), "parameters": parameters}))
+        pids.append(int(await asyncio.to_thread(bell.read_text)))
+    return actions, pids
+
+
+async def stopped(core: CoreProcess) -> int | None:
+    """Ask core to end, as a service manager does; its exit code."""
+    core.process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(60):
+        return await core.process.wait()
+
+
+@KINDS
+async def test_four_such_runs_at_once_end_at_their_deadline_and_core_goes_on(kind: str, tmp_path: Path) -> None:
+    place = await planting_place(tmp_path, jobTimeout=0.05)
+    async with core_process(place) as core:
+        actions, pids = await planted(core, kind, [[name for part in NAMES for name in part]] * 4)
+        await core.client().health()
+        for action in actions:
+            ended = await core.ended(action.id)
+            assert json.loads(ended.report)["message"] == "Timed out after 0.05 minutes"
+        assert not [pid for pid in pids if is_alive(pid)]
+        await until(lambda: not list((tmp_path / "jobs" / "local").iterdir()), "a folder without jobs")
+        assert await stopped(core) == 0
+
+
+@KINDS
+async def test_after_a_kill_of_core_the_next_one_ends_them_all(kind: str, tmp_path: Path) -> None:
+    place = await planting_place(tmp_path)
+    async with core_process(place) as core:
+        actions, pids = await planted(core, kind, NAMES)
+        for action in actions:
+            await core.running(action.id)
+        await core.kill()
+    async with core_process(place) as core:
+        await core.client().health()
+        for action in actions:
+            if (await core.client().action(action.id)).end_date is None:
+                with contextlib.suppress(ResponderBotError):  # it may have ended meanwhile
+                    await core.client().cancel(action.id)
+            assert (await core.ended(action.id)).status == "Failure"
+        for pid in pids:
+            await gone(pid)
+        await until(lambda: not list((tmp_path / "jobs" / "local").iterdir()), "a folder without jobs")
+        assert await stopped(core) == 0
