@@ -84,9 +84,12 @@ class Responders:
     async def open(self) -> None:
         """Look at every engine, side by side and bounded; one that is silent is known by what it last offered."""
         for name, state in self._states.items():
-            kept = catalogues.kept(self._database, name)
-            if kept is not None:
-                state.catalogue = each_once(_catalogue(kept))
+            try:
+                kept = catalogues.kept(self._database, name)
+                if kept is not None:
+                    state.catalogue = each_once(_catalogue(kept))
+            except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
+                log.warning("catalogue_not_kept", engine=name, reason=str(error))
         self._merge()
         looks = [asyncio.create_task(self._look(state)) for state in self._states.values()]
         if looks:

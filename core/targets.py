@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
-
 from core.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, Kind
 from core.store import objects
@@ -69,30 +67,30 @@ def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
 
 
 def _alert(reads: Reads, row: Row) -> Target:
-    doc = from_json(row["doc"])
+    doc = objects.parsed(row["doc"])
     return Target("alert", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
 
 
 def _case(reads: Reads, row: Row) -> Target:
-    doc = from_json(row["doc"])
+    doc = objects.parsed(row["doc"])
     return Target("case", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
 
 
 def _task(reads: Reads, row: Row) -> Target:
     case = load(reads, "case", row["parent_id"])
-    doc = {**from_json(row["doc"]), "case": case.json}
+    doc = {**objects.parsed(row["doc"]), "case": case.json}
     return Target("case_task", row["id"], case.root_id, case.tlp, case.pap, doc)
 
 
 def _log(reads: Reads, row: Row) -> Target:
     task = load(reads, "case_task", row["parent_id"])
-    doc = {**from_json(row["doc"]), "case_task": task.json}
+    doc = {**objects.parsed(row["doc"]), "case_task": task.json}
     return Target("case_task_log", row["id"], task.root_id, task.tlp, task.pap, doc)
 
 
 def _artifact(reads: Reads, row: Row) -> Target:
     case = load(reads, "case", row["parent_id"])
-    own = from_json(row["doc"])
+    own = objects.parsed(row["doc"])
     return Target("case_artifact", row["id"], case.root_id, own["tlp"], case.pap, {**own, "case": case.json})
 
 

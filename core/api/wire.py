@@ -456,6 +456,16 @@ class Wire:
         except asyncio.CancelledError:  # only the listener cancels, when it stops; the client is told so
             sentence = "Core is stopping; try again in a moment."
             response = self._failed(visit, ResponderBotError("unavailable", sentence))
+        except (
+            ValidationError,
+            json.JSONDecodeError,
+        ):  # the body's own are told as such: this one came out of the store
+            self._log.exception("record_unreadable", request_id=visit.request_id, route=visit.route)
+            sentence = (
+                "What is stored of this can't be read; restore a backup."
+                f" The log says more, under request id {visit.request_id}."
+            )
+            response = self._failed(visit, ResponderBotError("unavailable", sentence))
         except Exception:
             self._log.exception("unforeseen", request_id=visit.request_id, method=visit.method, route=visit.route)
             sentence = f"Something went wrong inside; the log says what, under request id {visit.request_id}."

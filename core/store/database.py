@@ -46,6 +46,8 @@ FILE_TROUBLE = (
 StoreTrouble = sqlite3.OperationalError
 """What a transaction raises where the whole commit is in doubt, such as a full disk."""
 
+STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's own message holds damaged text
+
 _STOP = object()
 
 
@@ -236,12 +238,12 @@ class Database:
 
     def _searched(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
         self._check_files_lately()
-        connection = self._idle_readers.pop() if self._idle_readers else _connect(self.path, read_only=True)
+        connection = self._idle_readers.pop() if self._idle_readers else self._another_reader()
         try:
             search.begin(connection)
             loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
             return work(search)
-        except sqlite3.DatabaseError as error:
+        except STORE_ERRORS as error:
             if _is_file_trouble(error):
                 raise self._unreadable(error) from error
             if _code_of(error) != sqlite3.SQLITE_INTERRUPT:
@@ -253,6 +255,18 @@ class Database:
         finally:
             search.end()
             self._idle_readers.append(connection)
+
+    def _another_reader(self) -> sqlite3.Connection:
+        try:
+            connection = _connect(self.path, read_only=True)
+        except sqlite3.Error as error:  # no file descriptor is left, say
+            raise self._unreadable(error) from error
+        try:
+            self._check_files()  # after it was opened: it is not to be of a file put in the place of ours
+        except ResponderBotError:
+            connection.close()
+            raise
+        return connection
 
     async def rows_aside(self, sql: str, params: Params | None = None) -> list[Row]:
         """A read of core's own that may take long, beside the loop; what clients ask for is a `search`."""
@@ -329,13 +343,14 @@ class Database:
         self._check_files_lately()
         try:
             return connection.execute(sql, params or {}).fetchall()
-        except sqlite3.DatabaseError as error:
+        except STORE_ERRORS as error:
             if not _is_file_trouble(error):
                 raise
             raise self._unreadable(error) from error
 
-    def _unreadable(self, error: sqlite3.DatabaseError) -> ResponderBotError:
-        return self._unavailable(f"The store can't be read ({error}); look at its disk, or restore a backup.", error)
+    def _unreadable(self, error: Exception) -> ResponderBotError:
+        sentence = f"The store can't be read ({_reason(error)}); look at its disk, or restore a backup."
+        return self._unavailable(sentence, error)
 
     def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
         gathered = self._gathered.pop(loop, None)
@@ -366,9 +381,9 @@ class Database:
                 _one_by_one(works, connection)
             connection.execute("COMMIT")
             self._check_files()  # before anything is acknowledged
-        except sqlite3.Error as error:
+        except STORE_ERRORS as error:
             if connection.in_transaction:
-                with suppress(sqlite3.Error):
+                with suppress(*STORE_ERRORS):
                     connection.execute("ROLLBACK")
             for item in works:
                 item.error = self._unwritable(error)
@@ -378,12 +393,12 @@ class Database:
             self._rescue()
         else:
             for item in works:
-                if isinstance(item.error, sqlite3.Error) and _is_damage(item.error):
+                if isinstance(item.error, STORE_ERRORS) and _is_damage(item.error):
                     item.error = self._unwritable(item.error)
 
-    def _unwritable(self, error: sqlite3.Error) -> ResponderBotError:
+    def _unwritable(self, error: Exception) -> ResponderBotError:
         after = "restore a backup" if _is_damage(error) else "try again in a moment"
-        return self._unavailable(f"The store can't be written ({error}); {after}.", error)
+        return self._unavailable(f"The store can't be written ({_reason(error)}); {after}.", error)
 
     def _rescue(self) -> None:
         """Once, after the files were tampered with: empty the write-ahead log.
@@ -392,7 +407,7 @@ class Database:
         """
         if not self._is_rescued and self._files.may_checkpoint():
             self._is_rescued = True
-            with suppress(sqlite3.Error):
+            with suppress(*STORE_ERRORS):
                 self._writer_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _tell(self, works: list[_Work]) -> None:
@@ -456,22 +471,27 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
         item.error = error
 
 
-def _code_of(error: sqlite3.Error) -> int | None:
+def _code_of(error: Exception) -> int | None:
     """SQLite's code, of which the low byte says what it is; None where Python itself refuses what was read."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
-def _is_file_trouble(error: sqlite3.DatabaseError) -> bool:
+def _is_file_trouble(error: Exception) -> bool:
     return _is_damage(error) or _code_of(error) in FILE_TROUBLE
 
 
 def _is_damage(error: Exception) -> bool:
     """Whether the content of the file is not what was written; a text that is no UTF-8 is not."""
     if not isinstance(error, sqlite3.DatabaseError):
-        return False
+        return isinstance(error, UnicodeDecodeError)  # in the name of a table, say
     code = _code_of(error)
     return code in DAMAGE or (code is None and "decode" in str(error))
+
+
+def _reason(error: Exception) -> str:
+    """What SQLite says; Python would show the text itself, which is nobody's business who sees an error."""
+    return "a text in it is no UTF-8" if _is_damage(error) and _code_of(error) is None else str(error)
 
 
 def _opened(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
@@ -482,9 +502,11 @@ def _opened(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sql
     except BaseException as error:
         if connection is not None:
             connection.close()
-        if not isinstance(error, sqlite3.Error):
+        if not isinstance(error, STORE_ERRORS):
             raise
-        sentence = f"The database {path} can't be opened ({error}); mend that, or name another file in the settings."
+        sentence = (
+            f"The database {path} can't be opened ({_reason(error)}); mend that, or name another file in the settings."
+        )
         raise ResponderBotError("unavailable", sentence) from error
     return connection
 

@@ -4,6 +4,9 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
 
 from core.errors import ResponderBotError
 from core.store.database import Database, Reads, Row, Transaction
@@ -17,6 +20,14 @@ def parse_id(text: str) -> int | None:
     if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
         return None
     return int(digits)
+
+
+def parsed(doc: str) -> Any:
+    """The JSON of a stored object. Raises ResponderBotError("unavailable") for one that is damaged."""
+    try:
+        return from_json(doc)
+    except ValueError as error:
+        raise ResponderBotError("unavailable", "What is stored of this can't be read; restore a backup.") from error
 
 
 def next_id(tx: Transaction) -> int:
