@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from core.models import TLP_NAMES
-from core.settings_file import Sections, read_sections, section, section_list, wrong
+from core.settings_file import DatabaseFile, Sections, read_sections, section, section_list, wrong
 
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",
@@ -29,7 +29,7 @@ class BotSection(_Section):
         "http://127.0.0.1:9000", pattern=r"^https?://\S+$", description="an address such as http://127.0.0.1:9000"
     )
     core_api_key: str = ""
-    database: Path = Path("responder-bot-slack.db")
+    database: DatabaseFile = Path("responder-bot-slack.db")
     health_port: int | None = Field(None, ge=0, le=65535)
     """Where `/health` and `/metrics` of the bot are served on the loopback; with HTTP they are beside Slack's too."""
 

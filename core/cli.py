@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
-DEFAULT_BOT_DATABASE = "responder-bot-slack.db"
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -370,12 +369,11 @@ def _show_building(news: "Building") -> None:
 
 def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
     """Core's, and the bot's."""
-    from core.settings import core_settings
+    from core.settings import bot_database, core_settings
     from core.settings_file import read_sections
 
     sections = read_sections(args.config, os.environ)
-    bot = sections.tables.get("bot", {}).get("database", DEFAULT_BOT_DATABASE)
-    return core_settings(sections).core.database, sections.folder / os.environ.get("RESPONDER_BOT_BOT_DATABASE", bot)
+    return core_settings(sections).core.database, bot_database(sections)
 
 
 def _backup(args: argparse.Namespace) -> int:

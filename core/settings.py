@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.settings_file import (
     PREFIX,
+    DatabaseFile,
     Sections,
     checked,
     plain,
@@ -38,7 +40,7 @@ class _Section(BaseModel):
 class CoreSection(_Section):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
-    database: Path = Path("responder-bot.db")
+    database: DatabaseFile = Path("responder-bot.db")
     host: str = "127.0.0.1"
     port: int = Field(9000, ge=0, le=65535)
     organisation: str = "default"
@@ -127,6 +129,21 @@ def core_settings(sections: Sections) -> CoreSettings:
         engine=_engines(sections),
         responder=_responders(sections),
     )
+
+
+class _BotFile(_Section):
+    """What core's commands need of `[bot]`."""
+
+    database: DatabaseFile = Path("responder-bot-slack.db")
+
+
+def bot_database(sections: Sections) -> Path:
+    """Where the bot's database is, for `backup` and `restore`. Raises as `load` does."""
+    table = sections.tables.get("bot", {})
+    own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
+    prefix = f"{PREFIX}BOT_DATABASE"
+    environ = {name: value for name, value in sections.environ.items() if name.startswith(prefix)}
+    return section(_BotFile, "bot", replace(sections, tables={"bot": own}, environ=environ)).database
 
 
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from core.errors import ResponderBotError
@@ -22,6 +22,23 @@ DEFAULT_FILE = Path("responder-bot.toml")
 SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel")
 """All sections of the file, whoever reads them."""
 PREFIX = "RESPONDER_BOT_"
+
+
+def _no_address(value: Any) -> Any:
+    if isinstance(value, str) and "://" in value:
+        raise ValueError("an address")
+    return value
+
+
+DatabaseFile = Annotated[
+    Path,
+    BeforeValidator(_no_address),
+    Field(
+        description="the path of a SQLite file, such as data/responder-bot.db; a database server, such as"
+        " postgresql://..., is not supported"
+    ),
+]
+"""An address would be taken for a path, and a new SQLite file made there."""
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[slack]\nbot_token = 'xapp-1'", "bot_token is to be the bot's token, xoxb-...; what begins with xapp-"),
         ("[slack]\napp_token = 'xoxb-1'", "app_token is to be the app's token, xapp-...; what begins with xoxb-"),
         ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url is to be an address such as http://127.0.0.1:9000."),
+        ("[bot]\ndatabase = 'postgres://bot@db/bot'", "[bot] database is to be the path of a SQLite file, such as"),
         ("slack = 3", "is to be a table"),
         ("[slack", "is no TOML"),
     ],

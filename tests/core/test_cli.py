@@ -230,6 +230,39 @@ async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: P
     assert not (tmp_path / "copy.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("section", "command"),
+    [
+        ("core", ["user", "list"]),
+        ("core", ["core"]),
+        ("core", ["backup", "copy.db"]),
+        ("bot", ["backup", "copy.db"]),
+        ("bot", ["restore", "copy.db"]),
+    ],
+)
+async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, section: str, command: list[str]) -> None:
+    (tmp_path / "responder-bot.toml").write_text(f'[{section}]\ndatabase = "postgresql://core:secret@db/core"\n')
+    refused = await run(tmp_path, *command)
+    variable = {f"RESPONDER_BOT_{section.upper()}_DATABASE": "postgresql://core:secret@db/core"}
+    (tmp_path / "responder-bot.toml").unlink()
+    again = await run(tmp_path, *command, **variable)
+    for ended in (refused, again):
+        assert (ended.code, ended.out) == (2, "")
+        assert is_one_sentence(ended.err)
+        assert "database is to be the path of a SQLite file" in ended.err.replace("_DATABASE is", " database is")
+        assert "secret" not in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_backup_finds_the_bot_s_database_as_the_bot_does(tmp_path: Path) -> None:
+    (tmp_path / "responder-bot.toml").write_text('[bot]\ndatabase = "~/slack.db"\n')
+    await run(tmp_path, "user", "list")
+    with closing(sqlite3.connect(tmp_path / "slack.db")) as bots:
+        bots.execute("CREATE TABLE message (ts TEXT)")
+    made = await run(tmp_path, "backup", "copy.db", HOME=str(tmp_path))
+    assert (made.code, (tmp_path / "copy.db.slack").is_file()) == (0, True)
+
+
 async def test_the_database_is_private(tmp_path: Path) -> None:
     await run(tmp_path, "user", "list")
     assert stat.S_IMODE((tmp_path / "responder-bot.db").stat().st_mode) == 0o600

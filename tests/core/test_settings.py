@@ -150,6 +150,11 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
             "[core]\nuser_domain = '@example.org'",
             "[core] user_domain is to be a domain without @, such as example.org.",
         ),
+        (
+            "[core]\ndatabase = 'postgresql://core:secret@db/core'",
+            "[core] database is to be the path of a SQLite file, such as data/responder-bot.db; a database server,"
+            " such as postgresql://..., is not supported.",
+        ),
         ("[core]\nlog_level = 'loud'", "[core] log_level is to be one of debug, info, warning, error."),
         (
             "[core]\nport = 1\nport = 2",
