@@ -6,6 +6,8 @@ Heavy imports stand inside the subcommands, so that `--help` answers at once (`p
 import argparse
 import asyncio
 import os
+import re
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -299,10 +301,30 @@ def _settings_lines(
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
     channels = len(settings.channel)
-    lines = [(True, "settings", f"{file}, {channels} channel{'' if channels == 1 else 's'}")]
+    exposed = _mode_trouble(Path(sections.source), sections.tables)
+    lines = [(not exposed, "settings", exposed or f"{file}, {channels} channel{'' if channels == 1 else 's'}")]
     if _is_here(settings, core):
         lines += [(False, "folders", trouble) for trouble in folder_troubles(core)]
     return lines
+
+
+def _mode_trouble(file: Path, tables: Mapping[str, Any]) -> str:
+    """What is wrong with the mode of a settings file that holds secrets, or `""`; its group may read it."""
+    if os.name != "posix" or not file.is_file() or not _holds_secrets(tables):
+        return ""
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if not mode & 0o027:
+        return ""
+    return f"{file} holds secrets, and others on this machine can get at it (mode {mode:04o}); `chmod 600 {file}`"
+
+
+def _holds_secrets(value: Any, key: str = "") -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_secrets(item, str(name)) for name, item in value.items())
+    if isinstance(value, list):
+        return any(_holds_secrets(item, key) for item in value)
+    is_secret = any(word in key.lower() for word in ("key", "password", "pwd", "secret", "token"))
+    return isinstance(value, str) and bool(value) and (is_secret or re.search(r"://[^/\s]*@", value) is not None)
 
 
 def _manifest_text() -> str:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
@@ -30,6 +31,7 @@ from core.case_templates import CaseTemplates
 from core.cases import Cases
 from core.clock import Clock, now_ms
 from core.engines.base import Catalogue
+from core.engines.process.engine import BUNDLED
 from core.errors import ResponderBotError
 from core.events import DAY_MS, Feed
 from core.responders import Responders
@@ -159,7 +161,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, clock, metrics.lagged),
         *access_api.endpoints(access, section.organisation),
-        *health.endpoints(probe, metrics, [lambda: engine_parts(responders)]),
+        *health.endpoints(probe, metrics, [lambda: engine_parts(responders)], folders_of(settings)),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.aliased(table, section.vendor_alias)
@@ -174,6 +176,14 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         observe=metrics.observe,
     )
     return Core(settings, database, access, feed, responders, wire, table, stack)
+
+
+def folders_of(settings: CoreSettings) -> list[Path]:
+    """The folders and files of this machine that sentences may name."""
+    found = [settings.core.database, settings.core.jobs, settings.core.environments, BUNDLED, Path.cwd(), Path.home()]
+    for engine in settings.engine:
+        found += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
+    return [*found, *(path.parent for path in found if path.parent != path)]
 
 
 def engine_parts(responders: Responders) -> list[health.Part]:

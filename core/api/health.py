@@ -1,10 +1,12 @@
 """How core is: `/health` for people and probes, `/metrics` for Prometheus (`semantics.md 11`)."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Literal
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -143,13 +145,42 @@ class Metrics:
             self._actions.labels(row["status"], row["responder_name"] or "").set(row["count"])
 
 
-def endpoints(probe: StoreProbe, metrics: Metrics, parts: Sequence[Callable[[], Sequence[Part]]]) -> Sequence[Endpoint]:
-    """`parts` are asked at each look; the store is always one."""
+_QUOTED_PATH = re.compile(r"""(['"`])(/[^'"`\n]*)\1""")
+# Not in the middle of a word or a URL; what ends a sentence or a list is no part of it.
+_PATH = re.compile(r"""(?<![\w:/.~%-])/(?:[^\s'"`,;:()\[\]/]+/+)*([^\s'"`,;:()\[\]/]+)""")
+
+
+def names_only(text: str, folders: Iterable[Path] = ()) -> str:
+    """A sentence with names in place of absolute paths.
+
+    `folders` are known ones, in which there may be blanks: what is below them keeps its path from there.
+    """
+    for folder in sorted((str(folder) for folder in folders), key=len, reverse=True):
+        if len(folder) > 1:
+            begins = rf"(?<![\w:/.~%-]){re.escape(folder)}"
+            text = re.sub(rf"{begins}/+(?=\S)", "", text)
+            text = re.sub(rf"{begins}(?![\w-])", PurePath(folder).name, text)
+    text = _QUOTED_PATH.sub(lambda found: f"{found[1]}{PurePath(found[2]).name}{found[1]}", text)
+    return _PATH.sub(lambda found: found[1], text)
+
+
+def endpoints(
+    probe: StoreProbe,
+    metrics: Metrics,
+    parts: Sequence[Callable[[], Sequence[Part]]],
+    folders: Iterable[Path] = (),
+) -> Sequence[Endpoint]:
+    """`parts` are asked at each look; the store is always one. `folders` are those that sentences may name.
+
+    Only an org-admin's own key is shown where files lie on this machine; all others get names.
+    """
 
     async def health(request: Request) -> Response:
         found = [await probe.look(), *(part for ask in parts for part in ask())]
         if trouble := logs.trouble():
             found.append(Part("log", False, trouble))
+        if not request.caller.may("manageUser"):
+            found = [replace(part, message=names_only(part.message, folders)) for part in found]
         word = judged(found)
         return answer(word, 503 if word.status == "down" else 200)
 

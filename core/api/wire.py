@@ -15,6 +15,7 @@ import time
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -488,6 +489,10 @@ class Wire:
         if caller is _NOBODY and not endpoint.open:  # whatever spelling of an address led here
             caller = self._caller(visit.headers)
             visit.came(caller)
+        elif caller is _NOBODY and "authorization" in visit.headers:  # needs no key, but may say more to some
+            with suppress(ResponderBotError):
+                caller = self._caller(visit.headers)
+                visit.came(caller)
         raw, body = await self._body(visit, endpoint, receive)
         _permit(endpoint, caller)
         turn = partial(self._in_turn, caller.login, receive)

@@ -95,3 +95,35 @@ def test_doctor_says_what_is_missing_and_ends_with_1(tmp_path: Path) -> None:
     assert answer.returncode == 1
     assert "FAIL  core: " in answer.stdout
     assert "FAIL  token: " in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "is_well"),
+    [
+        ('[slack]\nbot_token = "xoxb-1"\n', 0o644, False),
+        ('[slack]\nbot_token = "xoxb-1"\n', 0o660, False),
+        ('[slack]\nbot_token = "xoxb-1"\n', 0o640, True),
+        ('[slack]\nbot_token = "xoxb-1"\n', 0o600, True),
+        ('[responder."Mail_1_0".config]\nsmtp_password = "x"\n', 0o604, False),
+        ('[responder."Hook_1_0".config]\nurl = "https://me:pw@example.org"\n', 0o604, False),
+        ('[core]\nport = 9001\n[slack]\nbot_token = ""\n', 0o644, True),
+    ],
+)
+def test_doctor_says_that_a_file_with_secrets_can_be_read_by_others(
+    tmp_path: Path, text: str, mode: int, is_well: bool
+) -> None:
+    file = tmp_path / "responder-bot.toml"
+    file.write_text(text)
+    file.chmod(mode)
+    (line,) = [
+        line
+        for line in run("doctor", folder=tmp_path, RESPONDER_BOT_BOT_CORE_URL="http://127.0.0.1:9").stdout.splitlines()
+        if line[6:].startswith("settings: ")
+    ]
+    if is_well:
+        assert line == "ok    settings: responder-bot.toml, 0 channels"
+    else:
+        assert line == (
+            "FAIL  settings: responder-bot.toml holds secrets, and others on this machine can get at it"
+            f" (mode {mode:04o}); `chmod 600 responder-bot.toml`"
+        )

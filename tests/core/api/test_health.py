@@ -1,8 +1,11 @@
 """`/health` and `/metrics` (`semantics.md 11`)."""
 
+import re
 from pathlib import Path
 
-from core.api.health import Part, StoreProbe, judged
+import pytest
+
+from core.api.health import Part, StoreProbe, judged, names_only
 from core.settings import EngineSection, ResponderSection
 from core.store.database import Database
 from core.store.schema import migrate
@@ -44,8 +47,50 @@ async def test_an_engine_is_told_in_short_and_then_line_by_line(tmp_path: Path) 
     ]
     assert (found["status"], settings["name"], settings["ok"]) == ("degraded", "responder settings", False)
     folder, item = settings["message"].splitlines()
-    assert f"{tmp_path}/gone can't be read" in folder
+    assert "gone can't be read" in folder
     assert 'names an item "colour"' in item
+
+
+async def test_only_an_org_admin_s_own_key_is_shown_where_files_lie(tmp_path: Path) -> None:
+    root = tmp_path / "my responders"
+    (root / "Broken").mkdir(parents=True)
+    (root / "Broken" / "Broken.json").write_text("{")
+    engine = EngineSection(name="local", responders=(root, tmp_path / "gone"))
+    async with running_core(tmp_path, engine=(engine,)) as core:
+        await core.key("org-admin")
+        told = {}
+        for profile in (None, "read-only", "analyst", "service", "source", "org-admin"):
+            told[profile] = (await core.send("GET", "/health", profile=profile)).text
+        acting = {"X-On-Behalf-Of": "org-admin"}
+        told["through"] = (await core.send("GET", "/health", profile="service", headers=acting)).text
+        told["wrong"] = (await core.send("GET", "/health", profile=None, headers={"Authorization": "Bearer x"})).text
+        told["alias"] = (await core.send("GET", "/api/health", profile="analyst")).text
+        metrics = (await core.send("GET", "/metrics", profile=None)).text
+    shown = told.pop("org-admin")
+    assert f"{root}/Broken/Broken.json: the file is not valid JSON" in shown
+    assert f"{tmp_path}/gone can't be read" in shown
+    assert len(set(told.values())) == 1
+    assert "Broken: Broken/Broken.json: the file is not valid JSON" in told[None]
+    assert "gone can't be read" in told[None]
+    assert re.findall(r"(?<![\w:/])/[a-z]+/", str(told[None])) == []
+    assert str(tmp_path) not in told[None] + metrics
+
+
+@pytest.mark.parametrize(
+    ("sentence", "named"),
+    [
+        ("[Errno 2] No such file or directory: '/srv/a b/x.db'", "[Errno 2] No such file or directory: 'x.db'"),
+        ("The file /srv/secret/x.db is full; see /srv/secret.", "The file x.db is full; see secret."),
+        ("/opt/a b/x.json: wrong, /opt/a b can't be read", "x.json: wrong, a b can't be read"),
+        ("/var/opt/a b/x", "a b/x"),
+        ("https://soc.example.org/api/x answers 500 and 3/4", "https://soc.example.org/api/x answers 500 and 3/4"),
+        ("either/or, 10 / 2", "either/or, 10 / 2"),
+        ("`/x/y/python -m pip` (/x/y/z)", "`python -m pip` (z)"),
+        ("/a" * 50_000, "a"),
+    ],
+)
+def test_a_path_becomes_a_name_and_nothing_else_does(sentence: str, named: str) -> None:
+    assert names_only(sentence, [Path("/opt/a b")]) == named
 
 
 async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_path: Path) -> None:
