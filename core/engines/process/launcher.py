@@ -1,4 +1,4 @@
-"""Starts a responder's program: `JOB/started`, a supervisor, limits, then exec.
+"""Starts a responder's program, and stays as its supervisor.
 
 Core starts it by `python -I -S launcher.py JOB STATUS_FD CWD LIMITS PROGRAM...` with the responder's environment, in a
 session of its own, its output going to `JOB/printed`. It imports nothing of core and little else, since every run waits
