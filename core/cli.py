@@ -51,6 +51,14 @@ def run(args: argparse.Namespace) -> int:
     except ResponderBotError as error:
         _say(error.message, sys.stderr)
         return 2
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        _say(
+            "No thread can be started here; raise the limit on processes (`ulimit -u`, TasksMax), or run less.",
+            sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         return 130  # as shells say: ended by signal 2
     except BrokenPipeError:

@@ -1,8 +1,10 @@
 """Definition files of responders: read, checked, each either on offer or left out with a sentence that says why."""
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from core.engines.redaction import SECRET_WORDS
 DEFAULT_TIMEOUT_MINUTES = 30.0
 RUN_SETTINGS = ("jobTimeout", "check_tlp", "max_tlp", "check_pap", "max_pap", "proxy_http", "proxy_https", "cacerts")
 """What every responder may be told beside its own configuration items."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EIO, errno.ESTALE)
 
 _TYPES = ("text", "string", "number", "boolean")
 _NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
@@ -98,13 +102,31 @@ def responder_id(organisation: str, name: str) -> str:
     return hashlib.sha256(f"{organisation}\0{name}".encode()).hexdigest()[:32]
 
 
+def raise_if_exhausted(error: OSError) -> None:
+    """Raise it again where it speaks of the machine and not of the file: another try may find what is there.
+
+    To be called wherever an error means that a file is missing or unfit.
+    """
+    if error.errno in _EXHAUSTED:
+        raise error
+
+
 def definition_files(root: Path) -> Iterator[Path]:
     """Every definition file below `root`, in order; `root` may also be one responder's own folder."""
     if _is_responder_folder(root):
-        yield from sorted(root.glob("*.json"))
+        yield from _json_files(root)
         return
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        yield from sorted(folder.glob("*.json"))
+        yield from _json_files(folder)
+
+
+def _json_files(folder: Path) -> list[Path]:
+    """In order; none where the folder can't be read. (`Path.glob` hides from Python 3.13 on why it found nothing.)"""
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError as error:
+        raise_if_exhausted(error)
+        return []
 
 
 def responder_folders(roots: Sequence[Path]) -> tuple[Path, ...]:
@@ -117,11 +139,13 @@ def responder_folders(roots: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _is_responder_folder(root: Path) -> bool:
-    for file in root.glob("*.json"):
+    for file in _json_files(root):
         try:
             if "command" in json.loads(file.read_bytes()):
                 return True
-        except (ValueError, TypeError, OSError):
+        except OSError as error:
+            raise_if_exhausted(error)
+        except (ValueError, TypeError):
             continue
     return False
 
@@ -137,7 +161,10 @@ class Loaded:
 
 
 def load(folders: Sequence[Path]) -> Loaded:
-    """All definitions of `folders`; of a name that comes twice the first is taken (`semantics.md 4`)."""
+    """All definitions of `folders`; of a name that comes twice the first is taken.
+
+    Raises OSError where the machine is exhausted: then nothing is known of what is there.
+    """
     taken: dict[str, Definition] = {}
     skipped: list[Skipped] = []
     unreadable: list[str] = []
@@ -145,6 +172,7 @@ def load(folders: Sequence[Path]) -> Loaded:
         try:
             files = list(definition_files(root))
         except OSError as error:
+            raise_if_exhausted(error)
             unreadable.append(
                 f"The folder of responders {root} can't be read ({error.strerror}); make it, or take it out of"
                 " [[engine]] responders."
@@ -160,6 +188,10 @@ def _take(file: Path, taken: dict[str, Definition], skipped: list[Skipped]) -> N
         definition = read_definition(file)
     except _Unusable as reason:
         skipped.append(Skipped(file.stem, f"{file}: {reason}"))
+        return
+    except OSError as error:
+        raise_if_exhausted(error)
+        skipped.append(Skipped(file.stem, f"{file}: its program can't be read: {error.strerror}."))
         return
     first = taken.setdefault(definition.name, definition)
     if first is not definition:
@@ -193,6 +225,7 @@ def _read_json(file: Path) -> Mapping[str, Any]:
     try:
         raw = json.loads(file.read_bytes())
     except OSError as error:
+        raise_if_exhausted(error)
         raise _Unusable(f"the file can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise _Unusable(f"the file is not valid JSON: {error}.") from error

@@ -21,6 +21,7 @@ from core.engines.process.definitions import (
     Definition,
     configure,
     load,
+    raise_if_exhausted,
     responder_folders,
     responder_id,
     section_for,
@@ -141,8 +142,16 @@ class ProcessEngine:
         return self._capacity
 
     async def catalogue(self) -> Catalogue:
-        """What is on offer now; read again only when a file has changed."""
-        return (await asyncio.to_thread(self._load)).catalogue
+        """What is on offer now; read again only when a file has changed.
+
+        Raises ResponderBotError("unavailable") where the machine has no file descriptor, memory or thread left for it.
+        """
+        try:
+            return (await asyncio.to_thread(self._load)).catalogue
+        except (OSError, RuntimeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            sentence = f"The responders can't be read now ({reason}); raise the limit on that, or run less here."
+            raise ResponderBotError("unavailable", sentence) from error
 
     def job_id(self, action_id: str) -> str:
         return job_folder.folder_name(self._name, action_id)
@@ -231,9 +240,12 @@ class ProcessEngine:
         marks: list[object] = [_mark(self.environments.root)]
         for root in self._folders:
             marks.append(_mark(root))
-            with contextlib.suppress(OSError), os.scandir(root) as entries:
-                for entry in sorted(entries, key=lambda item: item.name):
-                    marks += _marks_of_entry(entry)
+            try:
+                with os.scandir(root) as entries:
+                    for entry in sorted(entries, key=lambda item: item.name):
+                        marks += _marks_of_entry(entry)
+            except OSError as error:
+                raise_if_exhausted(error)
         return tuple(marks)
 
     def _read(self, signature: tuple[object, ...]) -> _Loaded:
@@ -572,7 +584,11 @@ def _mark(path: Path) -> object:
 def _marks_of_entry(entry: os.DirEntry[str]) -> list[object]:
     """A folder's own time changes when files come and go; those that matter are looked at one by one."""
     marks = [_mark(Path(entry.path))]
-    with contextlib.suppress(OSError), os.scandir(entry.path) as files:
-        wanted = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
+    try:
+        with os.scandir(entry.path) as files:
+            wanted = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
+    except OSError as error:
+        raise_if_exhausted(error)
+    else:
         marks += [_mark(Path(file)) for file in sorted(wanted)]
     return marks

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from core.engines.process.definitions import raise_if_exhausted
+
 _BUILD_SECONDS = 1800.0
 """An environment that is not there after half an hour never will be."""
 
@@ -83,6 +85,8 @@ class Environments:
             if not is_whole(place):
                 _make_whole(place, _build_plain)
         except (OSError, subprocess.SubprocessError) as error:
+            if isinstance(error, OSError):
+                raise_if_exhausted(error)
             return Unavailable(f"the environment {place} can't be made: {error}")
         return Interpreter(place / "bin" / "python")
 
@@ -159,7 +163,8 @@ def read_requirements(folder: Path) -> bytes:
     """The requirements of a responder's folder; empty when there are none worth the name."""
     try:
         raw = (folder / "requirements.txt").read_bytes()
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error)
         return b""
     lines = (line.strip() for line in raw.splitlines())
     return raw if any(line and not line.startswith(b"#") for line in lines) else b""
