@@ -26,10 +26,11 @@ import structlog
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from core.access import Access, Caller
 from core.api import forms
+from core.api.listen import BODY_TIMEOUT_S, ClientGone, read_body
 from core.errors import Code, ResponderBotError
 from core.models import ERRORS_LIMIT, ArtifactsInput, ErrorCount, Input, Permission, Word
 
@@ -52,9 +53,6 @@ ERRORS: Mapping[Code, tuple[int, str]] = {
 """What each code is on the wire: status and `type`. The only such table; `core.client` reads it backwards."""
 
 BODY_LIMIT_BYTES = 1_048_576
-# What is too large is read and thrown away up to here: a client that is cut off while it sends never sees the answer.
-DRAIN_LIMIT_BYTES = 8 * BODY_LIMIT_BYTES
-BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck, or means harm
 QUERY_LIMIT_BYTES = 8_192
 HEADERS_LIMIT_BYTES = 32_768
 PATH_LIMIT_BYTES = 2_048
@@ -308,7 +306,7 @@ def _validated(model: type[Input], raw: Any) -> Input:
 def _credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
     """Key and, with Basic, login of a request. Raises ResponderBotError("authentication")."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
-    value = value.strip()
+    value = value.strip(" \t")  # and no other blanks: they are a part of the key
     if scheme.lower() == "bearer" and value:
         return value, None
     if scheme.lower() == "basic":
@@ -396,10 +394,6 @@ class _NotAllowed(ResponderBotError):
         self.allowed = ", ".join(allowed)
 
 
-class _Gone(Exception):
-    """The client has hung up: there is nobody to answer."""
-
-
 async def _hung_up(receive: Receive) -> None:
     """Return once the client has."""
     while (await receive())["type"] != "http.disconnect":
@@ -440,7 +434,7 @@ class Wire:
         visit = _Visit(scope)
         try:
             response = await self._respond(visit, receive)
-        except _Gone:
+        except ClientGone:
             return
         response.raw_headers.append((b"x-request-id", visit.request_id.encode()))
         response.raw_headers.extend(_EVERY_ANSWER)
@@ -452,7 +446,7 @@ class Wire:
             response = await self._handled(visit, receive)
         except ResponderBotError as error:
             response = self._failed(visit, error)
-        except _Gone:
+        except ClientGone:
             raise
         except asyncio.CancelledError:  # only the listener cancels, when it stops; the client is told so
             sentence = "Core is stopping; try again in a moment."
@@ -500,7 +494,7 @@ class Wire:
         return await endpoint.handler(request)
 
     async def _in_turn(self, login: str, receive: Receive, read: Coroutine[Any, Any, Any]) -> Any:
-        """What `read` gives, once this caller has few enough others. Raises _Gone if nobody waits for it."""
+        """What `read` gives, once this caller has few enough others. Raises ClientGone if nobody waits for it."""
         turns = self._turns.get(login)
         if turns is None:
             turns = self._turns[login] = asyncio.Semaphore(SEARCHES_EACH)
@@ -513,7 +507,7 @@ class Wire:
         try:
             await asyncio.wait((reading, hung_up), return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise _Gone
+                raise ClientGone
             return reading.result()
         finally:
             reading.cancel()
@@ -550,7 +544,7 @@ class Wire:
 
     def _unpacked(self, visit: "_Visit", content: bytes) -> bytes:
         """The body without its Content-Encoding; what it becomes is bounded like what arrives."""
-        encoding = visit.headers.get("content-encoding", "").strip().lower()
+        encoding = visit.headers.get("content-encoding", "").lower()
         if encoding in ("", "identity") or not content:
             return content
         if encoding not in ("gzip", "x-gzip"):
@@ -568,34 +562,14 @@ class Wire:
 
     async def _read(self, visit: "_Visit", receive: Receive) -> bytes:
         """The body, bounded in size and in time, whatever its headers claim."""
-        if visit.claimed_length() > self._body_limit_bytes + DRAIN_LIMIT_BYTES:
-            visit.unread = True
+        if visit.claimed_length() > self._body_limit_bytes:
             raise self._too_large()
         try:
-            async with asyncio.timeout(self._body_timeout_s):
-                return await self._read_all(visit, receive)
+            return await read_body(receive, self._body_limit_bytes, self._body_timeout_s)
         except TimeoutError:
             visit.unread = True
             sentence = f"The body did not arrive within {self._body_timeout_s:g} s; send it again."
             raise ResponderBotError("bad_request", sentence) from None
-
-    async def _read_all(self, visit: "_Visit", receive: Receive) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message: Message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Gone
-            size += len(message.get("body", b""))
-            if size <= self._body_limit_bytes:
-                parts.append(message.get("body", b""))
-            elif size > self._body_limit_bytes + DRAIN_LIMIT_BYTES:
-                visit.unread = True
-                raise self._too_large()
-            if not message.get("more_body", False):
-                if size > self._body_limit_bytes:
-                    raise self._too_large()
-                return b"".join(parts)
 
     def _too_large(self) -> ResponderBotError:
         return ResponderBotError("too_large", f"The body is over the limit of {self._body_limit_bytes} bytes.")
@@ -608,7 +582,7 @@ class Wire:
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         if visit.unread:
-            headers["Connection"] = "close"  # the rest of the body is not wanted
+            headers["Connection"] = "close"  # the rest of the body is not waited for
         if status == 503:
             headers["Retry-After"] = "1"
         return Response(text, status, headers, JSON_TYPE)
