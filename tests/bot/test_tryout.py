@@ -64,6 +64,7 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
     assert process.stdout is not None
     lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
     address, bot_token, app_token = (line.partition("=")[2] for line in lines[1:4])
+    (tmp_path / "responder-bot.toml").touch(0o600)  # it holds tokens
     (tmp_path / "responder-bot.toml").write_text(
         f'[core]\nport = 9\njobs = "responder-bot.toml/below"\n'
         f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\n'
