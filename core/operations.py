@@ -7,6 +7,7 @@ its last check.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +56,10 @@ class Objects:
 
     tx: Transaction
     place: Place
+    _before: dict[Kind, Any] = field(default_factory=dict)
+    """As they are kept."""
     _loaded: dict[Kind, Any] = field(default_factory=dict)
+    """As they are to be; their lists are our own."""
     _tags: dict[Kind, set[str]] = field(default_factory=dict)
     _changed: dict[Kind, None] = field(default_factory=dict)
 
@@ -92,32 +96,49 @@ class Objects:
         tags = self._loaded[kind].tags
         known = self._tags.setdefault(kind, set(tags))
         if tag not in known:
-            known.add(tag)
             tags.append(tag)
+            try:
+                self._refuse_growth(kind)
+            except ResponderBotError:
+                tags.pop()
+                raise
+            known.add(tag)
         self._changed[kind] = None
 
     def set_field(self, kind: Kind, name: str, value_kind: str, value: Any) -> None:
         """Set a custom field of an object that was loaded. Raises ResponderBotError("invalid_fields")."""
         fields = self._loaded[kind].custom_fields
         checked = custom_fields({name: {value_kind: value, "order": len(fields) + 1}}, "customFields")
+        is_new = name not in fields
         fields.update(checked)
+        try:
+            self._refuse_growth(kind)
+        except ResponderBotError:
+            if is_new:
+                del fields[name]
+            raise
         self._changed[kind] = None
 
     def forget(self, kind: Kind) -> None:
         """Read an object again at its next use: it was saved beside us."""
-        for kept in (self._loaded, self._changed, self._tags):
+        for kept in (self._before, self._loaded, self._changed, self._tags):
             kept.pop(kind, None)
 
     def save(self) -> None:
         """Save what has changed, each with one event."""
         for kind in self._changed:
-            _SAVE[kind](self.tx, self._loaded[kind], self.place.user, self.place.now)
+            _SAVE[kind](self.tx, self._loaded[kind], self.place.user, self.place.now, self._before[kind])
         self._changed.clear()
 
     def _once(self, kind: Kind, load: Callable[[], Any]) -> Any:
         if kind not in self._loaded:
-            self._loaded[kind] = load()
+            self._before[kind] = kept = load()
+            own = {name: copy(getattr(kept, name)) for name in ("tags", "custom_fields") if hasattr(kept, name)}
+            self._loaded[kind] = kept.model_copy(update=own)
         return self._loaded[kind]
+
+    def _refuse_growth(self, kind: Kind) -> None:
+        cases.refuse_growth(self._before[kind], self._loaded[kind])
 
     def _case(self, operation: "Operation") -> Case:
         if self.place.kind != "alert":
@@ -128,11 +149,11 @@ class Objects:
         return cases.load_case(self.tx, int(alert.case[1:]))
 
 
-_SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int], object]] = {
-    "alert": alerts.save,
-    "case": cases.save_case,
-    "case_task": cases.save_task,
-    "case_artifact": cases.save_artifact,
+_SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int, Any], object]] = {
+    "alert": lambda tx, alert, user, now, before: alerts.save(tx, alert, user, now, before=before),
+    "case": lambda tx, case, user, now, before: cases.save_case(tx, case, user, now, before=before),
+    "case_task": lambda tx, task, user, now, _: cases.save_task(tx, task, user, now),
+    "case_artifact": lambda tx, artifact, user, now, _: cases.save_artifact(tx, artifact, user, now),
 }
 
 Operation = Mapping[str, Any]
@@ -154,6 +175,16 @@ def apply_slice(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[st
 
     One that can't be applied changes nothing and stops nothing else.
     """
+    try:
+        with tx.part():
+            return _together(tx, place, slice_)
+    except ResponderBotError as error:  # one of them can't be kept, and only each alone tells which
+        if len(slice_) == 1:
+            return [error.message]
+        return [outcome for operation in slice_ for outcome in apply_slice(tx, place, [operation])]
+
+
+def _together(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[str]:
     objects = Objects(tx, place)
     outcomes = [_apply(objects, operation) for operation in slice_]
     objects.save()

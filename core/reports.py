@@ -45,9 +45,11 @@ class Ending:
     success: bool
     parts: Mapping[str, str]
     """The JSON of each key but `operations`."""
-    operations: Sequence[Any] = ()
-    left_out: int = 0
+    operations: Sequence[Any]
+    left_out: int
     """How many operations were over the limits."""
+    sizes: Mapping[str, int]
+    """Of the parts, in bytes; measured before the writer has to."""
 
     def dumped(self) -> str:
         """As text, for `loaded`."""
@@ -56,7 +58,7 @@ class Ending:
 
 def loaded(text: str) -> Ending:
     """What `Ending.dumped` gave."""
-    return Ending(*json.loads(text))
+    return _measured(*json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,11 @@ def ending(report: Report, parameters: Mapping[str, Any], limits: Limits) -> End
     asked = report.operations if report.success else ()
     kept = operations.bounded(asked, limits.operations)
     words = _words(report, parameters)
-    return Ending(
-        report.success, {key: _dump(word) for key, word in words.items()}, kept, left_out=len(asked) - len(kept)
-    )
+    return _measured(report.success, {key: _dump(word) for key, word in words.items()}, kept, len(asked) - len(kept))
+
+
+def _measured(success: bool, parts: Mapping[str, str], operations: Sequence[Any], left_out: int) -> Ending:
+    return Ending(success, parts, operations, left_out, {key: len(part.encode()) for key, part in parts.items()})
 
 
 def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
@@ -91,8 +95,8 @@ def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
     whole_operations = _array(entries)
     parts = {**ended.parts, "operations": whole_operations}
     whole = _object(parts)
-    sizes = {key: len(part.encode()) for key, part in parts.items()}
-    size = len(whole.encode())
+    sizes = {**ended.sizes, "operations": len(whole_operations.encode())}
+    size = sum(sizes.values()) + len(_object(dict.fromkeys(_KEYS, "")))
     if size + sizes["operations"] <= limits.listed_bytes:
         return Written(whole, whole_operations)
     listed_operations = _first_of(entries, limits.listed_bytes // 2)

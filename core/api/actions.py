@@ -51,14 +51,15 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
         action_id = request.path["id"]
         wait_s = whole_seconds(request, "wait", MAX_WAIT_S)
         mark = feed.mark()
-        before = actions.json_of(action_id)
+        found = before = actions.json_of(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    while actions.json_of(action_id) == before:
+                    while found == before:
                         await feed.changed(mark)
                         mark = feed.mark()
-        return answer(actions.json_of(action_id))
+                        found = actions.json_of(action_id)
+        return answer(found)
 
     async def cancel(request: Request) -> Response:
         await runner.cancel(request.caller, request.path["id"])

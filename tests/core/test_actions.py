@@ -495,3 +495,20 @@ async def test_a_secret_parameter_comes_back_nowhere(tmp_path: Path) -> None:
         assert "hunter2222" not in here.actions.json_of(started.action.id)
         assert "hunter2222" not in here.alert_json()
     assert json.loads(ended.report)["message"] == "Used REMOVED"
+
+
+async def test_where_an_object_is_full_operations_fail_and_the_run_ends(tmp_path: Path) -> None:
+    tags = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(2 * operations.SLICE)]
+    fields = [
+        {"type": "AddCustomFields", "name": f"f{number}", "tpe": "string", "value": "v"} for number in range(2_000)
+    ]
+    limits = operations.Limits(count=3_000)
+    async with parts(tmp_path, tags=[f"x{number}" for number in range(950)], operation_limits=limits) as here:
+        ended = await ended_with(here, [*tags, *fields])
+        alert = json.loads(here.alert_json())
+    applied = json.loads(ended.operations)
+    assert [entry["status"] for entry in applied[: len(tags)]] == ["Success"] * 50 + ["Failure"] * 150
+    assert "would have 1001 tags; at most 1000 are kept" in applied[50]["message"]
+    done = [entry["name"] for entry in applied[len(tags) :] if entry["status"] == "Success"]
+    assert (len(alert["tags"]), list(alert["customFields"])) == (1000, done)
+    assert 0 < len(done) < 1_500
