@@ -1,0 +1,204 @@
+"""Requests that attack core by their size, their shape, or by how they are sent and read."""
+
+import asyncio
+import gzip
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, place_in
+from tests.hostile.beside import Watch, beside, hold, quiet
+
+pytestmark = pytest.mark.hostile
+
+AT_ONCE = 4
+TCP_ESTABLISHED = 1  # the first byte of TCP_INFO is the state, by the kernel's numbers
+TEMPLATE = "/api/case/template"
+
+BOMBS: dict[str, tuple[str, bytes]] = {
+    "numbers as tasks": (TEMPLATE, b'{"name":"x","tasks":[' + b"1," * 523_990 + b"1]}"),
+    "numbers as tags": (TEMPLATE, b'{"name":"x","tags":[' + b"1," * 523_990 + b"1]}"),
+    "empty objects as tasks": (TEMPLATE, b'{"name":"x","tasks":[' + b"{}," * 349_000 + b"{}]}"),
+    "wrong custom fields": (
+        TEMPLATE,
+        b'{"name":"x","customFields":{' + b",".join(b'"f%d":1' % n for n in range(87_000)) + b"}}",
+    ),
+    "right custom fields": (
+        TEMPLATE,
+        b'{"name":"x","customFields":{' + b",".join(b'"f%d":{"integer":1}' % n for n in range(40_000)) + b"}}",
+    ),
+    "valid tasks": (TEMPLATE, b'{"name":"x","tasks":[' + b",".join([b'{"title":"t"}'] * 70_000) + b"]}"),
+    "valid tags": (TEMPLATE, b'{"name":"x","tags":[' + b",".join(b'"%d"' % n for n in range(120_000)) + b"]}"),
+    "numbers as artifacts": ("/api/alert", b'{"title":"x","artifacts":[' + b"1," * 523_990 + b"1]}"),
+    "valid artifacts": (
+        "/api/alert",
+        b'{"type":"t","source":"s","sourceRef":"bomb","title":"x","description":"d","artifacts":['
+        + b",".join(b'{"dataType":"ip","data":"%d"}' % n for n in range(30_000))
+        + b"]}",
+    ),
+    "a deep search": ("/api/alert/_search", b'{"query":' + b'{"_and":[' * 40_000 + b"]}" * 40_000 + b"}"),
+    "a wide search": ("/api/alert/_search", b'{"query":{"_or":[' + b",".join([b'{"title":"x"}'] * 60_000) + b"]}}"),
+    "numbers in a search": (
+        "/api/alert/_search",
+        b'{"query":{"_in":{"_field":"a","_values":[' + b"1," * 500_000 + b"1]}}}",
+    ),
+    "many keys": ("/api/alert", b"{" + b",".join(b'"k%d":1' % n for n in range(90_000)) + b"}"),
+    "a deep body": ("/api/alert", b"[" * 1_000_000),
+    "a long number": ("/api/alert", b'{"severity":' + b"9" * 1_000_000 + b"}"),
+    "escapes": ("/api/alert", b'{"title":"' + b"\\u0000" * 170_000 + b'"}'),
+    "a bulk of ids": (
+        "/api/alert/_bulk",
+        b'{"ids":[' + b",".join([b'"~1"'] * 90_000) + b'],"tags":["x"]}',
+    ),
+    "a query of many steps": ("/api/v1/query", b'{"query":[' + b",".join([b'{"_name":"listAlert"}'] * 40_000) + b"]}"),
+}
+"""A name for a body of at most 1 MiB, where it is sent, and the body; each is also sent packed."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CoreProcess]:
+    place = await place_in(tmp_path_factory.mktemp("requests"))
+    async with core_process(place) as core:
+        yield core
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def at_rest(core: CoreProcess) -> Watch:
+    return await quiet(core)
+
+
+def key_of(core: CoreProcess, name: str = "lead") -> dict[str, str]:
+    return {"Authorization": f"Bearer {core.place.keys[name]}"}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_small_body_that_means_a_lot_of_work_stops_nobody(core: CoreProcess, at_rest: Watch, what: str) -> None:
+    address, body = BOMBS[what]
+    method, _, path = address.rpartition(" ")
+    assert len(body) <= 1_048_576, "a body over the limit would only test the limit"
+    headers = {**key_of(core), "Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, beside(core) as watch:
+        sending = [
+            http.request(method or "POST", path, content=gzip.compress(body), headers=headers) for _ in range(AT_ONCE)
+        ]
+        answers = await asyncio.gather(*sending)
+    hold(watch, at_rest, what)
+    for answer in answers:
+        assert answer.status_code in (200, 201, 400, 404, 413), answer.text[:300]
+        assert len(answer.content) < 2_000_000
+        if answer.status_code >= 400:
+            assert answer.json()["message"]
+            assert len(answer.json().get("errors", [])) <= 1_000
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_readers_who_do_not_read_keep_no_memory_and_no_connection(core: CoreProcess, at_rest: Watch) -> None:
+    for number in range(20):
+        alert = {**ALERT, "sourceRef": f"unread-{number}", "description": "x" * 900_000}
+        await core.client("lead").create_alert(alert)
+    before = memory_kib(core)
+    request = (
+        "POST /api/alert/_search?range=all HTTP/1.1\r\nHost: core\r\nContent-Type: application/json\r\n"
+        f"Authorization: {key_of(core)['Authorization']}\r\nContent-Length: 12\r\n\r\n" + '{"query":{}}'
+    ).encode()
+    connections = []
+    async with beside(core) as watch:
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(*core.url.removeprefix("http://").split(":"), limit=1024)
+            writer.write(request)
+            connections.append((reader, writer))
+        async with asyncio.timeout(90):
+            for reader, _ in connections:
+                await at_its_end(reader)
+    hold(watch, at_rest, "readers who don't read")
+    assert memory_kib(core) - before < 300_000
+    for _, writer in connections:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def at_its_end(reader: asyncio.StreamReader) -> None:
+    """Wait until the other side has ended the connection, without reading what it sent before."""
+    reader._transport.pause_reading()  # type: ignore[attr-defined]  # nothing public stops a stream's reading
+    connection = reader._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+    while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_ESTABLISHED:  # noqa: ASYNC110 - see below
+        await asyncio.sleep(0.1)  # the kernel rings no bell for a state that only it knows
+
+
+def memory_kib(core: CoreProcess) -> int:
+    with open(f"/proc/{core.process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_searches_nobody_waits_for_any_more_keep_nobody_waiting(core: CoreProcess, at_rest: Watch) -> None:
+    await alert_in(core, "searched")
+    slow = {"query": {"_or": [{"_string": f"a*b*c*{n}"} for n in range(8)]}}
+    slower = {"query": {"_like": {"_field": "description", "_value": "*a*b*c*d*e*f*"}}}
+    async with beside(core) as watch:
+        async with httpx.AsyncClient(base_url=core.url, timeout=60) as http:
+            for body in (slow, slower) * 10:
+                with suppress(httpx.TimeoutException):
+                    await http.post("/api/alert/_search?range=all", json=body, headers=key_of(core), timeout=0.05)
+        async with httpx.AsyncClient(base_url=core.url, timeout=20) as http:
+            found = await http.post(
+                "/api/alert/_search", json={"query": {"sourceRef": "searched"}}, headers=key_of(core)
+            )
+    hold(watch, at_rest, "searches that were given up")
+    assert found.status_code == 200
+    assert len(found.json()) == 1
+
+
+async def _silent(core: CoreProcess, sent: bytes) -> asyncio.StreamWriter:
+    _, writer = await asyncio.open_connection(*core.url.removeprefix("http://").split(":"))
+    writer.write(sent)
+    return writer
+
+
+PARTIAL: dict[str, bytes] = {
+    "nothing": b"",
+    "half a line": b"POST /api/al",
+    "half a head": b"POST /api/alert HTTP/1.1\r\nHost: core\r\nAuth",
+    "half a body": b"POST /api/alert HTTP/1.1\r\nHost: core\r\nContent-Length: 100000\r\n\r\n{",
+    "half a chunk": b"POST /api/alert HTTP/1.1\r\nHost: core\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nx",
+}
+
+
+@pytest.mark.parametrize("what", PARTIAL)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_connections_that_stop_half_way_keep_nobody_waiting(core: CoreProcess, at_rest: Watch, what: str) -> None:
+    async with beside(core) as watch:
+        writers = [await _silent(core, PARTIAL[what]) for _ in range(200)]
+        for _ in range(3):
+            assert (await core.client().health())["status"] == "ok"
+    for writer in writers:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    hold(watch, at_rest, what)
+
+
+EARLY: dict[str, Callable[[httpx.AsyncClient, dict[str, str]], Awaitable[httpx.Response]]] = {
+    "401": lambda http, key: http.post("/api/alert", content=b"x" * 300_000),
+    "403": lambda http, key: http.post("/api/alert", content=b"x" * 300_000, headers={**key, "X-On-Behalf-Of": "x@y"}),
+    "404": lambda http, key: http.post("/api/nothing", content=b"x" * 300_000, headers=key),
+    "405": lambda http, key: http.put("/api/alert", content=b"x" * 300_000, headers=key),
+    "200": lambda http, key: http.request("GET", "/api/user/current", content=b"x" * 300_000, headers=key),
+}
+
+
+@pytest.mark.parametrize("status", EARLY)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_early_answer_is_the_only_one(core: CoreProcess, at_rest: Watch, status: str) -> None:
+    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, beside(core) as watch:
+        answers = [await EARLY[status](http, key_of(core)) for _ in range(15)]
+        then = await http.get("/health")
+    hold(watch, at_rest, f"early {status}")
+    assert {answer.status_code for answer in answers} == {int(status)}
+    assert then.status_code == 200

@@ -1,0 +1,202 @@
+"""Responders that attack core by what they leave, how they end, and what they say."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from core.models import Action
+from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
+from tests.hostile.beside import Watch, beside, hold, quiet
+
+pytestmark = pytest.mark.hostile
+
+LONGEST_RUN_S = 60.0  # a run that has not ended by then never will
+
+PREAMBLE = """
+import json, os, shutil, signal, socket, subprocess, sys, time
+job = sys.argv[1]
+known = json.load(open(f"{job}/input/input.json"))
+
+def answer(**report):
+    with open(f"{job}/output/output.json", "w") as file:
+        json.dump({"success": True, "full": {}, **report}, file)
+
+def everywhere():
+    # each folder around the job that could hold what core reads: the job's own, its parent, its siblings
+    places = [job, os.path.dirname(job), os.path.dirname(os.path.dirname(job))]
+    for place in list(places):
+        try:
+            places += [entry.path for entry in os.scandir(place) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            pass
+    return list(dict.fromkeys(places))
+
+def plant(make):
+    for place in everywhere():
+        for name in ("stop", "started", "facts.json", "follower", "printed"):
+            path = os.path.join(place, name)
+            try:
+                if os.path.isdir(path) and not os.path.islink(path):
+                    continue
+                if os.path.lexists(path):
+                    os.unlink(path)
+                make(path)
+            except OSError:
+                pass
+"""
+
+PROGRAMS = {
+    "fifos instead of everything core reads": "plant(os.mkfifo)\nanswer()",
+    "a fifo as output": "os.mkfifo(f'{job}/output/output.json')",
+    "folders instead of everything core reads": "plant(os.mkdir)\nanswer()",
+    "links to an endless file": "plant(lambda path: os.symlink('/dev/zero', path))\nanswer()",
+    "an output that links to an endless file": "os.symlink('/dev/zero', f'{job}/output/output.json')",
+    "an output folder that is a link": "shutil.rmtree(f'{job}/output')\nos.symlink('/etc', f'{job}/output')",
+    "a huge sparse output": "open(f'{job}/output/output.json', 'w').truncate(1 << 33)",
+    "ten thousand tags": "answer(operations=[{'type': 'AddTagToAlert', 'tag': f't{n}'} for n in range(10_000)])",
+    "thirty thousand of one tag": "answer(operations=[{'type': 'AddTagToAlert', 'tag': 't'}] * 30_000)",
+    "a million unknown operations": "answer(operations=[{'type': 'x'}] * 1_000_000)",
+    "megabytes in operations": "answer(operations=[{'type': 'AddTagToAlert', 'tag': 'x' * 1_000_000}] * 20)",
+    "sixty megabytes of empty objects": (
+        "with open(f'{job}/output/output.json', 'w') as file:\n"
+        '    file.write(\'{"success":true,"full":{"a":[\')\n'
+        "    for _ in range(2_000):\n"
+        "        file.write('{},' * 10_000)\n"
+        "    file.write('{}]}}')"
+    ),
+    "a million levels": "open(f'{job}/output/output.json', 'w').write('[' * 1_000_000)",
+    "a number without an end": "open(f'{job}/output/output.json', 'w').write('9' * 5_000_000)",
+    "infinity": "open(f'{job}/output/output.json', 'w').write('{\"success\":true,\"full\":{\"n\":1e999}}')",
+    "a megabyte of a key": "answer(full={'k' * 1_000_000: 1})",
+    "a hundred megabytes printed": "for _ in range(1_600):\n    sys.stdout.write('x' * 65_536)\nanswer()",
+    "half a character": r"""open(f'{job}/output/output.json', 'w').write('{"success":true,"full":{"a":"\ud800"}}')""",
+    "its own folder removed": "shutil.rmtree(job, ignore_errors=True)",
+    "a daemon": (
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        environ = {}\n"
+        "        os.execve(sys.executable, ['sleeper', '-c', 'import time; time.sleep(86399)'], environ)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "answer()"
+    ),
+    "death by its own hand": "os.kill(os.getpid(), signal.SIGKILL)",
+    "a killed session": "os.killpg(0, signal.SIGKILL)",
+}
+"""A name for what a program does, and what it does."""
+
+
+def responder(root: Path, number: int, program: str) -> None:
+    name = f"Hostile{number}"
+    (root / name).mkdir()
+    (root / name / "program.py").write_text(PREAMBLE + program + "\n")
+    definition = {
+        "name": name,
+        "version": "1.0",
+        "author": "tests",
+        "url": "",
+        "license": "Apache-2.0",
+        "description": "Attacks core",
+        "dataTypeList": ["thehive:alert"],
+        "command": f"{name}/program.py",
+        "baseConfig": name,
+        "configurationItems": [],
+    }
+    (root / name / f"{name}.json").write_text(json.dumps(definition))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CoreProcess]:
+    place = await place_in(tmp_path_factory.mktemp("runs"))
+    for number, program in enumerate(PROGRAMS.values()):
+        responder(place.folder / "responders", number, program)
+    async with core_process(place) as core:
+        yield core
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def at_rest(core: CoreProcess) -> Watch:
+    return await quiet(core)
+
+
+async def ended(core: CoreProcess, action_id: str) -> Action:
+    async with asyncio.timeout(LONGEST_RUN_S):
+        return await core.ended(action_id)
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_run_that_attacks_core_ends_and_nobody_else_notices(
+    core: CoreProcess, at_rest: Watch, what: str
+) -> None:
+    name = f"Hostile{list(PROGRAMS).index(what)}_1_0"
+    alert = await alert_in(core, what)
+    async with beside(core) as watch:
+        action = await core.client().run(asked(alert, name))
+        end = await ended(core, action.id)
+        json.loads(end.report, parse_constant=_no_json)
+        json.loads(end.operations, parse_constant=_no_json)
+        listed = await core.client().actions("alert", alert)
+        assert [item.id for item in listed] == [action.id]
+        next_one = await core.client().run(asked(alert))
+        assert (await ended(core, next_one.id)).status == "Success"
+    hold(watch, at_rest, what)
+    assert sum(len(item.report) + len(item.operations) for item in listed) < 4_000_000
+    assert not left_running(core.place)
+
+
+def _no_json(word: str) -> None:
+    raise AssertionError(f"{word} stands in a report")
+
+
+def left_running(place: Place) -> list[str]:
+    """Command lines of programs of this place's responders that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if "time.sleep(86399)" in line or ("Hostile" in line and str(place.folder) in line):
+            found.append(line)
+    return found
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_four_hostile_runs_at_once_take_no_place_for_ever(core: CoreProcess, at_rest: Watch) -> None:
+    alert = await alert_in(core, "four")
+    async with beside(core) as watch:
+        runs = [await core.client().run(asked(alert, "Hostile0_1_0")) for _ in range(8)]
+        for run in runs:
+            await ended(core, run.id)
+        assert (await ended(core, (await core.client().run(asked(alert))).id)).status == "Success"
+    hold(watch, at_rest, "eight runs that leave pipes")
+
+
+async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_them(tmp_path: Path) -> None:
+    place = await place_in(tmp_path)
+    wanted = ["fifos instead of everything core reads", "folders instead of everything core reads", "ten thousand tags"]
+    for number, what in enumerate(wanted):
+        responder(place.folder / "responders", number, PROGRAMS[what] + "\nopen(known['parameters']['done'], 'w')")
+    ids = []
+    async with core_process(place) as first:
+        alert = await alert_in(first)
+        for number in range(len(wanted)):
+            done = str(place.folder / f"done{number}")
+            run = await first.client().run(asked(alert, f"Hostile{number}_1_0", parameters={"done": done}))
+            ids.append((run.id, done))
+        for _, done in ids:
+            await until(lambda path=done: os.path.exists(path), done)  # type: ignore[misc]  # mypy loses the default
+        await first.kill()
+    async with core_process(place) as second:
+        for action_id, _ in ids:
+            await ended(second, action_id)
+        assert (await ended(second, (await second.client().run(asked(alert))).id)).status == "Success"
