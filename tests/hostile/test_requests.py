@@ -51,7 +51,7 @@ BOMBS: dict[str, tuple[str, bytes]] = {
     "a long number": ("/api/alert", b'{"severity":' + b"9" * 1_000_000 + b"}"),
     "escapes": ("/api/alert", b'{"title":"' + b"\\u0000" * 170_000 + b'"}'),
     "a bulk of ids": (
-        "/api/alert/_bulk",
+        "PATCH /api/alert/_bulk",
         b'{"ids":[' + b",".join([b'"~1"'] * 90_000) + b'],"tags":["x"]}',
     ),
     "a query of many steps": ("/api/v1/query", b'{"query":[' + b",".join([b'{"_name":"listAlert"}'] * 40_000) + b"]}"),
