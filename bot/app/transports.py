@@ -2,23 +2,27 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from aiohttp import web
-from slack_bolt.adapter.aiohttp import to_aiohttp_response, to_bolt_request
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
 
 from bot.app.arrivals import SURFACES, Surface, is_of_slack
 from bot.app.front import Acknowledge, Front, Team
 from bot.features.base import Check
 from bot.settings import SlackSection
+from core.api.listen import ClientGone, bind, listening, read_body
 from core.errors import ResponderBotError
 
 ANYTHING = re.compile(r".*", re.DOTALL)
@@ -135,44 +139,30 @@ class Socket:
 class Listening:
     """An address of our own, with these routes. Raises ResponderBotError where it is taken."""
 
-    def __init__(self, host: str, port: int, routes: Sequence[web.RouteDef], setting: str) -> None:
+    def __init__(self, host: str, port: int, routes: Sequence[Route], setting: str) -> None:
         self._host, self._port, self._setting = host, port, setting
         self._routes = routes
-        self._runner: web.AppRunner | None = None
+        self._open = AsyncExitStack()
+        self.is_open = False
         self.url = ""
 
-    @property
-    def is_open(self) -> bool:
-        return self._runner is not None
-
     async def start(self) -> None:
-        served = web.Application(client_max_size=BODY_LIMIT_BYTES)
-        served.add_routes(self._routes)
-        runner = web.AppRunner(served, access_log=None)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self._port).start()
-        except OSError as error:
-            await runner.cleanup()
-            raise ResponderBotError(
-                "bad_request",
-                f"The bot can't listen on {self._host}:{self._port} ({error.strerror}); set another {self._setting}.",
-            ) from error
-        self._runner = runner
-        host, port = runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        sock = bind(self._host, self._port, self._setting)
+        router = Router(self._routes, redirect_slashes=False)
+        self.url = await self._open.enter_async_context(listening(router, sock))
+        self.is_open = True
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        self.is_open = False
+        await self._open.aclose()
 
 
 class Http:
     """Signed requests: `POST /slack/events` on host and port, what else is to be seen of the bot beside it."""
 
-    def __init__(self, app: AsyncApp, section: SlackSection, beside: Sequence[web.RouteDef]) -> None:
+    def __init__(self, app: AsyncApp, section: SlackSection, beside: Sequence[Route]) -> None:
         self._app = app
-        routes = [web.post(EVENTS_PATH, self._events), *beside]
+        routes = [Route(EVENTS_PATH, self._events, methods=["POST"]), *beside]
         self._listening = Listening(section.host, section.port, routes, "[slack] port")
 
     @property
@@ -188,9 +178,22 @@ class Http:
     def check(self) -> Check:
         return Check("requests", self._listening.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
 
-    async def _events(self, request: web.Request) -> web.Response:
+    async def _events(self, request: Request) -> Response:
         try:
-            asked = await to_bolt_request(request)
+            body = await read_body(request.receive, BODY_LIMIT_BYTES)
+        except (ResponderBotError, TimeoutError, ClientGone) as error:
+            status = 413 if isinstance(error, ResponderBotError) else 400
+            return Response("not a payload of Slack", status, {"Connection": "close"})
+        if not _may_be_signed(request.headers):
+            return Response("not signed by Slack", 401)
+        try:
+            asked = to_async_bolt_request(request, body)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no payload of Slack's
-            return web.Response(status=400, text="not a payload of Slack")
-        return await to_aiohttp_response(await self._app.async_dispatch(asked))
+            return Response("not a payload of Slack", 400)
+        return to_starlette_response(await self._app.async_dispatch(asked))
+
+
+def _may_be_signed(headers: Mapping[str, str]) -> bool:
+    """Whether these are of the form that Slack's have; checking the signature of others would raise an error."""
+    time, signature = headers.get("x-slack-request-timestamp", "0"), headers.get("x-slack-signature", "")
+    return re.fullmatch(r"[0-9]{1,12}", time) is not None and signature.isascii()

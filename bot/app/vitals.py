@@ -4,10 +4,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from bot.app.workers import Workers
 from bot.delivery import Delivery
@@ -67,17 +69,17 @@ class Vitals(Collector):
             GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
         ]
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Route]:
         """To be served wherever the bot listens."""
-        return [web.get("/health", self._show_health), web.get("/metrics", self._show_metrics)]
+        return [Route("/health", self._show_health), Route("/metrics", self._show_metrics)]
 
-    async def _show_health(self, _request: web.Request) -> web.Response:
+    async def _show_health(self, _request: Request) -> Response:
         checks = await self._health()
         parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
         status = "ok" if all(check.ok for check in checks) else "degraded"
         if any(check.is_vital and not check.ok for check in checks):
             status = "down"
-        return web.json_response({"status": status, "parts": parts}, status=503 if status == "down" else 200)
+        return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
 
-    async def _show_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _show_metrics(self, _request: Request) -> Response:
+        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,11 +1,14 @@
 """The bot as a whole, over both transports."""
 
+import asyncio
 import hashlib
 import hmac
+import re
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -129,6 +132,64 @@ async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
         assert await status_of(scene, {}) == 401
         for garbage in ("", "payload=%7B", "payload=3", "payload=[]", "{", "\x00", '{"type": []}'):
             assert await status_of(scene, signed(secret, garbage, now), garbage) < 500
+
+
+@pytest.mark.parametrize(
+    ("time_said", "signature"),
+    [
+        *((said, f"v0={'0' * 64}") for said in ("junk", "", "-1", "1_0", "1e9", "9" * 5_000, "9" * 400, "\xb2", "nan")),
+        *(("{now}", said) for said in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)),
+    ],
+)
+async def test_whatever_an_unsigned_request_says_it_is_refused_as_such(
+    tmp_path: Path, time_said: str, signature: str
+) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        said = time_said.format(now=int(time.time()))
+        head = f"X-Slack-Request-Timestamp: {said}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
+        assert await statuses_of(scene, head, BODY.encode()) == [401]
+
+
+async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        right = signed(scene.workspace.signing_secret, BODY, int(time.time()))
+        head = "\r\n".join(f"{name}: {value}" for name, value in right.items())
+        length, body = f"Content-Length: {len(BODY)}", BODY.encode()
+        assert await statuses_of(scene, f"{head}\r\n{length}", body) == [200]
+        assert await statuses_of(scene, f"{head}\r\nX-Slack-Signature: v0=0\r\n{length}", body) == [400]
+        trailers = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n{head}\r\n\r\n".encode()
+        assert await statuses_of(scene, "Transfer-Encoding: chunked", trailers) == [401]
+        large = 3 * 1_048_576
+        assert await statuses_of(scene, f"{head}\r\nContent-Length: {large}", b" " * large) == [413]
+
+
+@pytest.mark.slow
+async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as scene:
+        assert isinstance(scene.bot.transport, Http)
+        place = urlsplit(scene.bot.transport.url)
+        opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(90)]
+        for number, (_, writer) in enumerate(opened):
+            half = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\n"
+            writer.write(["", half, f"{half}Content-Length: 9\r\n\r\nx"][number % 3].encode())
+        async with asyncio.timeout(90):
+            ends = [await reader.read() for reader, _ in opened]
+        assert {end[:12] for end in ends} == {b"", b"HTTP/1.1 400"}
+        for _, writer in opened:
+            writer.close()
+
+
+async def statuses_of(scene: Scene, head: str, body: bytes) -> list[int]:
+    """The status of each answer to one raw request, after which its connection ends."""
+    assert isinstance(scene.bot.transport, Http)
+    place = urlsplit(scene.bot.transport.url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    first = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nConnection: close\r\n"
+    writer.write(f"{first}{head}\r\n\r\n".encode("latin-1") + body)
+    heard = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", heard)]
 
 
 async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: Path) -> None:
