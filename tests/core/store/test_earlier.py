@@ -114,7 +114,7 @@ def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) ->
         connection.execute("INSERT INTO _sqlite_migrations VALUES (NULL, 'core', 'of_tomorrow', '2040-01-01')")
     for command in (["core"], ["user", "list"]):
         args = [sys.executable, "-m", "core.cli", *command]
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "RESPONDER_BOT_CORE_PORT": "0"}
         ended = subprocess.run(args, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert (ended.returncode, ended.stderr.count("\n"), ended.stdout) == (2, 1, "")
         assert "made by a newer release" in ended.stderr

@@ -95,10 +95,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for name in ("ca", "other"):
-        openssl("req", "-x509", *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+        openssl(
+            "req", "-x509", *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # which Python demands of a CA from 3.13 on
+        )  # fmt: skip
     openssl(
         "req", "-x509", *new, "-subj", "/CN=soar", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-addext", "basicConstraints=critical,CA:FALSE", "-CA", "ca.pem", "-CAkey", "ca.key",
+        "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "authorityKeyIdentifier=keyid",
+        "-CA", "ca.pem", "-CAkey", "ca.key",
         "-keyout", "server.key", "-out", "server.pem",
     )  # fmt: skip
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
