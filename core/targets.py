@@ -50,13 +50,27 @@ def parse_kind(text: str) -> Kind:
 def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:
     """The object of that kind and number.
 
-    Raises ResponderBotError("not_found"); on a run, a missing log has a code of its own (`interface.md 7`).
+    Raises ResponderBotError("not_found"), on a run also for what is deleted or in a deleted case; a missing log has a
+    code of its own then (`interface.md 7`).
     """
     row = None if object_id is None else objects.find(reads, kind, object_id)
     if row is None:
         code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
         raise ResponderBotError(code, _MISSING[kind])
-    return _LOADERS[kind](reads, row)
+    target = _LOADERS[kind](reads, row)
+    if on_run:
+        _refuse_deleted(target)
+    return target
+
+
+def _refuse_deleted(target: Target) -> None:
+    """Deleting leaves an object in the store, to be seen and opened again, but nobody expects it to be acted on."""
+    doc: Any = target.json
+    while isinstance(doc, Mapping):  # an imported alert names its case by its id: it is not a part of it
+        if doc.get("status") == "Deleted":
+            what = _MISSING[doc["_type"]].removesuffix(" not found")
+            raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
+        doc = doc.get("case_task") or doc.get("case")
 
 
 def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:

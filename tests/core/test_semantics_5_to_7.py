@@ -13,12 +13,14 @@ import pytest
 from core.alerts import Alerts
 from core.cases import Cases
 from core.engines.base import Report
+from core.errors import ResponderBotError
 from core.models import (
     Action,
     AlertUpdate,
     ArtifactsInput,
     CaseInput,
     CaseTaskInput,
+    CaseUpdate,
     Kind,
     LogInput,
     RunInput,
@@ -96,6 +98,26 @@ async def test_an_answer_names_the_kind_of_its_object(tmp_path: Path, kind: Kind
     async with place(tmp_path) as there:
         action = await there.run(kind)
     assert (action.object_type, action.object_id) == (object_type, there.ids[kind])
+
+
+@pytest.mark.parametrize("kind", ["case", "case_task", "case_task_log", "case_artifact"])
+async def test_what_is_in_a_deleted_case_takes_no_runs_until_it_is_opened_again(tmp_path: Path, kind: Kind) -> None:
+    async with place(tmp_path) as there:
+        case_id = there.ids["case"]
+        await there.cases.update_case(LEAD, case_id, CaseUpdate(status="Deleted"))
+        with pytest.raises(ResponderBotError, match=f"Case {case_id} is deleted; open it again") as refused:
+            await there.run(kind)
+        assert refused.value.code == "not_found"
+        assert json.loads(there.here.actions.list_json(kind, there.ids[kind]) or "[]") == []
+        await there.cases.update_case(LEAD, case_id, CaseUpdate(status="Open"))
+        assert (await there.run(kind)).status == "Success"
+
+
+async def test_an_alert_takes_runs_whatever_became_of_its_case(tmp_path: Path) -> None:
+    async with place(tmp_path) as there:
+        case = await there.alerts.create_case(LEAD, there.ids["alert"])
+        await there.cases.update_case(LEAD, case.id, CaseUpdate(status="Deleted"))
+        assert (await there.run("alert")).status == "Success"
 
 
 async def test_without_only_if_idle_two_requests_are_two_runs(tmp_path: Path) -> None:
