@@ -37,6 +37,7 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
             f"{BASE}/{{idOrName}}",
             one,
             "One case template, by id or by name",
+            by_name=True,
             answer=CaseTemplate,
             errors=(404,),
         ),

@@ -121,6 +121,8 @@ class Endpoint:
     """Needs no key (health, docs)."""
     for_sources: bool = False
     """Also for a key with the profile `source`: it reads nothing else that needs a key."""
+    by_name: bool = False
+    """Its last segment may be a name that people chose, also one that is an address of its own for other methods."""
     query: Mapping[str, str] = field(default_factory=dict)
     """Query parameters and what they mean, for OpenAPI."""
     request_headers: Mapping[str, str] = field(default_factory=dict)
@@ -129,6 +131,10 @@ class Endpoint:
     """Turns a decoded body into the interface's words (alias.py)."""
     outgoing: Callable[[bytes], bytes] | None = None
     """Turns an answer's bytes into the caller's words, errors too (alias.py)."""
+
+    @property
+    def takes_body(self) -> bool:
+        return self.method not in ("GET", "DELETE")
 
     @property
     def writes(self) -> bool:
@@ -298,7 +304,8 @@ def _in_range(value: Any) -> bool:
 
 def _validated(model: type[Input], raw: Any) -> Input:
     try:
-        return model.model_validate(raw, context=ErrorCount())
+        # Names of the wire only: those of our own code are no promise, and a check before us would not know them.
+        return model.model_validate(raw, context=ErrorCount(), by_alias=True, by_name=False)
     except ValidationError as error:
         raise field_errors(error) from None  # the cause holds the client's whole body
 
@@ -350,7 +357,7 @@ class Routes:
         if "%" in path:
             segments = [unquote(segment) for segment in segments]
         # The first place is the address: `/api/alert/_search` is never the alert that is called `_search`.
-        place = self._place(self._root, segments, ())
+        place = self._place(self._root, segments, (), method)
         if place is None:
             raise ResponderBotError("not_found", "There is nothing at this address; /api/docs lists what there is.")
         node, values = place
@@ -373,16 +380,18 @@ class Routes:
         node.ends[endpoint.method] = (endpoint, tuple(names))
 
     def _place(
-        self, node: _Node, segments: Sequence[str], values: tuple[str, ...]
+        self, node: _Node, segments: Sequence[str], values: tuple[str, ...], method: str
     ) -> tuple[_Node, tuple[str, ...]] | None:
         if not segments:
             return (node, values) if node.ends else None
         segment, rest = segments[0], segments[1:]
         fixed, place = node.fixed.get(segment), None
         if fixed is not None:
-            place = self._place(fixed, rest, values)
-        if place is None and node.named is not None and segment:
-            place = self._place(node.named, rest, (*values, segment))
+            place = self._place(fixed, rest, values, method)
+        if node.named is not None and segment and (place is None or method not in place[0].ends):
+            named = self._place(node.named, rest, (*values, segment), method)
+            if place is None or (named and method in named[0].ends and named[0].ends[method][0].by_name):
+                place = named
         return place
 
 
@@ -488,6 +497,8 @@ class Wire:
                 caller = self._caller(visit.headers)
                 visit.came(caller)
         raw, body = await self._body(visit, endpoint, receive)
+        if endpoint.takes_body and caller is not _NOBODY:
+            caller = self._caller(visit.headers)  # who was disabled while the body came may not do it any more
         _permit(endpoint, caller)
         turn = partial(self._in_turn, caller.login, receive)
         request = Request(caller, body, values, visit.query(), visit.headers, raw, visit.request_id, turn)
@@ -522,7 +533,7 @@ class Wire:
         return caller if name is None else self._access.acting_for(caller, name)
 
     async def _body(self, visit: "_Visit", endpoint: Endpoint, receive: Receive) -> tuple[Any, Input | None]:
-        if endpoint.method in ("GET", "DELETE"):
+        if not endpoint.takes_body:
             return None, None
         content = self._unpacked(visit, await self._read(visit, receive))
         if not content and (endpoint.body is None or not _required(endpoint.body)):

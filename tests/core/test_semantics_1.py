@@ -224,7 +224,7 @@ async def test_whoever_has_no_right_is_refused_every_change(core: RunningCore) -
     [
         ("GET", "/api/alert/_search", "POST"),
         ("PATCH", "/api/alert/_search", "POST"),
-        ("GET", "/api/case/template/_search", "POST"),
+        ("PATCH", "/api/case/template/_search", "POST"),
         ("GET", f"{ENGINE}/action/_search", "POST"),
         ("DELETE", "/api/event", "GET"),
         ("PUT", "/api/connector/cortex/action", "POST"),
@@ -236,6 +236,15 @@ async def test_a_wrong_method_is_405_and_never_an_object_called_like_the_address
 ) -> None:
     answer = await core.send(method, path)
     assert (answer.status_code, answer.json()["type"], answer.headers["allow"]) == (405, "MethodNotAllowed", allowed)
+
+
+async def test_a_template_may_be_called_like_an_address_of_another_method(core: RunningCore) -> None:
+    made = await core.send("POST", "/api/case/template", {"name": "_search"})
+    assert made.status_code == 201
+    found = await core.send("GET", "/api/case/template/_search")
+    assert (found.status_code, found.json()["_id"]) == (200, made.json()["_id"])
+    searched = await core.send("POST", "/api/case/template/_search", {"query": {"_field": "name", "_value": "_search"}})
+    assert [template["_id"] for template in searched.json()] == [made.json()["_id"]]
 
 
 async def test_ids_share_one_number_space_and_may_be_escaped_in_addresses(core: RunningCore) -> None:

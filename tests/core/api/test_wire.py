@@ -273,6 +273,43 @@ async def test_nulls_and_unknown_fields_count_as_absent(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["severity"], response.json()["tags"]) == (201, 2, [])
 
 
+async def test_only_the_names_of_the_wire_are_fields(tmp_path: Path) -> None:
+    """Also inside of lists; what our own code calls them is an unknown field, which is ignored."""
+    artifact = {"dataType": "ip", "data": "1.2.3.4"}
+    alert = {"type": "t", "source": "s", "sourceRef": "1", "title": "t", "description": "d", "artifacts": [artifact]}
+    snake = {("source_ref" if name == "sourceRef" else name): value for name, value in alert.items()}
+    wrong = {**alert, "artifacts": [{"data_type": "ip", "data": "1.2.3.4"}]}
+    async with running_core(tmp_path) as core:
+        for body, missing in ((snake, "sourceRef"), (wrong, "artifacts[0].dataType")):
+            response = await core.send("POST", "/api/alert", body)
+            assert (response.status_code, response.json()["errors"][0]["name"]) == (400, missing)
+        ignored = await core.send("POST", "/api/alert", {**alert, "external_link": "x", "case_template": "x"})
+        assert (ignored.status_code, ignored.json()["externalLink"]) == (201, None)
+
+
+async def test_who_is_disabled_while_the_body_comes_is_refused(tmp_path: Path) -> None:
+    body = b'{"name":"late"}'
+    async with running_core(tmp_path) as core:
+        for what in ("key", "on behalf"):
+            await core.core.access.add(f"late-{what[:2]}", "org-admin")
+            key = await core.key("service") if what == "on behalf" else await core.core.access.new_key("late-ke")
+            head = [f"POST {PATH} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", "Connection: close"]
+            head += [f"Content-Length: {len(body)}", "Expect: 100-continue"]
+            head += ["X-On-Behalf-Of: late-on"] if what == "on behalf" else []
+            url = httpx.URL(core.url)
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write("\r\n".join([*head, "", ""]).encode())
+            await reader.readuntil(b"100 Continue\r\n\r\n")  # so far nothing was wrong
+            await core.core.access.disable(f"late-{what[:2]}")
+            writer.write(body)
+            answered = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            assert answered.startswith(b"HTTP/1.1 403" if what == "on behalf" else b"HTTP/1.1 401")
+        found = await core.send("POST", f"{PATH}/_search", {})
+        assert found.json() == []
+
+
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
