@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
-from bot.delivery.trouble import trouble
+from bot.delivery.trouble import of_upload, trouble
 from bot.features.base import Check
 from bot.features.doctor import core_checks
 from bot.settings import BotSettings
@@ -45,6 +45,8 @@ async def checks(
         slack = web_client(settings.slack.bot_token, settings.slack, session)
         token, team, own_id = await _token(slack, manifest, clock_ms)
         found += token
+        if team:
+            found.append(await _files(slack))
         found.append(await _way_in(settings, slack))
         if not team:
             return found
@@ -118,6 +120,17 @@ def _clock(date: str | None, now_ms: int) -> Check:
     if off_ms > CLOCK_MS:
         return Check("clock", False, f"{off_ms // 1000} s off from Slack's; set this machine's clock (NTP)")
     return Check("clock", True, "right to the minute")
+
+
+async def _files(slack: AsyncWebClient) -> Check:
+    """Whether Slack takes files. An address to upload to is asked for, and not used: nothing is ever shown."""
+    try:
+        await slack.api_call(
+            "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
+        )
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        return Check("files", False, of_upload(trouble(error, ""), "").message)
+    return Check("files", True, "long reports can be put under their messages")
 
 
 async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:

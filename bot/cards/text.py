@@ -93,6 +93,26 @@ def defang(data: str, data_type: str = "") -> str:
     return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
 
 
+# A URL, an address of mail, a host name or an IPv4 address, in the middle of other words. Each part is bounded, so
+# that no text makes the search slow.
+_INDICATOR = re.compile(
+    r"(?i)\b[a-z][a-z0-9+]{1,9}://[^\s<>\"']{1,2000}"
+    r"|[\w+%-]{1,64}(?:\.[\w+%-]{1,64}){0,8}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+    r"|(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-]|\.\w)"
+    r"|(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"
+)
+
+
+def defang_indicators(text: str) -> str:
+    """A sentence in which nobody can click an observable by mistake; its own full stops stay."""
+    return _INDICATOR.sub(_defanged, text)
+
+
+def _defanged(match: re.Match[str]) -> str:
+    found = match[0].rstrip(".,;:!?)")
+    return defang(found) + match[0][len(found) :]
+
+
 def who(login: str) -> str:
     """A person's name rather than a mention (`slack.md 2`): the part of the login before the `@`."""
     return foreign(login.partition("@")[0], 60) or "somebody"

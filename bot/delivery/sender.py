@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.delivery import tables
 from bot.delivery.pace import Pace
-from bot.delivery.trouble import Trouble, trouble
+from bot.delivery.trouble import Trouble, of_upload, trouble
 from bot.delivery.words import Shown, is_person, shown
 from bot.redaction import RED
 from core.errors import ResponderBotError
@@ -30,6 +30,7 @@ LOOK_PAGES = 10
 DOUBT_MS = 60_000  # when a post was repeated: how much later the first attempt can't arrive any more
 NO_FILE = ("file_not_found", "file_deleted")
 EVENT_TYPE = "responder_bot"
+UPLOAD = "files.completeUploadExternal"  # the last of an upload's steps, which stands for all of them
 
 log = structlog.get_logger("bot.delivery")
 
@@ -257,7 +258,7 @@ class Sender:
             return
         try:
             await self._slack.api_call(
-                "files.completeUploadExternal",
+                UPLOAD,
                 json={
                     "files": [{"id": file_id, "title": message.file_name}],
                     "channel_id": message.place,
@@ -304,6 +305,8 @@ class Sender:
     async def _meet(self, message: Shown, method: str, error: Exception) -> None:
         try:
             met = trouble(error, message.channel)
+            if method == UPLOAD:
+                met = of_upload(met, message.channel)
         except Exception:
             log.exception("delivery_failed", key=message.key)
             met = Trouble("undone", "bug", "A message could not be sent because of a fault of ours; it is in the log.")
@@ -356,7 +359,7 @@ def _passes(error: Exception, channel: str) -> bool:
 
 def _method(message: Shown) -> str:
     if _only_file_left(message):
-        return "files.completeUploadExternal" if message.file_name else "files.delete"
+        return UPLOAD if message.file_name else "files.delete"
     return "chat.update" if message.ts else "chat.postMessage"
 
 

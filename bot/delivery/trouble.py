@@ -66,6 +66,20 @@ def trouble(error: Exception, channel: str) -> Trouble:
     raise error
 
 
+def of_upload(met: Trouble, channel: str) -> Trouble:
+    """What a refusal means where it was a file that Slack refused: its message stands, and need not change shape."""
+    if met.kind not in ("blocks", "place", "app") or (met.code in SENTENCES and met.code != "missing_scope"):
+        return met
+    if met.kind == "app" and met.code != "missing_scope":
+        return met  # the token as a whole is the trouble
+    where = f" in {channel}" if channel else ""
+    sentence = (
+        f"Slack refuses files{where} ({met.code}), so long reports show only their first lines; give the app "
+        "files:write and reinstall it from manifest.yml, or let an owner of the workspace allow uploads."
+    )
+    return Trouble("app" if met.kind == "app" else "place", met.code, sentence)
+
+
 def _answered(response: Any, channel: str) -> Trouble:
     status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
     data = getattr(response, "data", None)

@@ -280,10 +280,16 @@ async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> No
     async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
         well = await doctor.checks(scene.settings, core, {}, now_ms)
         assert [check for check in well if not check.ok] == []
-        assert {"core", "key", "token", "clock", "socket", f"channel {SOC}", "people"} <= {c.name for c in well}
+        assert {"core", "key", "token", "clock", "files", "socket", f"channel {SOC}", "people"} <= {
+            c.name for c in well
+        }
         wrong = scene.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
         ill = await doctor.checks(scene.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["socket"]
+        for code in ("missing_scope", "unknown_method"):
+            scene.workspace.faults.error("files.getUploadURLExternal", code)
+            (refused,) = [check for check in await doctor.checks(scene.settings, core, {}, now_ms) if not check.ok]
+            assert (refused.name, code in refused.message, "files:write" in refused.message) == ("files", True, True)
         away = scene.settings.slack.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
         ill = await doctor.checks(scene.settings.model_copy(update={"slack": away}), core, {}, now_ms)
         socket = next(check.message for check in ill if check.name == "socket")

@@ -263,6 +263,29 @@ async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
 REPORT = ("report.txt", "a\nlong\nreport")
 
 
+@pytest.mark.parametrize(
+    ("method", "code", "said"),
+    [
+        ("files.getUploadURLExternal", "missing_scope", "Slack refuses files in C0SOC (missing_scope)"),
+        ("files.getUploadURLExternal", "unknown_method", "Slack refuses files in C0SOC (unknown_method)"),
+        ("files.completeUploadExternal", "invalid_arguments", "Slack refuses files in C0SOC (invalid_arguments)"),
+    ],
+)
+async def test_a_refused_file_is_told_as_such_and_leaves_its_message_as_it_is(
+    tmp_path: Path, method: str, code: str, said: str
+) -> None:
+    async with desk(tmp_path) as it:
+        it.workspace.faults.error(method, code, times=100)
+        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await until(it.delivery.problems)
+        (problem,) = it.delivery.problems()
+        assert problem.message.startswith(said)
+        assert "files:write" in problem.message
+        await it.delivery.want(desired("end:~2:C0SOC", "done now", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.shows("card", "done now")
+
+
 async def test_a_file_is_put_once_into_a_long_thread_too(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         await it.delivery.want(desired("alert:~1:C0SOC", "card"))

@@ -7,7 +7,7 @@ from bot.cards import ids
 from bot.cards.alert import alert_card
 from bot.cards.ended import approval_request, end_reply, report_file, watch_ended
 from bot.cards.message import Intent, intents_in
-from bot.cards.text import defang, escape
+from bot.cards.text import escape
 from bot.redaction import Subject
 from core.models import Approval
 from tests.bot.cards.test_alert import told
@@ -35,7 +35,7 @@ def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
         "`RB:closed=fp`",
         "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
         "```\n" + "\n".join(f"line {n}" for n in range(8)) + "\n```",
-        "The whole report is in the file.",
+        "The report is longer; core keeps it whole.",
     ]
     assert report_file(done, SUBJECT, clearance=2) == ("report-40.txt", text)
     assert report_file(done, SUBJECT, clearance=1) is None
@@ -56,7 +56,29 @@ def test_the_file_of_a_long_report_stays_whole() -> None:
     done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
     name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
     assert (name, json.loads(text)) == ("report-40.txt", full)
-    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == "The whole report is in the file."
+    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == (
+        "The report is longer; core keeps it whole."
+    )
+
+
+def test_only_indicators_lose_their_full_stops_in_what_was_changed() -> None:
+    operations = [
+        {"type": "AddTagToAlert", "tag": "v1.2", "status": "Success"},
+        {"type": "CloseTask", "status": "Failure", "message": "There is no task. Ask Anna."},
+        {"type": "AddTagToCase", "tag": "c2:evil.example", "status": "Success"},
+        {"type": "AddArtifactToCase", "dataType": "ip", "data": "203.0.113.7", "status": "Success"},
+        {"type": "CreateTask", "title": "Block https://evil.example/a.php?b=1.", "status": "Success"},
+        {"type": "AssignCase", "owner": "boss@evil.example", "status": "Success"},
+    ]
+    done = ended().model_copy(update={"operations": json.dumps(operations)})
+    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1].splitlines() == [
+        "• tagged the alert v1.2",
+        "• not done: CloseTask (There is no task. Ask Anna.)",
+        "• tagged the case c2:evil[.]example",
+        "• added ip 203[.]0[.]113[.]7 to the case",
+        "• made the task Block hxxps[://]evil[.]example/a[.]php?b=1.",
+        "• assigned the case to boss[@]evil[.]example",
+    ]
 
 
 def test_only_a_failed_run_offers_to_run_again() -> None:
@@ -122,7 +144,7 @@ def test_an_operation_s_name_is_shown_as_it_is_and_never_filled_in() -> None:
     names = ["{", "{type:>20000000}", "{0}", "{type.__class__}", "%s %(type)s", "{tag!r}"]
     operations = [{"type": name, "tag": "{type}", "status": "Success"} for name in [*names, "AddTagToAlert"]]
     done = ended().model_copy(update={"operations": json.dumps(operations), "report": report(message="Closed.")})
-    changes = "\n".join([*(f"• {escape(defang(name))}" for name in names), "• tagged the alert {type}"])
+    changes = "\n".join([*(f"• {escape(name)}" for name in names), "• tagged the alert {type}"])
     assert told(end_reply(done, SUBJECT, clearance=2, button=button))[2] == changes
 
 
