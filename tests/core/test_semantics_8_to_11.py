@@ -209,7 +209,7 @@ async def test_a_store_whose_file_is_gone_is_down(tmp_path: Path) -> None:
     store = answer.json()["parts"][0]
     assert (answer.status_code, answer.json()["status"]) == (503, "down")
     assert (store["name"], store["ok"]) == ("store", False)
-    assert "is no longer there" in store["message"]
+    assert "was removed or replaced" in store["message"]
     assert str(tmp_path) not in answer.text
 
 
