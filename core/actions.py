@@ -125,23 +125,25 @@ class Actions:
             self._owner.accepted(_number(started.action), started.action.engine_id)
         return started
 
-    async def cancel(self, caller: Caller, action_id: str) -> Action:
-        """End an action that still waits; mark one that was handed over as to be stopped (`semantics.md 5`).
+    async def cancel(self, caller: Caller, action_id: str) -> tuple[Action, bool]:
+        """End an action that still waits; mark one that was dispatched as to be stopped.
 
-        Stopping what an engine runs is the runner's part. Raises ResponderBotError: not_found, forbidden (neither its
-        owner nor an org-admin), conflict.
+        Returns the action, and whether this call was the first to mark it. Stopping what an engine runs is the
+        runner's part. Raises ResponderBotError: not_found, forbidden (neither its owner nor an org-admin), conflict.
         """
 
-        def work(tx: Transaction) -> Action:
+        def work(tx: Transaction) -> tuple[Action, bool]:
             row = _found(tx, action_id)
             # The profile, since acting for somebody takes manageUser away: an org-admin may cancel from Slack too.
             if row["created_by"] != caller.login and caller.profile != "org-admin":
                 raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
             action = _still_open(row, "cancelled")
             if row["handed_at"] is None:
-                return self._end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login)
-            stored.set_cancelled_by(tx, row["id"], caller.login)
-            return action
+                return self._end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login), False
+            is_first = row["cancelled_by"] is None
+            if is_first:
+                stored.set_cancelled_by(tx, row["id"], caller.login)
+            return action, is_first
 
         return await self._database.transaction(work)
 

@@ -107,14 +107,15 @@ class Runner:
 
     async def cancel(self, caller: Caller, action_id: str) -> None:
         """Cancel an action, or stop it where it runs. Raises ResponderBotError as `Actions.cancel` does."""
-        action = await self._actions.cancel(caller, action_id)
+        action, is_first = await self._actions.cancel(caller, action_id)
         if action.status not in ("Waiting", "InProgress"):
             return
         engine_name, job = self._actions.job_of(action_id)
         try:
             await self._responders.engine(engine_name).cancel(job)
         except ResponderBotError:
-            await self._actions.keep_running(action_id)
+            if is_first:  # another's cancel may have ended it just now, and stays true
+                await self._actions.keep_running(action_id)
             raise
         follow = self._follows.get(int(action_id[1:]))
         if follow is not None:
