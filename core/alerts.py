@@ -168,7 +168,12 @@ class Alerts:
             raise ResponderBotError("too_large", f"{len(numbers)} such alerts are too much for one change; send fewer.")
 
     def _number(self, id_or_ref: str) -> int:
-        return int(_row(self._database, id_or_ref)["id"])
+        return number_of(self._database, id_or_ref)
+
+
+def number_of(reads: Reads, id_or_ref: str) -> int:
+    """The number of the alert with that id or `type;source;sourceRef`. Raises ResponderBotError("not_found")."""
+    return int(_row(reads, id_or_ref)["id"])
 
 
 def load(reads: Reads, object_id: int) -> Alert:

@@ -22,6 +22,7 @@ from core.api import alias, health, openapi, v1
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import choices as choices_api
+from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import query as query_api
 from core.api import responders as responders_api
@@ -30,6 +31,7 @@ from core.api.wire import Endpoint, Wire
 from core.case_templates import CaseTemplates
 from core.cases import Cases
 from core.clock import Clock, now_ms
+from core.comments import Comments
 from core.engines.base import Catalogue
 from core.engines.process.engine import BUNDLED
 from core.errors import ResponderBotError
@@ -148,6 +150,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
     probe = health.StoreProbe(database)
     metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in responders.states()))
+    comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
         Cases(database, clock),
@@ -158,6 +161,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *responders_api.endpoints(responders, actions, database),
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),
+        *comments_api.endpoints(comments),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, clock, metrics.lagged),
         *access_api.endpoints(access, section.organisation),
@@ -168,7 +172,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     public += [*v1.connector(public), *v1.aliased(table), *v1.status()]
     choices = choices_api.listings(access, database)
     public += choices_api.endpoints(choices)
-    public += query_api.endpoints(alerts, cases, templates, actions, section.vendor_alias, choices)
+    public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
     wire = Wire(
         [*table, *public],
         access,

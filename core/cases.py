@@ -162,16 +162,24 @@ class Cases:
         number = objects.parse_id(text)
         if number is not None:
             return number
-        row = objects.find_unique(self._database, "case", text) if kind == "case" else None
-        if row is None:
-            raise _missing(kind)
-        return int(row["id"])
+        if kind == "case":
+            return case_number_of(self._database, text)
+        raise _missing(kind)
 
     def _json(self, kind: Kind, text: str) -> str:
         return str(_row(self._database, kind, self._number(kind, text))["doc"])
 
 
 # --- inside a transaction -------------------------------------------------------------------------------------------
+
+
+def case_number_of(reads: Reads, text: str) -> int:
+    """The number of the case with that id or case number. Raises ResponderBotError("not_found")."""
+    number = objects.parse_id(text)
+    row = objects.find_unique(reads, "case", text) if number is None else objects.find(reads, "case", number)
+    if row is None:
+        raise _missing("case")
+    return int(row["id"])
 
 
 def load_case(reads: Reads, object_id: int) -> Case:

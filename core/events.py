@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 def record(tx: Transaction, *, at: int, type: str, object_type: str, object_id: int, root_id: int, user: str) -> None:
     """Write one event, in the transaction of the change that it tells of.
 
-    `type` is `<kind>.<created|updated|ended>`, `root_id` the alert or case to which the object belongs.
+    `type` is `<kind>.<created|updated|ended|deleted>`, `root_id` the alert or case to which the object belongs.
     """
     record_all(tx, at=at, type=type, object_type=object_type, object_ids=[object_id], root_id=root_id, user=user)
 

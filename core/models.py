@@ -406,6 +406,12 @@ class LogUpdate(Input):
     start_date: Millis | None = None
 
 
+class CommentInput(Input):
+    """`POST /api/alert/{id}/comment`, `POST /api/case/{id}/comment` and `PATCH /api/comment/{id}`."""
+
+    message: Text
+
+
 _FIELD_PATH = "customFields."
 
 
@@ -691,6 +697,14 @@ class Log(Stored):
     start_date: Millis
     status: Literal["Ok", "Deleted"] = "Ok"
     owner: str
+
+
+class Comment(Stored):
+    """A comment on an alert or a case."""
+
+    type_: Literal["comment"] = Field("comment", alias="_type")
+    message: str
+    is_edited: bool = False
 
 
 class CaseTemplate(Stored):

@@ -56,6 +56,7 @@ _FIELDS: Mapping[str, str] = {
     "case_task": f"{_STORED} title group description order status flag owner startDate endDate dueDate",
     "case_task_log": f"{_STORED} message startDate status owner",
     "case_artifact": f"{_STORED} dataType data message tlp tags ioc sighted",
+    "comment": f"{_STORED} message isEdited",
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
     "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
@@ -75,9 +76,14 @@ _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 _NUMBERS = frozenset(
     ["createdAt", "updatedAt", "severity", "date", "tlp", "pap", "caseId", "startDate", "endDate", "dueDate"]
 ) | {"order", "artifacts.tlp"}
-_FLAGS = frozenset(["flag", "follow", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
+_FLAGS = frozenset(["flag", "follow", "isEdited", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
 
-_PARENTS: Mapping[str, str] = {"case_task": "case", "case_task_log": "case_task", "case_artifact": "case"}
+_PARENTS: Mapping[str, tuple[str, ...]] = {
+    "case_task": ("case",),
+    "case_task_log": ("case_task",),
+    "case_artifact": ("case",),
+    "comment": ("alert", "case"),
+}
 _KIND_NAMES: Mapping[str, str] = {"caseTemplate": "case_template", "task": "case_task"}
 """Where a client's name of a kind is not ours."""
 
@@ -191,7 +197,7 @@ class _Reader:
         far = _kind(query.get("_type"))
         wanted = {"_id": query["_id"]} if "_id" in query else query.get("_query") or {}
         if key == "_child":
-            if _PARENTS.get(far) != kind:
+            if kind not in _PARENTS.get(far, ()):
                 raise _bad(f"A {kind} has no child of the type {far}")
             self._step()
             return Below(self.read(wanted, far, depth + 1), far)
@@ -199,13 +205,13 @@ class _Reader:
 
     def _above(self, kind: str, far: str, wanted: Any, depth: int) -> Condition:
         """One step for each parent: a log's case is its task's case."""
-        parent = _PARENTS.get(kind)
-        if parent is None:
+        parents = _PARENTS.get(kind, ())
+        if far not in parents and len(parents) != 1:
             raise _bad(f"There is no parent of the type {far} here")
         self._step()
-        if parent == far:
-            return Above(self.read(wanted, far, depth + 1), parent)
-        return Above(self._above(parent, far, wanted, depth + 1), parent)
+        if far in parents:
+            return Above(self.read(wanted, far, depth + 1), far)
+        return Above(self._above(parents[0], far, wanted, depth + 1), parents[0])
 
     def _step(self) -> None:
         self._steps += 1

@@ -16,6 +16,7 @@ from core.api import v1
 from core.api.wire import Endpoint, Request, answer
 from core.case_templates import CaseTemplates
 from core.cases import Cases
+from core.comments import Comments
 from core.errors import ResponderBotError
 from core.models import Kind, SearchInput
 from core.search import Found, parse_range
@@ -30,6 +31,7 @@ _KINDS: Mapping[str, str] = {
     "Log": "case_task_log",
     "Observable": "case_artifact",
     "CaseTemplate": "case_template",
+    "Comment": "comment",
     "Action": "action",
 }
 _LISTS: Mapping[str, str] = {f"list{name}": kind for name, kind in _KINDS.items()}
@@ -37,12 +39,14 @@ _GETS: Mapping[str, str] = {f"get{name}": kind for name, kind in _KINDS.items()}
 _BELOW: Mapping[tuple[str, str], str] = {
     ("case", "tasks"): "case_task",
     ("case", "observables"): "case_artifact",
+    ("case", "comments"): "comment",
+    ("alert", "comments"): "comment",
     ("case_task", "logs"): "case_task_log",
 }
 
 _LINKED: Mapping[str, tuple[str, str]] = {"alerts": ("alert", "case"), "actions": ("action", "objectId")}
 """What names the object that a query began with, and in which field."""
-_NEVER = frozenset(["comments", "procedures", "attachments", "similarAlerts", "similarCases"])
+_NEVER = frozenset(["procedures", "attachments", "similarAlerts", "similarCases"])
 """What is not kept here, so that an object has none."""
 
 Search = Callable[[SearchInput], Coroutine[Any, Any, Found]]
@@ -129,6 +133,7 @@ class Chain:
 def endpoints(
     alerts: Alerts,
     cases: Cases,
+    comments: Comments,
     templates: CaseTemplates,
     actions: Actions,
     vendor: str,
@@ -137,9 +142,15 @@ def endpoints(
     """The one address. `vendor` is the word that its clients have for an engine (alias.py)."""
     in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
     searches: dict[str, Search] = {kind: partial(cases.search, kind) for kind in in_cases}
-    searches |= {"alert": alerts.search, "case_template": templates.search, "action": actions.search}
+    searches |= {
+        "comment": comments.search,
+        "alert": alerts.search,
+        "case_template": templates.search,
+        "action": actions.search,
+    }
     gets: dict[str, Get] = {
         "alert": alerts.json,
+        "comment": comments.json,
         "case": cases.json_case,
         "case_task": cases.json_task,
         "case_task_log": cases.json_log,

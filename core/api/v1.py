@@ -23,17 +23,20 @@ _PATHS: Mapping[str, str] = {
     "/api/alert/{id}/artifact": "/api/v1/alert/{id}/observable",
     "/api/alert/{id}/follow": "/api/v1/alert/{id}/follow",
     "/api/alert/{id}/unfollow": "/api/v1/alert/{id}/unfollow",
+    "/api/alert/{id}/comment": "/api/v1/alert/{id}/comment",
     "/api/alert/{id}/createCase": "/api/v1/alert/{id}/case",
     "/api/alert/merge/_bulk": "/api/v1/alert/merge/_bulk",
     "/api/alert/{id}/merge/{caseId}": "/api/v1/alert/{id}/merge/{caseId}",
     "/api/case": "/api/v1/case",
     "/api/case/{id}": "/api/v1/case/{id}",
     "/api/case/{id}/task": "/api/v1/case/{id}/task",
+    "/api/case/{id}/comment": "/api/v1/case/{id}/comment",
     "/api/case/{id}/artifact": "/api/v1/case/{id}/observable",
     "/api/case/task/{id}": "/api/v1/task/{id}",
     "/api/case/task/{id}/log": "/api/v1/task/{id}/log",
     "/api/case/task/log/{id}": "/api/v1/log/{id}",
     "/api/case/artifact/{id}": "/api/v1/observable/{id}",
+    "/api/comment/{id}": "/api/v1/comment/{id}",
     "/api/case/template": "/api/v1/caseTemplate",
     "/api/case/template/{idOrName}": "/api/v1/caseTemplate/{idOrName}",
     "/api/user/current": "/api/v1/user/current",
@@ -107,7 +110,8 @@ def shown(doc: Mapping[str, Any]) -> dict[str, Any]:
         return dict(doc)
     name, fields, more = _SHAPES[kind]
     shape = {"_id": doc["_id"]} | ({"_type": name} if name else {})
-    shape |= {f"_{stamp}": doc[stamp] for stamp in _STAMPS if doc.get(stamp) is not None}
+    mark = "" if kind == "comment" else "_"
+    shape |= {f"{mark}{stamp}": doc[stamp] for stamp in _STAMPS if doc.get(stamp) is not None}
     shape |= {key: doc[key] for key in fields.split() if doc.get(key) is not None}
     for label, scale in (("severity", SEVERITY_NAMES), ("tlp", TLP_NAMES), ("pap", TLP_NAMES)):
         if label in shape:
@@ -193,6 +197,7 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
     "case_task": ("Task", "title group description status flag startDate endDate order dueDate", _task),
     "case_task_log": ("Log", "message owner", _log),
     "case_artifact": ("Observable", "dataType data tlp tags ioc sighted message", _observable),
+    "comment": ("Comment", "message isEdited", lambda _: {"extraData": {}, "external": False}),
     "caseTemplate": (
         "CaseTemplate",
         f"name displayName titlePrefix description severity tags flag {_LEVELS}",

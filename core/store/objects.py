@@ -77,6 +77,10 @@ def update(tx: Transaction, object_id: int, doc: str) -> None:
     tx.run("UPDATE object SET doc = :doc WHERE id = :id", {"id": object_id, "doc": doc})
 
 
+def delete(tx: Transaction, object_id: int) -> None:
+    tx.run("DELETE FROM object WHERE id = :id", {"id": object_id})
+
+
 def find(reads: Reads, kind: str, object_id: int) -> Row | None:
     """The row of one object (`id, kind, parent_id, doc`), if it is of that kind."""
     return reads.row(

@@ -244,3 +244,24 @@ async def test_a_case_with_tasks_logs_and_observables_is_made_and_found(tmp_path
             await transcript.call(hive.case.update, case["_id"], {"tags": ["z"]})
             assert (await transcript.call(hive.case.get, case["_id"]))["tags"] == ["z"]
             assert (await transcript.call(hive.user.get_current))["login"] == "org-admin@responder-bot.local"
+
+
+async def test_alerts_and_cases_are_commented_on(tmp_path: Path, transcript: Transcript) -> None:
+    async with running_core(tmp_path) as core:
+        objects = await one_of_each(core)
+        with connected(core, apikey=await core.key("analyst")) as hive:
+            for kind, create, find in (
+                ("alert", hive.comment.create_in_alert, hive.alert.find_comments),
+                ("case", hive.comment.create_in_case, hive.case.find_comments),
+            ):
+                made = await transcript.call(create, objects[kind], {"message": "Sen"})
+                assert (made["_type"], made["message"], made["isEdited"]) == ("Comment", "Sen", False)
+                await transcript.call(hive.comment.update, made["_id"], {"message": "Seen"})
+                changed = await transcript.call(hive.comment.get, made["_id"])
+                assert (changed["message"], changed["isEdited"]) == ("Seen", True)
+                assert await transcript.call(find, objects[kind]) == [changed]
+                assert await transcript.call(hive.comment.find, query.Eq("message", "Seen")) == [changed]
+                await transcript.call(hive.comment.delete, made["_id"])
+                assert await transcript.call(find, objects[kind]) == []
+                with pytest.raises(TheHiveError, match="Comment not found"):
+                    await transcript.call(hive.comment.get, made["_id"])
