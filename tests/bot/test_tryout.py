@@ -79,7 +79,10 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
     assert (doctor.returncode, err.decode()) == (1, "")
     told = {tuple(line.split(":")[0].split(None, 1)) for line in out.decode().splitlines()}
     assert told == {
-        *((("ok"), name) for name in ("settings", "key", "token", "scopes", "clock", "socket", "channel C0GENERAL")),
+        *(
+            (("ok"), name)
+            for name in ("settings", "key", "token", "scopes", "files", "clock", "socket", "channel C0GENERAL")
+        ),
         ("ok", "people"),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),
     }
