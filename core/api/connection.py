@@ -23,6 +23,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
 BUFFER_LIMIT_BYTES = 65_536  # of what nobody has taken yet; nothing more is read while there is so much
+TURN_BYTES = 32_768  # of a body in chunks, which may be of a byte each, at a time
 LINE_LIMIT_BYTES = 4_096  # of one line between two chunks
 FRAMING_LIMIT_BYTES = 262_144  # chunk sizes, extensions and trailers, beyond as many bytes as the body has
 WRITE_STEP_BYTES = 262_144
@@ -246,6 +247,8 @@ class Connection(asyncio.Protocol):
         self._drained = 0
         self._is_closing = False
         self._is_reading = True
+        self._has_turn = False
+        """More of a body in chunks is taken in the loop's next turn."""
         self._is_unsent = False
         """More of an answer waits for the client than is sensible."""
         self.stalled_since: float | None = None
@@ -344,17 +347,25 @@ class Connection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Take what has arrived as far as it is its turn."""
-        while self._buffer and not self._is_closing:
+        while self._buffer and not self._is_closing and not self._has_turn:
             if self._exchange is None:
                 if self._is_unsent or not self._read_head():
                     break
             elif self._exchange.is_complete or self._exchange.is_broken:
                 break  # the next request waits until this one is answered
             else:
-                self._read_body(self._exchange)
+                is_more = self._read_body(self._exchange)
+                if is_more and not self._is_closing:
+                    self._has_turn = True
+                    self._loop.call_soon(self._take_turn)  # after what others have to do
+                    break
                 if self._exchange is not None and not self._exchange.is_complete:
                     break
         self.regulate()
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._advance()
 
     def regulate(self) -> None:
         """Read only as fast as somebody takes it."""
@@ -449,16 +460,21 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(self._state.tasks.discard)
         return True
 
-    def _read_body(self, exchange: Exchange) -> None:
+    def _read_body(self, exchange: Exchange) -> bool:
+        """Take what there is of a body; says whether there may be more, since tiny chunks are taken in turns."""
+        turn, later = self._buffer, b""
+        if self._body.is_chunked:
+            turn, later = self._buffer[:TURN_BYTES], self._buffer[TURN_BYTES:]
         try:
-            part, self._buffer = self._body.take(self._buffer)
+            part, rest = self._body.take(turn)
         except ValueError:
             self._buffer = b""
             exchange.is_broken = True
             exchange.wake()
             if exchange.is_answered:
                 self._close()
-            return
+            return False
+        self._buffer = rest + later
         if exchange.is_answered:
             self._drain(len(part))
         else:
@@ -467,6 +483,7 @@ class Connection(asyncio.Protocol):
             exchange.is_complete = True
             self._next()
         exchange.wake()
+        return bool(later) and not self._body.is_done
 
     # answers
 

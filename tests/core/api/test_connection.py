@@ -275,6 +275,31 @@ async def test_what_an_offer_of_another_protocol_carries_is_its_body(core: Runni
         assert statuses(await said(core.url, odd + SMUGGLED.encode())) == [400]
 
 
+async def test_others_have_their_turn_between_tiny_chunks() -> None:
+    """810 kB of them, at most 32 KiB in one turn of the loop."""
+    turns = 0
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal turns
+        turning = asyncio.create_task(turn())
+        while (await receive()).get("more_body"):
+            pass
+        turning.cancel()
+        await Response("done")(scope, receive, send)
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with listening(app, bind("127.0.0.1", 0), grace_s=0) as url:
+        body = b"4\r\nabcd\r\n" * 90_000 + b"0\r\n\r\n"
+        sent = request("POST / HTTP/1.1", "Transfer-Encoding: chunked", "Connection: close", body=body)
+        assert statuses(await said(url, sent)) == [200]
+    assert turns >= 20  # the first few are over before the application counts
+
+
 async def test_a_request_cut_anywhere_is_the_same_request(core: RunningCore) -> None:
     key = await core.key("org-admin")
     head = ("POST /api/case/template HTTP/1.1", f"Authorization: Bearer {key}", "Transfer-Encoding: chunked")
