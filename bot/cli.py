@@ -231,7 +231,7 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
 
 
 def _forget_messages(args: argparse.Namespace) -> int:
-    from bot.delivery import forget_messages
+    from bot.outbox import forget_messages
 
     path = _bot_settings(args).bot.database
     if not path.is_file():
@@ -363,7 +363,7 @@ def _try(args: argparse.Namespace) -> int:
 
 
 def _try_in(args: argparse.Namespace, state: Path) -> int:
-    from bot import tryout
+    from bot import demo as tryout
     from core import logs
     from core.clock import now_ms
 

@@ -11,9 +11,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
-from bot.delivery.trouble import of_upload, trouble
 from bot.features.base import Check
 from bot.features.doctor import core_checks
+from bot.outbox.trouble import of_upload, trouble
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.errors import ResponderBotError

@@ -10,8 +10,8 @@ import structlog
 from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
-from bot.delivery import NEVER, REPAINT_MS, Delivery, Desired, Seen, Shown
-from bot.delivery.words import is_person
+from bot.outbox import NEVER, REPAINT_MS, Delivery, Desired, Seen, Shown
+from bot.outbox.words import is_person
 from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
 from core.errors import ResponderBotError
@@ -93,9 +93,9 @@ class Story:
 class Notifier:
     """Turns events into desired messages. Of several replicas only the one with the lease runs it."""
 
-    def __init__(self, core: "CoreClient", delivery: Delivery, places: Places, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, core: "CoreClient", outbox: Delivery, places: Places, clock_ms: Callable[[], int]) -> None:
         self._core = core
-        self._delivery = delivery
+        self._outbox = outbox
         self._places = places
         self._clock = clock_ms
         self.trouble = ""
@@ -108,11 +108,11 @@ class Notifier:
         The very first time remember where its feed stands, so that what comes from now on is shown. Raises
         ResponderBotError("conflict") with what to do where it is another one.
         """
-        seen = self._delivery.seen()
+        seen = self._outbox.seen()
         if seen is None:
             page = await self._core.events(None, wait_s=0)
-            await self._delivery.follow([], page.last)
-            await self._delivery.recognize(page.database)
+            await self._outbox.follow([], page.last)
+            await self._outbox.recognize(page.database)
         elif not self._recognized.is_set():
             await self._recognize(seen)
         self._recognized.set()
@@ -132,7 +132,7 @@ class Notifier:
             await self._refuse(f"it ends at event {page.last}, and this bot has seen event {seen.cursor}")
         if seen.event and await self._event(seen.cursor) not in ("", seen.event):
             await self._refuse(f"event {seen.cursor} was another one")
-        await self._delivery.recognize(page.database)
+        await self._outbox.recognize(page.database)
 
     async def _event(self, number: int) -> str:
         """What core has under this number; "" where it keeps it no more."""
@@ -150,7 +150,7 @@ class Notifier:
             " bot's of the same backup (`responder-bot restore FILE` does both), or run"
             " `responder-bot forget-messages`, which leaves the old messages in Slack as they are."
         )
-        await self._delivery.refuse(sentence)
+        await self._outbox.refuse(sentence)
         raise ResponderBotError("conflict", sentence)
 
     async def run(self) -> None:
@@ -170,7 +170,7 @@ class Notifier:
 
     async def _follow_once(self) -> None:
         await self.begin()
-        cursor = self._delivery.cursor()
+        cursor = self._outbox.cursor()
         try:
             page = await self._core.events(cursor, wait_s=WAIT_S)
         except ResponderBotError as error:
@@ -190,8 +190,8 @@ class Notifier:
     async def _tell(self, news: News, last: int, last_event: str) -> None:
         """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
         for attempt in range(TRIES):
-            since = self._delivery.written() if attempt < TRIES - 1 else NEVER
-            overtaken = await self._delivery.follow(await self._desired(news), last, since=since, last_event=last_event)
+            since = self._outbox.written() if attempt < TRIES - 1 else NEVER
+            overtaken = await self._outbox.follow(await self._desired(news), last, since=since, last_event=last_event)
             if not overtaken:
                 return
             news = replace(news, roots=tuple(root for root in news.roots if root in overtaken) or news.roots)
@@ -199,10 +199,10 @@ class Notifier:
     async def _catch_up(self) -> None:
         """We were away longer than core keeps events: paint every card of late anew, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
-        await self._delivery.doubt_all()
-        for subject in self._delivery.recent_subjects(self._clock() - REPAINT_MS):
+        await self._outbox.doubt_all()
+        for subject in self._outbox.recent_subjects(self._clock() - REPAINT_MS):
             await self._guarded(self._paint(subject, by_person=False))
-        await self._delivery.follow([], last)
+        await self._outbox.follow([], last)
         self._places.looked.set()
 
     async def repaint(self, root_id: str, log_id: str = "") -> None:
@@ -212,12 +212,12 @@ class Notifier:
     async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[Desired]:
         desired: list[Desired] = []
         for _ in range(TRIES):
-            since = self._delivery.written()
+            since = self._outbox.written()
             story = await self._story(root_id, created=False)
             desired = await self._cards(story, by_person=by_person)
             if log_id:
                 desired += [replace(one, by_person=by_person) for one in await self._of_log(log_id, story)]
-            if not await self._delivery.want(*desired, since=since):
+            if not await self._outbox.want(*desired, since=since):
                 break
         return desired
 
@@ -254,7 +254,7 @@ class Notifier:
         if root_id not in news.changed:
             return desired
         made = {one.key for one in desired}
-        told = [one for one in self._delivery.story(root_id) if one.key not in made]
+        told = [one for one in self._outbox.story(root_id) if one.key not in made]
         return desired + (await self._made_anew(told, story))[0]
 
     async def _story(self, root_id: str, *, created: bool) -> Story:
@@ -270,7 +270,7 @@ class Notifier:
         return Story(root_id, list(dict.fromkeys([*standing, *routed])), alert)
 
     def _threads(self, root_id: str) -> list[Thread]:
-        return [Thread(shown.channel, shown.key) for shown in self._delivery.cards(root_id)]
+        return [Thread(shown.channel, shown.key) for shown in self._outbox.cards(root_id)]
 
     def _routed(self, alert: Alert) -> list[Thread]:
         return [
@@ -315,7 +315,7 @@ class Notifier:
         return await self._rendered(thread.channel, thread.key, render), screen
 
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
-        return render(await self._delivery.buttons(channel, key, intents_in(render)))
+        return render(await self._outbox.buttons(channel, key, intents_in(render)))
 
     def _screen(self, subject: Subject, channel: str) -> Screen:
         """A channel that was taken out of the settings shows nothing any more."""
@@ -425,7 +425,7 @@ class Notifier:
     async def _watchers(self, action: Action, subject: Subject) -> list[Desired]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
-        for team, user in self._delivery.watchers(list(dict.fromkeys(watched))):
+        for team, user in self._outbox.watchers(list(dict.fromkeys(watched))):
             person = await self._places.person(team, user)
             if person is not None:  # no longer linked: nothing leaves
                 desired.append(_told(action, Screen(subject, person.clearance), f"watch:{action.id}:{team}:{user}"))
@@ -443,7 +443,7 @@ class Notifier:
             await self._recognized.wait()
             self._places.looked.clear()
             try:
-                for channel, key in self._delivery.channels().items():
+                for channel, key in self._outbox.channels().items():
                     try:
                         await self._obey_in(channel, key)
                     except ResponderBotError:
@@ -462,13 +462,13 @@ class Notifier:
         clearance = await self._clearance(channel, one_key)
         # A moment without Slack must not repaint all that stands: then only what still waits is made anew.
         unsent_only = not self._places.is_sure(channel)
-        for root_id in self._delivery.made_for_another(channel, clearance, unsent_only=unsent_only):
-            since = self._delivery.written()
-            here = [one for one in self._delivery.story(root_id) if one.channel == channel]
+        for root_id in self._outbox.made_for_another(channel, clearance, unsent_only=unsent_only):
+            since = self._outbox.written()
+            here = [one for one in self._outbox.story(root_id) if one.channel == channel]
             told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
-            if not await self._delivery.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
+            if not await self._outbox.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
                 self._places.looked.set()  # once more
 
     async def _clearance(self, channel: str, key: str) -> int:

@@ -16,12 +16,12 @@ from bot.app.front import Front, Team
 from bot.app.transports import Http, Listening, Socket, Transport, bolt, web_client
 from bot.app.vitals import Vitals
 from bot.app.workers import Workers, cancelled
-from bot.delivery import Delivery, Gate, Pace
-from bot.delivery.trouble import trouble
-from bot.delivery.words import is_person
 from bot.features.base import Check, Tools
 from bot.identity import Identity
 from bot.notifier import Notifier, Places
+from bot.outbox import Delivery, Gate, Pace
+from bot.outbox.trouble import trouble
+from bot.outbox.words import is_person
 from bot.redaction import RED
 from bot.settings import BotSettings
 from core import logs
@@ -57,15 +57,15 @@ class Bot:
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = Channels(settings.channel, self.slack)
         gate = Gate(self._ceiling, self.channels.looked.set)
-        self.delivery = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
+        self.outbox = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         channels = self.channels
         places = Places(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
-        self.notifier = Notifier(core, self.delivery, places, clock_ms)
+        self.notifier = Notifier(core, self.outbox, places, clock_ms)
         self.leads = asyncio.Event()
         tools = Tools(
             slack=self.slack,
-            mail=self.delivery,
+            mail=self.outbox,
             core=core,
             clock_ms=clock_ms,
             clearance=self.channels.clearance,
@@ -75,10 +75,10 @@ class Bot:
             command=settings.slack.command,
         )
         self._workers = Workers()
-        vitals = Vitals(self.health, self.delivery, self.leads.is_set, self._workers)
+        vitals = Vitals(self.health, self.outbox, self.leads.is_set, self._workers)
         self.front = Front(
             tools,
-            self.delivery,
+            self.outbox,
             identity,
             team,
             session,
@@ -116,18 +116,18 @@ class Bot:
             await self.vitals.close()
         await self.front.close(GRACE_S)
         try:
-            await self.delivery.release_lease()
+            await self.outbox.release_lease()
         except ResponderBotError as error:  # it ends by itself, a moment later
             log.warning("lease_not_released", reason=error.message)
         finally:
-            await self.delivery.close()
+            await self.outbox.close()
 
     # the one of several that follows and sends
 
     async def _lead(self) -> None:
         while True:
             try:
-                if await self.delivery.hold_lease():
+                if await self.outbox.hold_lease():
                     await self._lead_while_held()
             except ResponderBotError as error:
                 log.warning("lease_trouble", reason=error.message)
@@ -138,18 +138,18 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Follow, obey and send for as long as the lease is ours; a fault in one of them begins all anew."""
-        tasks = (self.notifier.run(), self.notifier.obey(), self.delivery.sender.run())
+        tasks = (self.notifier.run(), self.notifier.obey(), self.outbox.sender.run())
         work = [asyncio.create_task(task) for task in tasks]
         self.leads.set()
         try:
             renewals = 0
-            while await self.delivery.hold_lease():
+            while await self.outbox.hold_lease():
                 done, _ = await asyncio.wait(work, timeout=RENEW_S, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
                 renewals += 1
                 if renewals % PRUNE_EVERY == 0:
-                    await self.delivery.prune()
+                    await self.outbox.prune()
         finally:
             await cancelled(*work)
 
@@ -161,7 +161,7 @@ class Bot:
         """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""
         if self.channels.clearance(channel) is not None:
             await self.channels.look()
-            await self.delivery.hurry(channel)
+            await self.outbox.hurry(channel)
 
     # what features and doctor ask
 
@@ -171,12 +171,12 @@ class Bot:
 
     async def health(self) -> Sequence[Check]:
         """What is known without asking Slack again; the store is tried."""
-        found = await self.delivery.probe.look()
+        found = await self.outbox.probe.look()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
         return [self.transport.check(), *store, *self._standing()]
 
     async def _keep_looking(self) -> None:
-        await self.channels.keep_looking(self.delivery.to_look)
+        await self.channels.keep_looking(self.outbox.to_look)
 
     def _standing(self) -> list[Check]:
         try:
@@ -191,9 +191,9 @@ class Bot:
     def _delivering(self) -> list[Check]:
         found = [
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
-            for problem in self.delivery.problems()
+            for problem in self.outbox.problems()
         ]
-        return found or [Check("delivery", True, f"{self.delivery.waiting()} message(s) on their way")]
+        return found or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]
 
     async def _token(self) -> Check:
         try:

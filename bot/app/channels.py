@@ -9,8 +9,8 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.delivery.trouble import trouble
 from bot.features.base import Check
+from bot.outbox.trouble import trouble
 from bot.settings import ChannelSection, Route
 from core.models import TLP_NAMES
 

@@ -16,11 +16,11 @@ from bot.app.replies import Replies
 from bot.app.workers import Workers, cancelled
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
-from bot.delivery import Delivery, Left
-from bot.delivery.trouble import trouble
 from bot.features.base import Ack, Entry, Json, Moment, Tools
 from bot.features.gate import refusal
 from bot.identity import Identity
+from bot.outbox import Delivery, Left
+from bot.outbox.trouble import trouble
 from core.errors import ResponderBotError
 from core.models import Person
 
@@ -82,7 +82,7 @@ class Front:
     def __init__(
         self,
         tools: Tools,
-        delivery: Delivery,
+        outbox: Delivery,
         identity: Identity,
         team: Team,
         session: aiohttp.ClientSession,
@@ -91,7 +91,7 @@ class Front:
         workers: Workers,
     ) -> None:
         self._tools = tools
-        self._delivery = delivery
+        self._outbox = outbox
         self._identity = identity
         self._team = team
         self._session = session
@@ -157,7 +157,7 @@ class Front:
         arrival = job.arrival
         kept = {"surface": arrival.surface, "body": {k: v for k, v in arrival.body.items() if k != "token"}}
         try:
-            is_new = await self._delivery.accept(arrival.key, kept)
+            is_new = await self._outbox.accept(arrival.key, kept)
         except ResponderBotError as error:
             await self._refuse(arrival, error.message, ack)
             return
@@ -231,7 +231,7 @@ class Front:
         if message is not None:
             await replies.refuse(message)
         if job.is_written:
-            await self._delivery.settle(job.arrival.key)
+            await self._outbox.settle(job.arrival.key)
 
     async def _outcome(self, job: _Job, replies: Replies) -> Message | None:
         """Have the feature do it; what to tell the person when it could not."""
@@ -303,7 +303,7 @@ class Front:
     async def _replay(self) -> None:
         while True:
             try:
-                for left in await self._delivery.left_behind():
+                for left in await self._outbox.left_behind():
                     await self._again(left)
             except ResponderBotError as error:
                 log.warning("replay_failed", reason=error.message)
@@ -313,10 +313,10 @@ class Front:
         arrival = read(left.payload["surface"], left.payload["body"])
         entry, text = entry_of(arrival)
         if entry is None:  # an older release knew it
-            await self._delivery.settle(left.key)
+            await self._outbox.settle(left.key)
         elif self._tools.clock_ms() - left.at > REPLAY_LIMIT_MS:
             log.info("too_old_to_replay", surface=arrival.surface)
-            await self._delivery.settle(left.key)
+            await self._outbox.settle(left.key)
             await Replies(arrival, self._tools.slack, self._session).say(notices.error(TOO_OLD))
         else:
             log.info("replayed", surface=arrival.surface)

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.app.workers import Workers
-from bot.delivery import Delivery
 from bot.features.base import Check
+from bot.outbox import Delivery
 from core.errors import ResponderBotError
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
@@ -25,12 +25,12 @@ class Vitals(Collector):
     def __init__(
         self,
         health: Callable[[], Awaitable[Sequence[Check]]],
-        delivery: Delivery,
+        outbox: Delivery,
         leads: Callable[[], bool],
         workers: Workers,
     ) -> None:
         self._health = health
-        self._delivery = delivery
+        self._outbox = outbox
         self._leads = leads
         self._workers = workers
         self._registry = CollectorRegistry()
@@ -63,9 +63,9 @@ class Vitals(Collector):
     def _messages(self) -> Sequence[Metric]:
         waiting = "Messages that are not yet as they shall be"
         stuck = "Messages that can't be delivered until somebody does something; doctor says what"
-        problems = self._delivery.problems()
+        problems = self._outbox.problems()
         return [
-            GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._delivery.waiting()),
+            GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._outbox.waiting()),
             GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
         ]
 

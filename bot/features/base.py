@@ -34,7 +34,7 @@ class Placed(Protocol):
 
 
 class Mail(Protocol):
-    """What features use of bot.delivery."""
+    """What features use of bot.outbox."""
 
     async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> Button:
         """Opaque ids for these intents, bound to the channel ("" for views) and the message."""

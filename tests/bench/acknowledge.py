@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from bot.workspace import Workspace
-from bot.workspace.http_delivery import signature
+from bot.slack_emulator import Workspace
+from bot.slack_emulator.http_delivery import signature
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale
 from tests.bench.filling import SERVICE_KEY, fill

@@ -25,7 +25,7 @@ import httpx
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards import ids, runs
-from bot.workspace import Person, Sight, Workspace
+from bot.slack_emulator import Person, Sight, Workspace
 from core.client import CoreClient
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, Http
-from bot.delivery import Pace
+from bot.outbox import Pace
 from bot.settings import BotSettings, parse
-from bot.workspace import Person, Workspace
+from bot.slack_emulator import Person, Workspace
 from core.client import CoreClient
 from core.clock import now_ms
 from core.models import Profile

@@ -19,8 +19,8 @@ from bot import doctor
 from bot.app import running
 from bot.app.arrivals import SURFACES, entry_of, read
 from bot.app.transports import EVENTS_PATH, Http
-from bot.delivery import Pace
-from bot.workspace import Sight
+from bot.outbox import Pace
+from bot.slack_emulator import Sight
 from core.app import serving
 from core.client import CoreClient
 from core.clock import now_ms

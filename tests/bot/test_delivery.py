@@ -17,10 +17,10 @@ import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Intent, Message
-from bot.delivery import Delivery, Desired, Gate, Pace, tables
-from bot.delivery.store import migrations, open_store
+from bot.outbox import Delivery, Desired, Gate, Pace, tables
+from bot.outbox.store import migrations, open_store
 from bot.redaction import Screen, Subject
-from bot.workspace import Person, Sight, Workspace
+from bot.slack_emulator import Person, Sight, Workspace
 from core.clock import now_ms
 from core.errors import ResponderBotError
 from tests.bot.running import QUICK
@@ -586,7 +586,7 @@ import asyncio, sys
 from pathlib import Path
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Message
-from bot.delivery import Delivery, Desired, Pace
+from bot.outbox import Delivery, Desired, Pace
 from core.clock import now_ms
 
 async def main(database, url, token):

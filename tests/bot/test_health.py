@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bot.app.workers import Workers
-from bot.workspace import Person, Workspace
+from bot.slack_emulator import Person, Workspace
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish, running_bot
 from tests.bot.test_serve import ROOT, SETTINGS, said, user_added

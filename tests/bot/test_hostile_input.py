@@ -145,7 +145,7 @@ async def minted(scene: Scene, alert_id: str, what: str, channel: str = SOC) -> 
     """A real id from the alert's card."""
     key = f"alert:{alert_id}:{channel}"
     argument = "alert" if what == "menu" else ""
-    return (await scene.bot.delivery.buttons(channel, key, [Intent(what, alert_id, argument)]))(
+    return (await scene.bot.outbox.buttons(channel, key, [Intent(what, alert_id, argument)]))(
         Intent(what, alert_id, argument)
     )
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bot.app import Bot, running
 from bot.settings import BotSettings
-from bot.workspace import Person
+from bot.slack_emulator import Person
 from core.client import CoreClient
 from core.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
@@ -116,12 +116,12 @@ async def content(who: Person, file_id: str) -> str:
 async def rest(scene: Scene, bot: Bot) -> None:
     """Wait until the bot has followed all news, and Slack has all that it shall have."""
     last = (await scene.core.core.feed.page(None, 0)).last
-    await until(lambda: bot.delivery.cursor() == last)
+    await until(lambda: bot.outbox.cursor() == last)
 
     def is_at_rest() -> bool:
         clearance = bot.channels.clearance
-        stale = [one for one in PLACES if bot.delivery.made_for_another(one, clearance(one) or 0)]
-        return not stale and bot.delivery.waiting() == 0
+        stale = [one for one in PLACES if bot.outbox.made_for_another(one, clearance(one) or 0)]
+        return not stale and bot.outbox.waiting() == 0
 
     await until(is_at_rest)
 
@@ -205,7 +205,7 @@ async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_pa
         await rest(it.scene, it.scene.bot)
         door.break_("GET /api/connector/engine/action/~")
         await it.level(2)
-        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.delivery.story(it.alert_id)]))
+        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.story(it.alert_id)]))
         assert not await it.seen(SOC) & set(SAID)
         door.open()
         await it.scene.bot.channels.look()

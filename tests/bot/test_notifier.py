@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.notifier import News
-from bot.workspace import Sight
+from bot.slack_emulator import Sight
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, find_card, running_bot
@@ -118,6 +118,6 @@ async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await scene.core.core.feed.prune(-1)
-        await scene.bot.delivery.follow([], 0)
+        await scene.bot.outbox.follow([], 0)
         await scene.client.mark_alert_read(alert_id)
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.delivery import Pace
+from bot.outbox import Pace
 
 MINUTE_MS = 60_000
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.delivery import Delivery
+from bot.outbox import Delivery
 from core.clock import now_ms
 from tests.bot.running import ANNA, SOC, running_bot
 

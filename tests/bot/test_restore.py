@@ -12,8 +12,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app import running
 from bot.cards.message import Message
-from bot.delivery import Delivery, Desired, Pace, forget_messages
-from bot.workspace import Sight
+from bot.outbox import Delivery, Desired, Pace, forget_messages
+from bot.slack_emulator import Sight
 from core.app import serving
 from core.client import CoreClient
 from core.clock import now_ms
@@ -88,7 +88,7 @@ async def test_the_messages_of_another_database_are_left_alone_until_they_are_fo
             await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if FORGET in m["text"]])
             assert [m for m in await anna.messages(SOC) if not m.get("ephemeral")] == before
             assert await forget_messages(tmp_path / "slack.db") >= 2
-            await until(lambda: scene.bot.delivery.cursor(), "a bot that begins anew")
+            await until(lambda: scene.bot.outbox.cursor(), "a bot that begins anew")
             later = await scene.post_alert(sourceRef="later", title="And one more")
             await anna.until(lambda sight: titled(sight, "And one more"))
             await until(lambda: not scene.bot.notifier.trouble, "a bot that is content")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot.workspace import Person, Workspace
+from bot.slack_emulator import Person, Workspace
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish
 from tests.core.running import running_core

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bot.app import Bot, running
 from bot.cards import ids
-from bot.delivery import Pace
-from bot.workspace import Sight
+from bot.outbox import Pace
+from bot.slack_emulator import Sight
 from core.client import CoreClient
 from core.clock import now_ms
 from tests.bot.door import Door
@@ -108,7 +108,7 @@ async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
         door.open()
         await late
-        await until(lambda: scene.bot.delivery.waiting() == 0)
+        await until(lambda: scene.bot.outbox.waiting() == 0)
         assert "Marked as read" in str(find_card(await anna.messages(SOC), alert_id))
 
 
@@ -127,10 +127,10 @@ async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_c
         door.open()
         door.shut(f"GET /api/alert/{second}")
         await door.came.wait()  # the first card was made, and is not yet written
-        await other.delivery.renew(chosen.removeprefix(ids.MENU_BLOCK))
+        await other.outbox.renew(chosen.removeprefix(ids.MENU_BLOCK))
         await other.notifier.repaint(first)
         await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
         door.open()
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), second)))
-        await until(lambda: scene.bot.delivery.waiting() == 0)
+        await until(lambda: scene.bot.outbox.waiting() == 0)
         assert menu_block(find_card(await anna.messages(SOC), first) or {}) != chosen

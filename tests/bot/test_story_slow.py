@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import ids
-from bot.workspace import Sight
+from bot.slack_emulator import Sight
 from tests.bot.door import Door
 from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot
 

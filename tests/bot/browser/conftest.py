@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
-from bot.workspace import Workspace
+from bot.slack_emulator import Workspace
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
 from tests.bot.browser.story import Story, Tried, trying
 

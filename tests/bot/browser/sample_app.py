@@ -8,7 +8,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import Workspace
+from bot.slack_emulator import Workspace
 from tests.bot.browser import sample_blocks as blocks
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from bot.cards import asking, ended, home, lists, notices, start, template, view
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
-from bot.workspace.limits import problems
+from bot.slack_emulator.limits import problems
 from core.models import Action, Alert, CaseTemplate, Log, OfferedResponder, Person
 from tests.bot.cards import words
 from tests.bot.cards.words import NOW, button

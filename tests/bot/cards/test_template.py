@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards import template, views
 from bot.cards.template import Draft
-from bot.workspace.limits import problems
+from bot.slack_emulator.limits import problems
 
 
 def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import yaml
 
 from bot.app import Bot, running
 from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection
-from bot.workspace import Person, Sight, Workspace
-from bot.workspace.limits import problems
+from bot.slack_emulator import Person, Sight, Workspace
+from bot.slack_emulator.limits import problems
 from core.client import CoreClient
 from core.clock import now_ms
 from core.models import Action, Alert, Profile

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bot.cards import ids
-from bot.workspace import Sight
+from bot.slack_emulator import Sight
 from tests.bot.features.stage import OPEN, SOC, Stage, card_in, checked, said
 from tests.bot.features.test_running import blocks, choose
 

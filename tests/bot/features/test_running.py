@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.message import Intent
-from bot.workspace import Sight
+from bot.slack_emulator import Sight
 from tests.bot.features.stage import SOC, Stage, card_in, checked, said
 
 
@@ -120,7 +120,7 @@ async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(
     after = await scene.seen("ben", repainted)
     assert menu_block(checked(after)) != before
     old = before.removeprefix(ids.MENU_BLOCK)
-    intent = await scene.bot.delivery.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    intent = await scene.bot.outbox.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
     assert intent == Intent("menu", alert.id, "alert")
 
 

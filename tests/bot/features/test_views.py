@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from bot.cards import ids
-from bot.workspace import Sight
-from bot.workspace.limits import problems
+from bot.slack_emulator import Sight
+from bot.slack_emulator.limits import problems
 from tests.bot.features.stage import SOC, Stage, card_in, said
 from tests.bot.features.test_running import choose
 

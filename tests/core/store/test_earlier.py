@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.delivery import Delivery
-from bot.delivery.store import open_store
+from bot.outbox import Delivery
+from bot.outbox.store import open_store
 from core.clock import now_ms
 from core.errors import ResponderBotError
 from core.store.opening import open_database

@@ -1,0 +1,65 @@
+"""`responder-bot try`: the whole thing on this machine, with no account anywhere."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bot.demo.once import once
+from bot.demo.place import OpenCore, listen, opened
+
+Tell = Callable[[str], None]
+
+
+async def serve(
+    state: Path,
+    open_core: OpenCore,
+    manifest: Mapping[str, Any],
+    clock_ms: Callable[[], int],
+    tell: Tell,
+    stop: Callable[[], Awaitable[None]],
+    *,
+    port: int = 0,
+) -> int:
+    """Post the morning's alerts, print the addresses, serve until asked to stop."""
+    async with opened(state, open_core, manifest, clock_ms, port=port) as place:
+        tell(f"page: {place.workspace.page_url}")
+        tell(f"core: {place.core_url}")
+        for number in range(3):
+            await place.alert(number)
+        await stop()
+    return 0
+
+
+async def main_job(
+    state: Path,
+    open_core: OpenCore,
+    manifest: Mapping[str, Any],
+    clock_ms: Callable[[], int],
+    tell: Tell,
+    *,
+    as_json: bool = False,
+) -> int:
+    """The main job once; 0 if it went as it should."""
+    async with opened(state, open_core, manifest, clock_ms) as place:
+        return await once(place, tell, as_json=as_json)
+
+
+async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
+    """A local Slack for somebody's own app: addresses and tokens, then nothing but waiting."""
+    from bot.slack_emulator import Workspace
+
+    workspace = Workspace()
+    workspace.add_user("U0ANNA", name="anna", real_name="Anna")
+    workspace.add_user("U0BEN", name="ben", real_name="Ben")
+    workspace.add_channel("C0GENERAL", name="general")
+    await listen(workspace, port)
+    try:
+        tell(f"page: {workspace.page_url}")
+        tell(f"SLACK_API_URL={workspace.api_url}")
+        tell(f"SLACK_BOT_TOKEN={workspace.bot_token}")
+        tell(f"SLACK_APP_TOKEN={workspace.app_token}")
+        tell("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
+        await stop()
+    finally:
+        await workspace.stop()
+    return 0

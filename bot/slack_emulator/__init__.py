@@ -1,0 +1,37 @@
+"""A local Slack: speaks Slack's own wire to an app, and shows a page to people.
+
+An app of yours connects as it does to Slack; only the address differs:
+
+    workspace = Workspace()
+    workspace.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
+    workspace.add_channel("C0SOC", name="soc-alerts")
+    await workspace.start()
+
+    client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
+    app = AsyncApp(client=client)
+    await AsyncSocketModeHandler(app, workspace.app_token).connect_async()
+
+    async with Person(workspace.url, workspace.page_token, "U0ANNA") as anna:
+        await anna.command("C0SOC", "/hello")
+        await anna.until(lambda sight: sight.ephemerals("C0SOC"))
+
+`workspace.page_url` is the page for a browser. With `workspace.requests_url` set, payloads go there as signed HTTP
+requests instead. `workspace.faults` makes trouble. `bot.slack_emulator.limits.problems` is the checker of payloads.
+"""
+
+from bot.slack_emulator.faults import Faults
+from bot.slack_emulator.person import Person, Refused, Sight
+from bot.slack_emulator.seed import Seed, SeedChannel, SeedMessage, SeedUser
+from bot.slack_emulator.server import Workspace
+
+__all__ = [
+    "Faults",
+    "Person",
+    "Refused",
+    "Seed",
+    "SeedChannel",
+    "SeedMessage",
+    "SeedUser",
+    "Sight",
+    "Workspace",
+]

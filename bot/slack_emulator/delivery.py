@@ -1,0 +1,156 @@
+"""Payloads to the app, over whichever transport it uses, and what came of each."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import aiohttp
+
+from bot.slack_emulator.faults import Faults
+from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.http_delivery import HttpDelivery, HttpRefused
+from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.socket_mode import SocketMode
+from bot.slack_emulator.state import Channel, Json, Team, new_id
+
+TRAFFIC_KEPT = 5000  # enough for any test; the workspace lives in memory
+Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, what, body, status
+SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How the app acknowledged; `error` is Slack's word when it didn't."""
+
+    error: str | None = None
+    body: Json = field(default_factory=dict)
+    no_retry: bool = False
+
+
+class Delivery:
+    """Sends commands, interactions and events to the app."""
+
+    def __init__(
+        self,
+        team: Team,
+        manifest: Manifest,
+        faults: Faults,
+        socket: SocketMode,
+        http: HttpDelivery,
+        *,
+        ack_limit_s: float,
+        retry_delays_s: Sequence[float],
+    ) -> None:
+        self.requests_url: str | None = None
+        self.traffic: deque[Traffic] = deque(maxlen=TRAFFIC_KEPT)
+        self.verification_token = secrets.token_hex(12)
+        self._team = team
+        self._feed: Feed = team.feed
+        self._manifest = manifest
+        self._faults = faults
+        self._socket = socket
+        self._http = http
+        self.ack_limit_s = ack_limit_s
+        self._retry_delays_s = retry_delays_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, kind: str, what: str, payload: Json) -> Answer:
+        """Deliver a command or an interaction, once, and wait for the acknowledgement."""
+        self.show("to_app", what, payload)
+        if self._faults.take(f"twice:{kind}"):
+            self._later(self._send_again(kind, payload))
+        answer = await self._send(kind, payload)
+        if answer.body:
+            self.show("from_app", f"{what} (ack)", answer.body)
+        return answer
+
+    def tell(self, event_name: str, event: Json, channel: Channel | None = None) -> None:
+        """Deliver an event if the app subscribed to it; repeated while it isn't acknowledged."""
+        if self._manifest.wants(event_name):
+            self._later(self._send_event(self._envelope(event, channel)))
+
+    def show(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
+        """Traffic for the page's panel, without secrets."""
+        self.traffic.append((direction, what, without_secrets(body), status))
+        event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
+        self._feed.publish(event if status is None else {**event, "status": status})
+
+    async def close(self) -> None:
+        """Stop repeating events."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_again(self, kind: str, payload: Json) -> None:
+        await self._send(kind, payload)
+
+    async def _send_event(self, payload: Json) -> None:
+        """Slack tries again at once, after a minute, after five (slack.md 1)."""
+        self.show("to_app", f"event {payload['event']['type']}", payload)
+        answer = await self._send("events_api", payload, (0, ""))
+        if self._faults.take("twice:events_api"):
+            await self._send("events_api", payload, (1, "timeout"))
+        for attempt, delay_s in enumerate(self._retry_delays_s, start=1):
+            if answer.error is None or answer.no_retry:
+                return
+            await asyncio.sleep(delay_s)
+            reason = self._retry_reason(answer.error)
+            self.show("to_app", f"event {payload['event']['type']} (retry {attempt}: {reason})", payload)
+            answer = await self._send("events_api", payload, (attempt, reason))
+
+    def _retry_reason(self, error: str) -> str:
+        if self.requests_url is None:
+            return "timeout"
+        return {"operation_timeout": "http_timeout", "dispatch_failed": "connection_failed"}.get(error, "http_error")
+
+    async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
+        try:
+            async with asyncio.timeout(self.ack_limit_s):
+                return Answer(body=await self._by_transport(kind, payload, retry))
+        except TimeoutError:
+            return Answer("operation_timeout")
+        except HttpRefused as refused:
+            word = "http_client_error" if refused.status < 500 else "http_service_error"
+            return Answer(word, no_retry=refused.no_retry)
+        except (ConnectionError, aiohttp.ClientError):
+            return Answer("dispatch_failed")
+
+    async def _by_transport(self, kind: str, payload: Json, retry: tuple[int, str] | None) -> Json:
+        if self.requests_url is not None:
+            return await self._http.ask(self.requests_url, kind, payload, retry)
+        return await self._socket.ask(kind, payload, answers=kind != "events_api", retry=retry)
+
+    def _envelope(self, event: Json, channel: Channel | None) -> Json:
+        team = self._team
+        authorization = {"team_id": team.id, "user_id": team.bot_user_id, "is_bot": True}
+        return {
+            "token": self.verification_token,
+            "team_id": team.id,
+            "context_team_id": team.id,
+            "context_enterprise_id": None,
+            "api_app_id": team.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": new_id("Ev"),
+            "event_time": int(team.clock()),
+            "authorizations": [{"enterprise_id": None, **authorization, "is_enterprise_install": False}],
+            "is_ext_shared_channel": channel is not None and channel.is_shared,
+            "event_context": f"4-{secrets.token_hex(16)}",
+        }
+
+
+def without_secrets(thing: Any) -> Any:
+    """A copy in which what would let somebody act is blanked out."""
+    if isinstance(thing, dict):
+        return {k: "…" if k in SECRET_KEYS and v else without_secrets(v) for k, v in thing.items()}
+    if isinstance(thing, list):
+        return [without_secrets(one) for one in thing]
+    return thing

@@ -1,0 +1,110 @@
+"""Files that the app or a person uploaded, in memory."""
+
+import secrets
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from bot.slack_emulator.errors import SlackError
+from bot.slack_emulator.state import Json, Team, new_id
+
+SIZE_LIMIT = 50_000_000  # enough for any report; the workspace keeps files in memory
+
+
+@dataclass
+class StoredFile:
+    """One file, perhaps still on its way."""
+
+    id: str
+    key: str
+    name: str
+    title: str
+    length: int
+    user_id: str
+    created: int
+    content: bytes | None = None
+    is_deleted: bool = False
+
+    def shown(self, base_url: str) -> Json:
+        """The file as messages carry it."""
+        ending = self.name.rpartition(".")[2].lower() if "." in self.name else "text"
+        return {
+            "id": self.id,
+            "created": self.created,
+            "timestamp": self.created,
+            "name": self.name,
+            "title": self.title,
+            "filetype": ending,
+            "size": self.length,
+            "user": self.user_id,
+            "mode": "hosted",
+            "url_private": f"{base_url}/files-pri/{self.id}/{quote(self.name, safe='')}",
+            "url_private_download": f"{base_url}/files-pri/{self.id}/download/{quote(self.name, safe='')}",
+        }
+
+
+class Files:
+    """Upload in Slack's three steps: ask for an address, send the bytes, say where it goes."""
+
+    def __init__(self, team: Team) -> None:
+        self.base_url = ""
+        self._team = team
+        self._files: dict[str, StoredFile] = {}
+
+    def expect(self, name: str, length: int, user_id: str) -> StoredFile:
+        """files.getUploadURLExternal."""
+        if not name or length <= 0:
+            raise SlackError("invalid_arguments")
+        if length > SIZE_LIMIT:
+            raise SlackError("file_upload_size_restricted")
+        stored = StoredFile(
+            new_id("F"), secrets.token_urlsafe(18), name, name, length, user_id, int(self._team.clock())
+        )
+        self._files[stored.id] = stored
+        return stored
+
+    def receive(self, key: str, content: bytes) -> StoredFile:
+        """The bytes arrive at the address."""
+        stored = next((f for f in self._files.values() if secrets.compare_digest(f.key, key)), None)
+        if stored is None:
+            raise SlackError("file_not_found", status=404)
+        if len(content) != stored.length:
+            raise SlackError("file_size_mismatch", status=400)
+        stored.content = content
+        return stored
+
+    def finish(self, file_id: str, title: str | None) -> StoredFile:
+        """files.completeUploadExternal, for one of its files."""
+        stored = self._files.get(file_id)
+        if stored is None or stored.content is None:
+            raise SlackError("file_not_found")
+        stored.title = title or stored.name
+        return stored
+
+    def shown(self, file_id: str) -> Json:
+        """A file as messages and views carry it; raises `file_not_found`."""
+        stored = self.get(file_id)
+        if stored is None:
+            raise SlackError("file_not_found")
+        return stored.shown(self.base_url)
+
+    def delete(self, file_id: str) -> None:
+        """files.delete, for a file of the app's own."""
+        stored = self._files.get(file_id)
+        if stored is None:
+            raise SlackError("file_not_found")
+        if stored.is_deleted:
+            raise SlackError("file_deleted")
+        if stored.user_id != self._team.bot_user_id:
+            raise SlackError("cant_delete_file")
+        stored.is_deleted, stored.content = True, None
+        for channel in self._team.channels.values():
+            for message in list(channel.messages.values()):
+                shown = message.get("files") or []
+                if any(file["id"] == file_id for file in shown):
+                    left = [{"id": file_id, "mode": "tombstone"} if f["id"] == file_id else f for f in shown]
+                    self._team.change(channel, message["ts"], {"files": left})
+
+    def get(self, file_id: str) -> StoredFile | None:
+        """A file with its content, if it's there."""
+        stored = self._files.get(file_id)
+        return stored if stored is not None and stored.content is not None else None

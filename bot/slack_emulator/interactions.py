@@ -1,0 +1,200 @@
+"""The payloads that Slack sends for what a person does. Pure."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from bot.slack_emulator.state import Channel, Json, Team, User
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an element stands: in a message (perhaps one that a single person sees) or in a view."""
+
+    channel: Channel | None = None
+    message: Json | None = None
+    view: Json | None = None
+
+    @property
+    def holder(self) -> Json:
+        """The message or the view."""
+        return self.message or self.view or {}
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether only one person sees the message."""
+        return bool(self.message and self.message.get("ephemeral"))
+
+    @property
+    def key(self) -> str:
+        """What tells this place from all others."""
+        if self.view is not None:
+            return str(self.view["id"])
+        channel, message = self.spot()
+        return f"{channel.id}:{message['ts']}"
+
+    def spot(self) -> tuple[Channel, Json]:
+        """The channel and the message, of a place that isn't a view."""
+        if self.channel is None or self.message is None:
+            raise TypeError("this place is a view")
+        return self.channel, self.message
+
+
+def person(team: Team, user: User) -> Json:
+    """The user of an interaction."""
+    return {"id": user.id, "username": user.name, "name": user.name, "team_id": team.id}
+
+
+def shown_message(message: Json) -> Json:
+    """A message as payloads carry it."""
+    return {key: copy.deepcopy(value) for key, value in message.items() if key not in ("ephemeral", "metadata")}
+
+
+def base(team: Team, kind: str, user: User, token: str) -> Json:
+    """What all interactions have in common."""
+    return {
+        "type": kind,
+        "user": person(team, user),
+        "api_app_id": team.app_id,
+        "token": token,
+        "team": {"id": team.id, "domain": team.domain},
+        "enterprise": None,
+        "is_enterprise_install": False,
+    }
+
+
+def _container(place: Place, block_id: str) -> Json:
+    if place.view is not None:
+        return {"type": "view", "view_id": place.view["id"]}
+    channel, message = place.spot()
+    container: Json = {
+        "type": "message",
+        "message_ts": message["ts"],
+        "channel_id": channel.id,
+        "is_ephemeral": place.is_ephemeral,
+    }
+    if message.get("thread_ts"):
+        container["thread_ts"] = message["thread_ts"]
+    for number, attachment in enumerate(message.get("attachments") or [], start=1):
+        if any(block["block_id"] == block_id for block in attachment.get("blocks") or []):
+            container |= {"type": "message_attachment", "attachment_id": number, "is_app_unfurl": False}
+    return container
+
+
+def _surroundings(place: Place) -> Json:
+    if place.view is not None:
+        return {"view": copy.deepcopy(place.view)}
+    channel, message = place.spot()
+    where = {"id": channel.id, "name": channel.name}
+    if place.is_ephemeral:  # Slack doesn't hand an ephemeral message back
+        return {"channel": where}
+    return {"channel": where, "message": shown_message(message)}
+
+
+def block_actions(
+    common: Json, place: Place, actions: list[Json], *, trigger_id: str, response_url: str | None, state: Json
+) -> Json:
+    """A click, a choice, or a dispatched input."""
+    payload = {
+        **common,
+        "container": _container(place, actions[0]["block_id"]),
+        "trigger_id": trigger_id,
+        **_surroundings(place),
+        "actions": actions,
+    }
+    if response_url is not None:
+        payload |= {"state": {"values": copy.deepcopy(state)}, "response_url": response_url}
+    return payload
+
+
+def block_suggestion(common: Json, place: Place, block: Json, element: Json, query: str) -> Json:
+    """Typing in a menu whose options the app provides."""
+    return {
+        **common,
+        "container": _container(place, block["block_id"]),
+        "action_id": element["action_id"],
+        "block_id": block["block_id"],
+        "value": query,
+        **_surroundings(place),
+    }
+
+
+def view_submission(common: Json, view: Json, trigger_id: str, response_urls: list[Json]) -> Json:
+    """The submit button of a modal."""
+    return {**common, "trigger_id": trigger_id, "view": copy.deepcopy(view), "response_urls": response_urls}
+
+
+def view_closed(common: Json, view: Json, *, is_cleared: bool) -> Json:
+    """A modal that was closed, when it asked to be told."""
+    return {**common, "view": copy.deepcopy(view), "is_cleared": is_cleared}
+
+
+def shortcut(common: Json, callback_id: str, trigger_id: str, action_ts: str) -> Json:
+    """A global shortcut."""
+    return {**common, "callback_id": callback_id, "trigger_id": trigger_id, "action_ts": action_ts}
+
+
+def message_action(
+    common: Json, callback_id: str, place: Place, *, trigger_id: str, action_ts: str, response_url: str
+) -> Json:
+    """A message shortcut."""
+    return {
+        **common,
+        "callback_id": callback_id,
+        "trigger_id": trigger_id,
+        "action_ts": action_ts,
+        "response_url": response_url,
+        "message_ts": place.holder["ts"],
+        **_surroundings(place),
+    }
+
+
+CHANNEL_WORDS = {"im": "directmessage", "group": "privategroup"}
+
+
+def slash_command(team: Team, user: User, channel: Channel, command: str, text: str, **more: Any) -> dict[str, str]:
+    """A slash command: the fields of Slack's form."""
+    return {
+        "team_id": team.id,
+        "team_domain": team.domain,
+        "channel_id": channel.id,
+        "channel_name": CHANNEL_WORDS.get(channel.kind, channel.name),
+        "user_id": user.id,
+        "user_name": user.name,
+        "command": command,
+        "text": text,
+        "api_app_id": team.app_id,
+        "is_enterprise_install": "false",
+        **more,
+    }
+
+
+def event_changed(team: Team, channel: Channel, before: Json, message: Json) -> Json:
+    """The `message` event for a changed message: it has no user of its own, so apps see their own updates."""
+    inner = {"message": shown_message(message), "previous_message": shown_message(before)}
+    return {**_hidden(team, channel, "message_changed"), **inner}
+
+
+def event_deleted(team: Team, channel: Channel, before: Json) -> Json:
+    """The `message` event for a deleted message."""
+    inner = {"previous_message": shown_message(before), "deleted_ts": before["ts"]}
+    return {**_hidden(team, channel, "message_deleted"), **inner}
+
+
+def _hidden(team: Team, channel: Channel, subtype: str) -> Json:
+    ts = team.next_ts()
+    where = {"channel": channel.id, "channel_type": channel.kind, "ts": ts, "event_ts": ts}
+    return {"type": "message", "subtype": subtype, "hidden": True, **where}
+
+
+def event_message(team: Team, channel: Channel, message: Json) -> Json:
+    """The `message` event for a new message."""
+    shown = shown_message(message)
+    return {
+        **shown,
+        "type": "message",
+        "team": team.id,
+        "channel": channel.id,
+        "channel_type": channel.kind,
+        "event_ts": message["ts"],
+    }

@@ -1,0 +1,349 @@
+"""The page's side of the server: static files, state, deeds and the live feed."""
+
+import asyncio
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from yarl import URL
+
+from bot.slack_emulator.errors import PageError, SlackError
+from bot.slack_emulator.feed import Event
+from bot.slack_emulator.files import Files
+from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.people import People
+from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.views import Views
+
+PAGE_FOLDER = Path(__file__).parent / "page"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+PICTURES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+}
+HEARTBEAT_S = 20.0
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageApi:
+    """What the page in the browser (and a test's Person) calls; everything needs the page's token."""
+
+    def __init__(
+        self,
+        token: str,
+        team: Team,
+        manifest: Manifest,
+        people: People,
+        views: Views,
+        files: Files,
+        pointers: Sequence[Any],
+    ) -> None:
+        self._token = token
+        self._team = team
+        self._manifest = manifest
+        self._people = people
+        self._views = views
+        self._files = files
+        self._pointers = pointers
+        self._live: set[web.WebSocketResponse] = set()
+
+    def routes(self) -> list[web.RouteDef]:
+        """What the page calls."""
+        posts: dict[str, Callable[[Json], Awaitable[Json]]] = {
+            "command": self._command,
+            "say": self._say,
+            "dm": self._dm,
+            "action": self._action,
+            "options": self._options,
+            "view/submit": self._submit,
+            "view/close": self._close,
+            "shortcut": self._shortcut,
+            "home": self._home,
+            "read": self._read,
+            "react": self._react,
+        }
+        return [
+            web.get("/", self.index),
+            web.get("/static/{path:.+}", self.static),
+            web.get("/archives/{channel}/p{ts}", self.permalink),
+            web.get("/page/state", self._guarded(self.state)),
+            web.get("/page/messages", self._guarded(self.messages)),
+            web.get("/page/thread", self._guarded(self.thread)),
+            web.get("/page/live", self._guarded(self.live)),
+            web.get("/page/file/{id}", self._guarded(self.file)),
+            web.post("/page/upload", self._guarded(self.upload)),
+            *[web.post(f"/page/{name}", self._guarded(_json_deed(deed))) for name, deed in posts.items()],
+        ]
+
+    # the token
+
+    def _cookie_name(self, request: web.Request) -> str:
+        return "workspace_page_" + request.host.rpartition(":")[2]  # cookies don't know ports
+
+    def _allowed(self, request: web.Request) -> bool:
+        given = request.headers.get("X-Page-Token") or request.cookies.get(self._cookie_name(request), "")
+        return hmac.compare_digest(given.encode(), self._token.encode())
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            if not self._allowed(request):
+                text = "Open the page by the address that the workspace printed at its start: it holds the token."
+                return web.json_response({"ok": False, "error": "no_token", "text": text}, status=403)
+            try:
+                return await handler(request)
+            except PageError as wrong:
+                return _refused(wrong)
+            except SlackError as wrong:
+                return _refused(PageError(wrong.code, wrong.code))
+
+        return guarded
+
+    async def index(self, request: web.Request) -> web.StreamResponse:
+        """The page. `?token=` sets the cookie and is taken out of the address."""
+        token = request.query.get("token")
+        if token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
+            rest = request.rel_url.without_query_params("token")
+            answer: web.StreamResponse = web.Response(status=303, headers={"Location": str(rest), **PAGE_HEADERS})
+            answer.set_cookie(self._cookie_name(request), self._token, httponly=True, samesite="Strict", path="/")
+            return answer
+        if not self._allowed(request):
+            text = "Open the page by the address that the workspace printed at its start: it holds the token.\n"
+            return web.Response(status=403, text=text, headers=PAGE_HEADERS)
+        page = PAGE_FOLDER / "index.html"
+        if not page.is_file():
+            return web.Response(text="The workspace is up. Its page isn't installed.\n", headers=PAGE_HEADERS)
+        return web.FileResponse(page, headers=PAGE_HEADERS)
+
+    async def permalink(self, request: web.Request) -> web.StreamResponse:
+        """What chat.getPermalink gives: the page, told which message to show."""
+        digits = request.match_info["ts"]
+        where = {"channel": request.match_info["channel"], "ts": f"{digits[:-6]}.{digits[-6:]}"}
+        return web.Response(status=303, headers={"Location": str(URL("/").with_query(where)), **PAGE_HEADERS})
+
+    async def static(self, request: web.Request) -> web.StreamResponse:
+        """A file of the page."""
+        wanted = (PAGE_FOLDER / request.match_info["path"]).resolve()
+        if not wanted.is_relative_to(PAGE_FOLDER.resolve()) or not wanted.is_file():
+            return web.Response(status=404, text="No such file.\n", headers=PAGE_HEADERS)
+        return web.FileResponse(wanted, headers=PAGE_HEADERS)
+
+    # looking
+
+    def _me(self, request: web.Request) -> User:
+        user = self._team.users.get(request.query.get("user", ""))
+        if user is None:
+            raise PageError("user_not_found", "Say who looks: ?user=U...", status=404)
+        return user
+
+    def _anybody(self) -> User:
+        """Who looks before they said who they are: the first person."""
+        found = next((user for user in self._team.users.values() if not user.is_bot), None)
+        if found is None:
+            raise PageError("no_users", "Nobody is in this workspace yet.", status=404)
+        return found
+
+    def _channel(self, request: web.Request, user: User) -> Channel:
+        channel = self._team.channels.get(request.query.get("channel", ""))
+        if channel is None or not channel.seen_by(user.id):
+            raise PageError("channel_not_found", "This person sees no such channel.", status=404)
+        return channel
+
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        """All that the page needs at its start."""
+        me = self._me(request) if "user" in request.query else self._anybody()
+        home = self._views.home(me.id)
+        return web.json_response(
+            {
+                "ok": True,
+                "team": {"id": self._team.id, "name": self._team.name},
+                "me": me.id,
+                "bot": self._team.bot_user_id,
+                "users": [user.page() for user in self._team.users.values()],
+                "channels": [self._team.channel_for_page(c, me.id) for c in self._team.visible(me.id)],
+                "commands": self._manifest.commands,
+                "shortcuts": self._manifest.shortcuts,
+                "pointers": [_pointer(one) for one in self._pointers],
+                "views": [self._view(me.id, view) for view in self._views.stack(me.id)],
+                "home": None if home is None else self._view(me.id, home),
+                "has_home": self._manifest.has_home,
+            }
+        )
+
+    def _view(self, user_id: str, view: Json) -> Json:
+        return self._views.for_page(user_id, view, busy=self._people.is_busy(view["id"]))
+
+    async def messages(self, request: web.Request) -> web.StreamResponse:
+        """A channel, with what only this person sees in it."""
+        me = self._me(request)
+        channel = self._channel(request, me)
+        whispers = [m for m in channel.whispers(me.id) if not m.get("thread_ts")]
+        return web.json_response({"ok": True, "messages": _by_time([*channel.roots(), *whispers])})
+
+    async def thread(self, request: web.Request) -> web.StreamResponse:
+        """A thread, its root first."""
+        me = self._me(request)
+        channel = self._channel(request, me)
+        ts = request.query.get("ts", "")
+        whispers = [m for m in channel.whispers(me.id) if m.get("thread_ts") == ts]
+        return web.json_response({"ok": True, "messages": _by_time([*channel.thread(ts), *whispers])})
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """Download a file; pictures may be shown."""
+        stored = self._files.get(request.match_info["id"])
+        if stored is None:
+            raise PageError("file_not_found", "This file isn't there any more.", status=404)
+        kind = PICTURES.get(stored.name.rpartition(".")[2].lower(), "application/octet-stream")
+        answer = web.Response(body=stored.content, content_type=kind, headers=PAGE_HEADERS)
+        if kind == "application/octet-stream":
+            quoted = "".join(c if c.isalnum() or c in "._-" else "_" for c in stored.name)
+            answer.headers["Content-Disposition"] = f'attachment; filename="{quoted}"'
+        return answer
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        """The live feed of one open page."""
+        me = self._me(request)
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S)
+        with self._team.feed.page(me.id) as events:
+            await socket.prepare(request)
+            self._live.add(socket)
+            sender = asyncio.create_task(_send(socket, events))
+            try:
+                async for message in socket:
+                    if message.type is WSMsgType.ERROR:
+                        break
+            finally:
+                self._live.discard(socket)
+                sender.cancel()
+                await asyncio.gather(sender, return_exceptions=True)
+        return socket
+
+    async def close(self) -> None:
+        """The workspace stops: tell the open pages."""
+        for socket in list(self._live):
+            await socket.close(code=1001)
+
+    # doing
+
+    async def _command(self, given: Json) -> Json:
+        text = _text(given, "text")
+        if not text.startswith("/"):
+            raise PageError("not_a_command", 'A command begins with "/".')
+        return await self._people.command(_text(given, "user"), _text(given, "channel"), text)
+
+    async def _say(self, given: Json) -> Json:
+        who, where = _text(given, "user"), _text(given, "channel")
+        message = self._people.say(who, where, _text(given, "text"), given.get("thread_ts"))
+        return {"ok": True, "message": message}
+
+    async def _dm(self, given: Json) -> Json:
+        return {"ok": True, "channel": self._people.direct(_text(given, "user"), _text(given, "with"))}
+
+    async def _action(self, given: Json) -> Json:
+        place = self._people.place(_text(given, "user"), given.get("channel"), given.get("ts"), given.get("view_id"))
+        block_id, action_id = given.get("block_id"), _text(given, "action_id")
+        return await self._people.act(_text(given, "user"), place, block_id, action_id, given.get("value"))
+
+    async def _options(self, given: Json) -> Json:
+        place = self._people.place(_text(given, "user"), given.get("channel"), given.get("ts"), given.get("view_id"))
+        block_id, action_id = given.get("block_id"), _text(given, "action_id")
+        query = str(given.get("query") or "")
+        return await self._people.options(_text(given, "user"), place, block_id, action_id, query)
+
+    async def _submit(self, given: Json) -> Json:
+        values = given.get("values") or {}
+        if not isinstance(values, dict) or not all(isinstance(one, dict) for one in values.values()):
+            raise PageError("bad_values", "Values are {block_id: {action_id: value}}.")
+        return await self._people.submit(_text(given, "user"), _text(given, "view_id"), values)
+
+    async def _close(self, given: Json) -> Json:
+        whole = bool(given.get("whole_stack"))
+        return await self._people.close(_text(given, "user"), _text(given, "view_id"), whole_stack=whole)
+
+    async def _shortcut(self, given: Json) -> Json:
+        who, which = _text(given, "user"), _text(given, "callback_id")
+        return await self._people.shortcut(who, which, given.get("channel"), given.get("ts"))
+
+    async def _home(self, given: Json) -> Json:
+        return self._people.open_home(_text(given, "user"))
+
+    async def _read(self, given: Json) -> Json:
+        self._people.read(_text(given, "user"), _text(given, "channel"))
+        return {"ok": True}
+
+    async def _react(self, given: Json) -> Json:
+        who, where = _text(given, "user"), _text(given, "channel")
+        self._people.react(who, where, _text(given, "ts"), _text(given, "name"))
+        return {"ok": True}
+
+    async def upload(self, request: web.Request) -> web.StreamResponse:
+        """A person's file, into a channel; without a channel it's kept for a form's file_input."""
+        form = await request.post()
+        field = next((value for value in form.values() if isinstance(value, web.FileField)), None)
+        if field is None:
+            raise PageError("no_file", "Choose a file first.")
+        who = str(form.get("user") or request.query.get("user") or "")
+        self._people.knows(who)
+        where = str(form.get("channel") or request.query.get("channel") or "")
+        content = field.file.read()
+        stored = self._files.expect(field.filename, len(content), who)
+        self._files.receive(stored.key, content)
+        shown = self._files.shown(stored.id)
+        if not where:  # for a file_input: its value is the list of file ids
+            return web.json_response({"ok": True, "file": shown})
+        message = self._people.say(who, where, str(form.get("text") or ""), None, files=[shown], upload=True)
+        return web.json_response({"ok": True, "message": message, "file": shown})
+
+
+async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[Event]") -> None:
+    while True:
+        await socket.send_json(await events.get())
+
+
+def _json_deed(deed: Callable[[Json], Awaitable[Json]]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            given = json.loads(await request.text())
+        except ValueError:
+            raise PageError("invalid_json", "The page sends JSON.") from None
+        if not isinstance(given, dict) or request.content_type != "application/json":
+            raise PageError("invalid_json", "The page sends a JSON object.")
+        return web.json_response(await deed(given))
+
+    return handle
+
+
+def _text(given: Json, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise PageError("missing", f"{name!r} is missing.")
+    return value
+
+
+def _pointer(one: Any) -> Json:
+    """(title, text), (title, text, channel) or (title, text, channel, insert); or the object itself."""
+    if isinstance(one, dict):
+        return one
+    return dict(zip(("title", "text", "channel", "insert"), one, strict=False))
+
+
+def _by_time(messages: list[Json]) -> list[Json]:
+    return sorted(messages, key=lambda message: str(message["ts"]))
+
+
+def _refused(wrong: PageError) -> web.Response:
+    return web.json_response({"ok": False, "error": wrong.code, "text": wrong.text}, status=wrong.status)

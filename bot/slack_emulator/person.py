@@ -1,0 +1,337 @@
+"""A person at the page, for tests and scripted runs: real HTTP, and a live WebSocket instead of polling."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import aiohttp
+
+from bot.slack_emulator.state import Json
+
+T = TypeVar("T")
+CLOSE_S = 1.0  # how long a leaving person waits for the workspace's goodbye
+
+
+class Refused(Exception):
+    """The workspace refused what the person asked for (a wrong id, a closed view); `error` is its word."""
+
+    def __init__(self, status: int, body: Json) -> None:
+        super().__init__(f"HTTP {status}: {body.get('error')}: {body.get('text', '')}")
+        self.status = status
+        self.error = str(body.get("error"))
+
+
+class Sight:
+    """What the person sees, as the live feed tells it."""
+
+    def __init__(self) -> None:
+        self.channels: dict[str, Json] = {}
+        self.notices: list[Json] = []
+        self.home: Json | None = None
+        self.views: list[Json] = []
+        self.errors: dict[str, str] = {}
+        self._messages: dict[str, dict[str, Json]] = {}
+
+    def messages(self, channel: str) -> list[Json]:
+        """The channel, oldest first, ephemerals among them."""
+        return [m for m in self._sorted(channel) if m.get("thread_ts") in (None, m["ts"]) or _broadcast(m)]
+
+    def thread(self, channel: str, ts: str) -> list[Json]:
+        """A message and its replies."""
+        return [m for m in self._sorted(channel) if ts in (m["ts"], m.get("thread_ts"))]
+
+    def ephemerals(self, channel: str) -> list[Json]:
+        """What only this person sees, in threads too."""
+        return [m for m in self._sorted(channel) if m.get("ephemeral")]
+
+    def message(self, channel: str, ts: str) -> Json | None:
+        """One message."""
+        return self._messages.get(channel, {}).get(ts)
+
+    @property
+    def view(self) -> Json | None:
+        """The topmost modal."""
+        return self.views[-1] if self.views else None
+
+    def take(self, event: Json) -> None:
+        """Something changed."""
+        kind = event["type"]
+        if kind in ("message", "message_changed", "ephemeral", "ephemeral_replaced"):
+            self.put(event["channel"], event["message"])
+        elif kind == "message_deleted":
+            self._messages.get(event["channel"], {}).pop(event["ts"], None)
+        elif kind == "channel":
+            self.channels[event["channel"]["id"]] = event["channel"]
+        elif kind == "unread":
+            self.channels.setdefault(event["channel"], {"id": event["channel"]})["unread"] = event["unread"]
+        elif kind == "notice":
+            self.notices.append(event)
+        elif kind == "home":
+            self.home = event["view"]
+        elif kind.startswith("view_"):
+            self._take_view(kind, event["view"])
+
+    def _take_view(self, kind: str, view: Json) -> None:
+        if kind == "view_closed":
+            self.views = [one for one in self.views if one["id"] != view["id"]]
+        elif kind == "view_opened":
+            self.views = [*self.views[: view["stack_depth"] - 1], view]
+        else:
+            self.views = [view if one["id"] == view["id"] else one for one in self.views]
+        self.errors = view.get("errors", {})
+
+    def put(self, channel: str, message: Json) -> None:
+        """A message as it now is."""
+        self._messages.setdefault(channel, {})[message["ts"]] = message
+
+    def summary(self) -> str:
+        """A few words for an error message."""
+        texts = [f"{c}: {m.get('text', '')[:200]!r}" for c in self._messages for m in self._sorted(c)[-5:]]
+        views = [f"view {v['callback_id']!r}" for v in self.views]
+        return "; ".join([*texts, *views, *[f"notice {n['text']!r}" for n in self.notices]]) or "nothing"
+
+    def _sorted(self, channel: str) -> list[Json]:
+        return sorted(self._messages.get(channel, {}).values(), key=lambda m: str(m["ts"]))
+
+
+def _broadcast(message: Json) -> bool:
+    return message.get("subtype") == "thread_broadcast"
+
+
+class Person:
+    """Somebody who uses the workspace. Use as `async with`, or call `leave()` at the end.
+
+    Methods return the workspace's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
+    workspace can't do it at all.
+    """
+
+    def __init__(self, url: str, token: str, user_id: str) -> None:
+        self.url = url.rstrip("/").partition("/?")[0]
+        self.user_id = user_id
+        self._token = token
+        self._session: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+        self._sight = Sight()
+        self._ended = False
+
+    async def __aenter__(self) -> "Person":
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    async def connect(self) -> None:
+        """Open the live feed and look at everything once."""
+        if self._listener is not None:
+            return
+        self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
+        try:
+            self._socket = await self._open_live(self._session)
+            await self._look_around()  # what happens meanwhile waits in the socket
+            self._listener = asyncio.create_task(self._listen(self._socket))
+        except BaseException:
+            await self.leave()
+            raise
+
+    async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+        patience = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
+        who = {"user": self.user_id}
+        try:
+            return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=patience)
+        except aiohttp.WSServerHandshakeError as refused:
+            raise Refused(refused.status, {"error": "no_live_feed", "text": "A wrong token, or nobody."}) from refused
+
+    async def leave(self) -> None:
+        """Close the page."""
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        if self._socket is not None:
+            await self._socket.close()
+        if self._session is not None:
+            await self._session.close()
+        self._listener, self._socket, self._session = None, None, None
+
+    # doing
+
+    async def command(self, channel: str, text: str) -> Json:
+        """Type a slash command."""
+        return await self._post("command", channel=channel, text=text)
+
+    async def say(self, channel: str, text: str, thread_ts: str | None = None) -> Json:
+        """Write a message; returns it."""
+        answer = await self._post("say", channel=channel, text=text, thread_ts=thread_ts)
+        return dict(answer["message"])
+
+    async def dm(self, user_id: str) -> str:
+        """Open the direct messages with somebody; returns the channel's id."""
+        return str((await self._post("dm", **{"with": user_id}))["channel"]["id"])
+
+    async def click(
+        self,
+        channel: str | None,
+        message_ts: str | None = None,
+        *,
+        action_id: str,
+        block_id: str | None = None,
+        value: Any = None,
+        view_id: str | None = None,
+    ) -> Json:
+        """Click a button, or choose `value` in a menu; in a message, or in the view `view_id`."""
+        where = {"channel": channel, "ts": message_ts, "view_id": view_id}
+        return await self._post("action", **where, block_id=block_id, action_id=action_id, value=value)
+
+    async def options(
+        self,
+        channel: str | None = None,
+        message_ts: str | None = None,
+        *,
+        action_id: str,
+        query: str = "",
+        block_id: str | None = None,
+        view_id: str | None = None,
+    ) -> list[Json]:
+        """Type into a menu; returns option groups `{"label", "options"}` (one without a label when ungrouped)."""
+        where = {"channel": channel, "ts": message_ts, "view_id": view_id}
+        answer = await self._post("options", **where, block_id=block_id, action_id=action_id, query=query)
+        if "error" in answer:
+            raise Refused(200, answer)
+        if "option_groups" in answer:
+            return list(answer["option_groups"])
+        return [{"label": None, "options": answer["options"]}]
+
+    async def submit(self, view_id: str, values: Json) -> Json:
+        """Submit a modal with `{block_id: {action_id: value}}`; `errors` in the answer are at their fields."""
+        return await self._post("view/submit", view_id=view_id, values=values)
+
+    async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
+        """Close a modal."""
+        return await self._post("view/close", view_id=view_id, whole_stack=whole_stack)
+
+    async def shortcut(self, callback_id: str, channel: str | None = None, message_ts: str | None = None) -> Json:
+        """Use a global shortcut, or one on a message."""
+        return await self._post("shortcut", callback_id=callback_id, channel=channel, ts=message_ts)
+
+    async def open_home(self) -> Json:
+        """Open the app's Home tab."""
+        return await self._post("home")
+
+    async def react(self, channel: str, message_ts: str, name: str) -> Json:
+        """Put a reaction on a message."""
+        return await self._post("react", channel=channel, ts=message_ts, name=name)
+
+    async def read(self, channel: str) -> Json:
+        """See everything in a channel."""
+        return await self._post("read", channel=channel)
+
+    async def upload(self, name: str, content: bytes, channel: str | None = None) -> Json:
+        """Upload a file, into a channel or for a form's file_input (whose value is a list of file ids)."""
+        await self.connect()
+        assert self._session is not None  # noqa: S101  # connect opened it
+        form = aiohttp.FormData({"user": self.user_id, **({"channel": channel} if channel else {})})
+        form.add_field("file", content, filename=name)
+        async with self._session.post(f"{self.url}/page/upload", data=form) as answer:
+            return dict((await _checked(answer))["file"])
+
+    # looking
+
+    async def messages(self, channel: str) -> list[Json]:
+        """The channel now, oldest first, ephemerals among them."""
+        return list((await self._get("messages", channel=channel))["messages"])
+
+    async def thread(self, channel: str, ts: str) -> list[Json]:
+        """A thread now, its root first."""
+        return list((await self._get("thread", channel=channel, ts=ts))["messages"])
+
+    async def ephemerals(self, channel: str) -> list[Json]:
+        """What only this person sees in the channel now."""
+        return [message for message in await self.messages(channel) if message.get("ephemeral")]
+
+    async def view(self) -> Json | None:
+        """The topmost modal now."""
+        views = (await self.state())["views"]
+        return dict(views[-1]) if views else None
+
+    async def home(self) -> Json | None:
+        """The App Home now."""
+        home = (await self.state())["home"]
+        return None if home is None else dict(home)
+
+    async def state(self) -> Json:
+        """All that the page knows at its start."""
+        return await self._get("state")
+
+    async def file(self, file_id: str) -> bytes:
+        """Download a file."""
+        await self.connect()
+        assert self._session is not None  # noqa: S101  # connect opened it
+        async with self._session.get(f"{self.url}/page/file/{file_id}") as answer:
+            answer.raise_for_status()
+            return await answer.read()
+
+    async def until(self, seen: Callable[[Sight], T], timeout_s: float = 30.0) -> T:
+        """Wait on the live feed until `seen(sight)` is true; returns what it gave. Raises TimeoutError."""
+        await self.connect()
+        found: list[T] = []
+
+        def look() -> bool:
+            found[:] = [seen(self._sight)]
+            return bool(found[0]) or self._ended
+
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(look)
+        except TimeoutError:
+            raise TimeoutError(f"Not seen within {timeout_s:g} s. In sight: {self._sight.summary()}") from None
+        if not found[0]:
+            raise ConnectionError("The workspace ended while a person was waiting.")
+        return found[0]
+
+    # inside
+
+    async def _look_around(self) -> None:
+        state = await self.state()
+        self._sight.home, self._sight.views = state["home"], state["views"]
+        for channel in state["channels"]:
+            self._sight.channels[channel["id"]] = channel
+            for message in await self.messages(channel["id"]):
+                self._sight.put(channel["id"], message)
+                if message.get("reply_count"):
+                    for reply in await self.thread(channel["id"], message["ts"]):
+                        self._sight.put(channel["id"], reply)
+
+    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        async for message in socket:
+            event = json.loads(message.data)
+            async with self._changed:
+                self._sight.take(event)
+                self._changed.notify_all()
+        async with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    async def _post(self, what: str, **body: Any) -> Json:
+        await self.connect()
+        assert self._session is not None  # noqa: S101  # connect opened it
+        given = {"user": self.user_id, **body}
+        async with self._session.post(f"{self.url}/page/{what}", json=given) as answer:
+            return await _checked(answer)
+
+    async def _get(self, what: str, **query: str) -> Json:
+        if self._session is None:
+            await self.connect()
+        assert self._session is not None  # noqa: S101  # connect opened it
+        given = {"user": self.user_id, **query}
+        async with self._session.get(f"{self.url}/page/{what}", params=given) as answer:
+            return await _checked(answer)
+
+
+async def _checked(answer: aiohttp.ClientResponse) -> Json:
+    body: Json = await answer.json()
+    if answer.status != 200:
+        raise Refused(answer.status, body)
+    return body

@@ -1,0 +1,98 @@
+"""Messages of the app: checked as Slack checks them, then put into their channel."""
+
+import json
+from typing import Any
+
+from bot.slack_emulator.delivery import Delivery
+from bot.slack_emulator.elements import with_ids
+from bot.slack_emulator.errors import SlackError
+from bot.slack_emulator.interactions import event_changed, event_deleted, event_message
+from bot.slack_emulator.limits import TEXT_OF_MESSAGE, problems
+from bot.slack_emulator.state import Channel, Json, Team
+
+TEXT_OF_UPDATE = 4000
+METADATA_BYTES = 15_000  # what Slack takes for a message's metadata
+
+
+def check(content: Json, *, text_limit: int = TEXT_OF_MESSAGE) -> None:
+    """Raises what Slack answers to a message that is empty, too long or malformed."""
+    text = content.get("text")
+    if not text and not content.get("blocks") and not content.get("attachments"):
+        raise SlackError("no_text")
+    if text is not None and not isinstance(text, str):
+        raise SlackError("invalid_arguments")
+    if text and len(text) > text_limit:
+        raise SlackError("msg_too_long")
+    for name in ("blocks", "attachments"):
+        if content.get(name) is not None and not isinstance(content[name], list):
+            raise SlackError("invalid_blocks_format" if name == "blocks" else "invalid_attachments")
+    found = problems("message", content)
+    if found:
+        messages = [f"[ERROR] {problem}" for problem in found]
+        raise SlackError("invalid_blocks", errors=found, response_metadata={"messages": messages})
+    _check_metadata(content.get("metadata"))
+
+
+def _check_metadata(metadata: Any) -> None:
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("event_type"), str):
+        raise SlackError("invalid_metadata_format")
+    if not isinstance(metadata.get("event_payload"), dict):
+        raise SlackError("invalid_metadata_format")
+    if len(json.dumps(metadata)) > METADATA_BYTES:
+        raise SlackError("metadata_too_large")
+
+
+def content_of(given: Json) -> Json:
+    """Text, blocks, attachments and metadata, with ids where the app gave none."""
+    content: Json = {"text": given.get("text") or ""}
+    if given.get("blocks"):
+        content["blocks"] = with_ids(given["blocks"])
+    if given.get("attachments"):
+        content["attachments"] = [_attachment(n, one) for n, one in enumerate(given["attachments"], start=1)]
+    if given.get("metadata"):
+        content["metadata"] = given["metadata"]
+    return content
+
+
+def _attachment(number: int, given: Json) -> Json:
+    attachment = {"id": number, "fallback": "[no preview available]", **given}
+    if attachment.get("blocks"):
+        attachment["blocks"] = with_ids(attachment["blocks"])
+    return attachment
+
+
+def from_app(team: Team, content: Json) -> Json:
+    """A message that the app's bot user sends."""
+    author = {"user": team.bot_user_id, "bot_id": team.bot_id, "app_id": team.app_id, "team": team.id}
+    return {"type": "message", **author, **content}
+
+
+def send(team: Team, delivery: Delivery, channel: Channel, message: Json) -> Json:
+    """Put a message into its channel; the app hears of it as it does in Slack."""
+    posted = team.post(channel, message)
+    _tell(team, delivery, channel, event_message(team, channel, posted))
+    return posted
+
+
+def rewrite(team: Team, delivery: Delivery, channel: Channel, ts: str, changes: Json) -> Json:
+    """Change a message of the app; None takes a key away."""
+    before = dict(channel.messages[ts])
+    edited = {"user": team.bot_user_id, "ts": team.next_ts()}
+    changed = team.change(channel, ts, {**changes, "edited": edited})
+    _tell(team, delivery, channel, event_changed(team, channel, before, changed))
+    return changed
+
+
+def delete(team: Team, delivery: Delivery, channel: Channel, ts: str) -> None:
+    """Delete a message of the app."""
+    before = dict(channel.messages[ts])
+    team.remove(channel, ts)
+    _tell(team, delivery, channel, event_deleted(team, channel, before))
+
+
+def _tell(team: Team, delivery: Delivery, channel: Channel, event: Json) -> None:
+    if team.bot_user_id in channel.members:
+        event_name = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}[channel.kind]
+        delivery.tell(event_name, event, channel)

@@ -1,0 +1,305 @@
+"""The composition root: one loopback server that is Slack to the app and a page to people."""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from bot.slack_emulator.delivery import Delivery, Traffic
+from bot.slack_emulator.faults import Faults
+from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.files import SIZE_LIMIT, Files
+from bot.slack_emulator.hooks import Hooks
+from bot.slack_emulator.http_delivery import HttpDelivery
+from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.page_api import PageApi
+from bot.slack_emulator.people import People
+from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.seed import Seed
+from bot.slack_emulator.socket_mode import SocketMode
+from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.views import Views
+from bot.slack_emulator.web_api import Desk, Tokens
+from bot.slack_emulator.wire import Wire
+
+LOOPBACK = ("127.0.0.1", "localhost")
+EVENT_RETRIES_S = (0.0, 60.0, 300.0)  # slack.md 1: at once, 1 min, 5 min
+ACK_LIMIT_S = 3.0  # slack.md 1
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Workspace:
+    """A local Slack. Everything is in memory; nothing but the loopback is served.
+
+    Raises ValueError for a manifest whose events or commands lack their scopes.
+
+    `rates=False` switches the rate limits off; `ack_limit_s` and `event_retries_s` are Slack's own by default.
+    """
+
+    def __init__(
+        self,
+        manifest: Mapping[str, object] | None = None,
+        *,
+        team_id: str = "T0LOCAL",
+        clock: Callable[[], float] = time.time,
+        faults: Faults | None = None,
+        rates: bool = True,
+        ack_limit_s: float = ACK_LIMIT_S,
+        event_retries_s: Sequence[float] = EVENT_RETRIES_S,
+    ) -> None:
+        self.bot_token = f"xoxb-local-{secrets.token_hex(16)}"
+        self.app_token = f"xapp-1-local-{secrets.token_hex(16)}"
+        self.signing_secret = secrets.token_hex(16)
+        self.page_token = secrets.token_urlsafe(24)
+        self.pointers: list[Any] = []
+        self.faults = faults or Faults()
+        self.url = ""
+        self._manifest = Manifest(manifest)
+        if self._manifest.problems():
+            raise ValueError("Slack would refuse this manifest. " + " ".join(self._manifest.problems()))
+        self._team = Team(team_id, clock, Feed(), self._manifest.app_name)
+        self._socket = SocketMode(self._team.app_id)
+        self._http = HttpDelivery(self.signing_secret, clock)
+        self._delivery = Delivery(
+            self._team,
+            self._manifest,
+            self.faults,
+            self._socket,
+            self._http,
+            ack_limit_s=ack_limit_s,
+            retry_delays_s=event_retries_s,
+        )
+        self._views = Views(self._team)
+        self._hooks = Hooks(self._team, self._delivery)
+        self._files = Files(self._team)
+        self._rates = Rates(clock, on=rates)
+        self._people = People(self._team, self._manifest, self._delivery, self._views, self._hooks, self._files)
+        self._page = PageApi(
+            self.page_token, self._team, self._manifest, self._people, self._views, self._files, self.pointers
+        )
+        self._tokens = Tokens()
+        self._runner: web.AppRunner | None = None
+
+    # where it is
+
+    @property
+    def api_url(self) -> str:
+        """What `AsyncWebClient(base_url=...)` takes."""
+        return f"{self.url}/api/"
+
+    @property
+    def page_url(self) -> str:
+        """The address to open in a browser; it holds the page's token."""
+        return f"{self.url}/?token={self.page_token}"
+
+    @property
+    def requests_url(self) -> str | None:
+        """Where payloads are posted, signed; None means Socket Mode."""
+        return self._delivery.requests_url
+
+    @requests_url.setter
+    def requests_url(self, url: str | None) -> None:
+        self._delivery.requests_url = url
+
+    @property
+    def ack_limit_s(self) -> float:
+        """Slack's patience with an acknowledgement; shorter in tests that wait for it to end."""
+        return self._delivery.ack_limit_s
+
+    @ack_limit_s.setter
+    def ack_limit_s(self, seconds: float) -> None:
+        self._delivery.ack_limit_s = seconds
+
+    @property
+    def bot_user_id(self) -> str:
+        """The app's own user."""
+        return self._team.bot_user_id
+
+    @property
+    def team_id(self) -> str:
+        """The workspace's id."""
+        return self._team.id
+
+    # its life
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Serve on the loopback; port 0 takes a free one. Raises ValueError for any other host."""
+        if host not in LOOPBACK:
+            raise ValueError(f"The workspace serves the loopback only, not {host!r}. Use 127.0.0.1.")
+        listener = socket.create_server((host, port))  # bound first: the routes need the port
+        self.url = f"http://{host}:{listener.getsockname()[1]}"
+        self._hooks.base_url = self._files.base_url = self.url
+        app = web.Application(middlewares=[_own_addresses_only(self.url)], client_max_size=SIZE_LIMIT)
+        app.add_routes([*Wire(self._desk(), self._hooks, self.faults).routes(), *self._page.routes()])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    async def stop(self) -> None:
+        """End all connections."""
+        await self._delivery.close()
+        await self._socket.close()
+        await self._page.close()
+        await self._http.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def __aenter__(self) -> "Workspace":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _desk(self) -> Desk:
+        return Desk(
+            url=self.url,
+            team=self._team,
+            manifest=self._manifest,
+            delivery=self._delivery,
+            views=self._views,
+            files=self._files,
+            people=self._people,
+            rates=self._rates,
+            socket=self._socket,
+            bot_token=self.bot_token,
+            app_token=self.app_token,
+            tokens=self._tokens,
+        )
+
+    # who and what is in it
+
+    def add_user(
+        self, user_id: str, *, name: str, real_name: str = "", email: str = "", is_bot: bool = False, **more: Any
+    ) -> User:
+        """A member of the workspace, a guest, or somebody of another team; `more` as `User` has it."""
+        return self._team.add_user(User(user_id, name, real_name or name, email, is_bot, **more))
+
+    def add_channel(
+        self,
+        channel_id: str,
+        *,
+        name: str,
+        members: Iterable[str] | None = None,
+        is_private: bool = False,
+        is_shared: bool = False,
+        is_archived: bool = False,
+        bot: bool = True,
+    ) -> Channel:
+        """A channel. `members=None` takes everybody who is there now; `bot=False` leaves the app out of it."""
+        people = {user for user in self._team.users if user != self.bot_user_id} if members is None else set(members)
+        people |= {self.bot_user_id} if bot else set()
+        channel = Channel(channel_id, name, people, is_private, is_shared, is_archived=is_archived)
+        return self._team.add_channel(channel)
+
+    def archive(self, channel_id: str) -> None:
+        """Nobody can write here any more; the app hears of it."""
+        channel = self._team.channel(channel_id)
+        channel.is_archived = True
+        self._tell_channel(channel, {"type": "channel_archive", "channel": channel.id})
+
+    def share(self, channel_id: str, is_shared: bool = True) -> None:
+        """Another company joins the channel, or leaves it; the app hears of it."""
+        channel = self._team.channel(channel_id)
+        channel.is_shared = is_shared
+        event = "channel_shared" if is_shared else "channel_unshared"
+        self._tell_channel(channel, {"type": event, "channel": channel.id, "connected_team_id": "T0PARTNER"})
+
+    def rename(self, channel_id: str, name: str) -> None:
+        """The channel gets another name; the app hears of it."""
+        channel = self._team.channel(channel_id)
+        channel.name = name
+        shown = {"id": channel.id, "name": name, "created": channel.created}
+        self._tell_channel(channel, {"type": "channel_rename", "channel": shown})
+
+    def _tell_channel(self, channel: Channel, event: Json) -> None:
+        self._team.tell_channel(channel)
+        if self.bot_user_id in channel.members:
+            self._delivery.tell(event["type"], {**event, "event_ts": self._team.next_ts()}, channel)
+
+    def uninstall(self) -> None:
+        """Somebody removes the app: its tokens are refused from now on, and it hears of it."""
+        self._tokens.revoked = True
+        revoked = {"oauth": [], "bot": [self.bot_user_id]}
+        self._delivery.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": revoked})
+        self._delivery.tell("app_uninstalled", {"type": "app_uninstalled"})
+
+    def add_message(self, channel_id: str, user_id: str, text: str, *, thread_ts: str | None = None) -> str:
+        """A message that is already there; the app hears nothing of it. Returns its ts."""
+        message = {"type": "message", "user": user_id, "text": text, "team": self.team_id}
+        if thread_ts is not None:
+            message["thread_ts"] = thread_ts
+        return str(self._team.post(self._team.channel(channel_id), message)["ts"])
+
+    def fill(self, seed: Seed) -> None:
+        """Everything of a seed."""
+        for user in seed.users:
+            self.add_user(user.id, name=user.name, real_name=user.real_name, email=user.email, is_bot=user.is_bot)
+        for channel in seed.channels:
+            self.add_channel(
+                channel.id,
+                name=channel.name,
+                members=channel.members,
+                is_private=channel.is_private,
+                is_shared=channel.is_shared,
+                bot=channel.bot,
+            )
+        for message in seed.messages:
+            self.add_message(message.channel_id, message.user_id, message.text)
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """What went to and from the app: (direction, what, body, status), the last five thousand."""
+        return list(self._delivery.traffic)
+
+    async def verify_requests_url(self) -> bool:
+        """Slack's handshake with a new requests_url: a challenge that the app has to send back."""
+        challenge = secrets.token_urlsafe(30)
+        payload = {"token": self._delivery.verification_token, "challenge": challenge, "type": "url_verification"}
+        answer = await self._delivery.ask("events_api", "url_verification", payload)
+        return challenge in (answer.body.get("challenge"), answer.body.get("text"))
+
+    # the app's connections
+
+    @property
+    def connections(self) -> int:
+        """How many Socket Mode connections the app holds."""
+        return self._socket.count
+
+    async def wait_connected(self, count: int = 1, timeout_s: float = 10.0) -> None:
+        """Return as soon as the app holds so many connections; raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            await self._socket.wait_for(count)
+
+    async def refresh_connections(self) -> None:
+        """Slack's regular renewal: each connection is told `refresh_requested`."""
+        await self._socket.say("refresh_requested")
+
+    async def warn_connections(self) -> None:
+        """Each connection is told that it will be closed soon (`warning`)."""
+        await self._socket.say("warning")
+
+    def drop_connections(self) -> None:
+        """Cut each connection without a word."""
+        self._socket.drop()
+
+
+def _own_addresses_only(url: str) -> Middleware:
+    """Other sites' pages reach the loopback too: take only our own Host, and our own Origin if there is one."""
+    port = url.rpartition(":")[2]
+    hosts = {f"{name}:{port}" for name in LOOPBACK}
+    origins = {f"http://{host}" for host in hosts}
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        origin = request.headers.get("Origin")
+        if request.host not in hosts or (origin is not None and origin not in origins):
+            return web.Response(status=403, text="This server answers only under its own address.\n")
+        return await handler(request)
+
+    return check

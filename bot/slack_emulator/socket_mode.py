@@ -1,0 +1,179 @@
+"""Socket Mode: envelopes over WebSockets, each to one of the app's connections, each to be acknowledged."""
+
+import asyncio
+import itertools
+import json
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from aiohttp import WSMsgType, web
+
+from bot.slack_emulator.state import Json
+
+CONNECTION_LIMIT = 10
+LIFE_S = 18_060  # what Slack says of a connection's life in `hello`
+
+
+@dataclass(eq=False)
+class Connection:
+    """One WebSocket of the app."""
+
+    request: web.Request
+    socket: web.WebSocketResponse
+    waiting: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
+    retiring: bool = False
+
+    def settle(self, envelope_id: str, payload: Json) -> None:
+        """The app acknowledged."""
+        future = self.waiting.pop(envelope_id, None)
+        if future is not None and not future.done():
+            future.set_result(payload)
+
+    def lost(self) -> None:
+        """The connection is gone: nothing that waits on it will be acknowledged."""
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the app's connection closed"))
+        self.waiting.clear()
+
+
+class SocketMode:
+    """The app's connections."""
+
+    def __init__(self, app_id: str) -> None:
+        self._app_id = app_id
+        self._tickets: set[str] = set()
+        self._open: list[Connection] = []
+        self._turn = itertools.count()
+        self._changed = asyncio.Condition()
+
+    @property
+    def count(self) -> int:
+        """How many connections the app holds."""
+        return len(self._open)
+
+    def ticket(self) -> str:
+        """The right to connect once (apps.connections.open)."""
+        ticket = secrets.token_urlsafe(24)
+        self._tickets.add(ticket)
+        return ticket
+
+    async def wait_for(self, count: int) -> None:
+        """Return as soon as the app holds at least so many connections."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.count >= count)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """One connection, from hello to its end."""
+        ticket = request.query.get("ticket", "")
+        if ticket not in self._tickets:
+            raise web.HTTPForbidden(text="This ticket is used or unknown. Call apps.connections.open for a new one.")
+        self._tickets.discard(ticket)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        connection = Connection(request, socket)
+        if self.count >= CONNECTION_LIMIT:
+            await socket.send_json(_disconnect("too_many_websockets"))
+            await socket.close()
+            return socket
+        # hello goes first: a payload may follow as soon as the connection is listed
+        await socket.send_json(self._hello())
+        self._open.append(connection)
+        await self._tell()
+        try:
+            await self._listen(connection)
+        finally:
+            self._forget(connection)
+            await self._tell()
+        return socket
+
+    async def ask(self, kind: str, payload: Json, *, answers: bool, retry: tuple[int, str] | None = None) -> Json:
+        """Send an envelope to one connection and return what the app acknowledged it with.
+
+        The caller sets the time limit. Raises ConnectionError without a connection, or when it closes.
+        """
+        connection = await self._pick()
+        envelope_id = str(uuid.uuid4())
+        envelope: Json = {"envelope_id": envelope_id, "type": kind, "payload": payload}
+        envelope["accepts_response_payload"] = answers
+        if kind == "events_api":
+            envelope["retry_attempt"], envelope["retry_reason"] = retry or (0, "")
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        connection.waiting[envelope_id] = future
+        try:
+            await connection.socket.send_json(envelope)
+            return await future
+        finally:
+            connection.waiting.pop(envelope_id, None)
+
+    async def say(self, reason: str) -> None:
+        """Send every connection a disconnect: `warning` (ten seconds left) or `refresh_requested`."""
+        for connection in self._open:
+            connection.retiring = True
+        await self._each(lambda connection: connection.socket.send_json(_disconnect(reason)))
+
+    def drop(self) -> None:
+        """Cut every connection without a word."""
+        for connection in list(self._open):
+            self._forget(connection)
+            if connection.request.transport is not None:
+                connection.request.transport.abort()
+
+    async def close(self) -> None:
+        """The workspace stops."""
+        await self._each(lambda connection: connection.socket.close(code=1001))
+
+    async def _pick(self) -> Connection:
+        """The next connection in turn; when one is just being made, that one."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._fresh() or not (self._open or self._tickets))
+        fresh = self._fresh()
+        if not fresh:
+            raise ConnectionError("the app isn't connected")
+        return fresh[next(self._turn) % len(fresh)]
+
+    def _fresh(self) -> list[Connection]:
+        return [connection for connection in self._open if not connection.retiring]
+
+    async def _each(self, do: Callable[[Connection], Awaitable[object]]) -> None:
+        for connection in list(self._open):
+            await do(connection)
+
+    async def _listen(self, connection: Connection) -> None:
+        async for message in connection.socket:
+            if message.type is WSMsgType.TEXT:
+                _take(connection, message.data)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open.remove(connection)
+        connection.lost()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _hello(self) -> Json:
+        debug = {"host": "local", "build_number": 1, "approximate_connection_time": LIFE_S}
+        info = {"app_id": self._app_id}
+        return {
+            "type": "hello",
+            "num_connections": self.count + 1,
+            "debug_info": debug,
+            "connection_info": info,
+        }
+
+
+def _take(connection: Connection, text: str) -> None:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return
+    if isinstance(answer, dict) and isinstance(answer.get("envelope_id"), str):
+        connection.settle(answer["envelope_id"], answer.get("payload") or {})
+
+
+def _disconnect(reason: str) -> Json:
+    return {"type": "disconnect", "reason": reason, "debug_info": {"host": "local"}}

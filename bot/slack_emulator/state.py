@@ -1,0 +1,284 @@
+"""The workspace's people, channels and messages, in memory."""
+
+import copy
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bot.slack_emulator.errors import SlackError
+from bot.slack_emulator.feed import Feed
+
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class User:
+    """A member of the workspace."""
+
+    id: str
+    name: str
+    real_name: str
+    email: str
+    is_bot: bool = False
+    deleted: bool = False
+    is_restricted: bool = False
+    """A guest, of one channel or of several."""
+    is_ultra_restricted: bool = False
+    """A guest of one channel."""
+    is_email_confirmed: bool | None = True
+    """None: Slack does not say."""
+    team_id: str = ""
+    """Another team's, for somebody who comes in by Slack Connect."""
+
+    def page(self) -> Json:
+        """As the page's list shows them."""
+        return {"id": self.id, "name": self.name, "real_name": self.real_name, "is_bot": self.is_bot}
+
+
+@dataclass
+class Channel:
+    """A place for messages; a direct message is one too."""
+
+    id: str
+    name: str
+    members: set[str]
+    is_private: bool = False
+    is_shared: bool = False
+    is_im: bool = False
+    is_archived: bool = False
+    created: int = 0
+    messages: dict[str, Json] = field(default_factory=dict)
+    ephemerals: dict[str, dict[str, Json]] = field(default_factory=dict)
+    last_read: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """`channel_type` of message events."""
+        if self.is_im:
+            return "im"
+        return "group" if self.is_private else "channel"
+
+    @property
+    def scope_word(self) -> str:
+        """The word before the colon in the scopes that read this channel."""
+        return {"im": "im", "group": "groups", "channel": "channels"}[self.kind]
+
+    def seen_by(self, user_id: str) -> bool:
+        """Whether this person may read here."""
+        return user_id in self.members or self.kind == "channel"
+
+    def roots(self) -> list[Json]:
+        """Messages outside threads (and those sent to both), oldest first."""
+        return [m for m in self.messages.values() if is_root(m)]
+
+    def thread(self, ts: str) -> list[Json]:
+        """A message and its replies, oldest first."""
+        return [m for m in self.messages.values() if m["ts"] == ts or m.get("thread_ts") == ts]
+
+    def whispers(self, user_id: str) -> list[Json]:
+        """What only this person sees here."""
+        return list(self.ephemerals.get(user_id, {}).values())
+
+
+def is_root(message: Json) -> bool:
+    """Whether the message shows in the channel itself."""
+    thread_ts = message.get("thread_ts")
+    return thread_ts in (None, message["ts"]) or message.get("subtype") == "thread_broadcast"
+
+
+def new_id(prefix: str) -> str:
+    """An id in Slack's style that nobody can guess."""
+    return prefix + secrets.token_hex(5).upper()
+
+
+class Team:
+    """People, channels and messages of one workspace. Every change is told to the open pages."""
+
+    def __init__(self, team_id: str, clock: Callable[[], float], feed: Feed, app_name: str) -> None:
+        self.id = team_id
+        self.name = "Local workspace"
+        self.domain = "local"
+        self.clock = clock
+        self.feed = feed
+        self.users: dict[str, User] = {}
+        self.channels: dict[str, Channel] = {}
+        self.app_id = "A0LOCAL"
+        self.bot_id = "B0LOCAL"
+        self.bot_user_id = "U0BOT"
+        self._last_us = 0
+        name = "".join(letter for letter in app_name.lower() if letter.isalnum() or letter in "-_") or "app"
+        self.add_user(User(self.bot_user_id, name, app_name, "", is_bot=True))
+
+    # people and places
+
+    def add_user(self, user: User) -> User:
+        """A new member (or a changed one)."""
+        self.users[user.id] = user
+        return user
+
+    def add_channel(self, channel: Channel) -> Channel:
+        """A new channel; the open pages of those who see it are told."""
+        channel.created = channel.created or int(self.clock())
+        self.channels[channel.id] = channel
+        self.tell_channel(channel)
+        return channel
+
+    def user(self, user_id: str) -> User:
+        """Raises `user_not_found`."""
+        found = self.users.get(user_id)
+        if found is None:
+            raise SlackError("user_not_found")
+        return found
+
+    def channel(self, channel_id: str) -> Channel:
+        """Raises `channel_not_found`."""
+        found = self.channels.get(channel_id)
+        if found is None:
+            raise SlackError("channel_not_found")
+        return found
+
+    def visible(self, user_id: str) -> Iterator[Channel]:
+        """The channels that this person sees."""
+        return (channel for channel in self.channels.values() if channel.seen_by(user_id))
+
+    def direct(self, one: str, other: str) -> Channel:
+        """The direct message channel of two, made when it isn't there yet."""
+        for channel in self.channels.values():
+            if channel.is_im and channel.members == {one, other}:
+                return channel
+        return self.add_channel(Channel(new_id("D"), "directmessage", {one, other}, is_private=True, is_im=True))
+
+    # time
+
+    def next_ts(self) -> str:
+        """A message's timestamp: unique, and later than all before."""
+        self._last_us = max(self._last_us + 1, int(self.clock() * 1_000_000))
+        return f"{self._last_us // 1_000_000}.{self._last_us % 1_000_000:06d}"
+
+    # messages
+
+    def post(self, channel: Channel, message: Json) -> Json:
+        """Add a message (its `ts` is set here) and count it in its thread."""
+        message["ts"] = message.get("ts") or self.next_ts()
+        channel.messages[message["ts"]] = message
+        self._count_reply(channel, message)
+        self._tell(channel, "message", message)
+        self._tell_unread(channel)
+        return message
+
+    def change(self, channel: Channel, ts: str, changes: Json) -> Json:
+        """Change a message; keys with None go away."""
+        message = channel.messages[ts]
+        message.update(changes)
+        for key in [key for key, value in message.items() if value is None]:
+            del message[key]
+        self._tell(channel, "message_changed", message)
+        return message
+
+    def remove(self, channel: Channel, ts: str) -> None:
+        """Delete a message; one that has replies stays as a tombstone, as in Slack."""
+        message = channel.messages[ts]
+        if message.get("reply_count"):
+            gone = {"subtype": "tombstone", "text": "This message was deleted.", "hidden": True}
+            self.change(channel, ts, {**gone, "blocks": None, "attachments": None, "files": None, "metadata": None})
+            return
+        del channel.messages[ts]
+        self._tell(channel, "message_deleted", message)
+        root = channel.messages.get(message.get("thread_ts") or "")
+        if root is not None:
+            self._count_replies(channel, root)
+
+    def whisper(self, channel: Channel, user_id: str, message: Json) -> Json:
+        """Show a message to one person only."""
+        message["ts"] = message.get("ts") or self.next_ts()
+        message["ephemeral"] = True
+        mine = channel.ephemerals.setdefault(user_id, {})
+        kind = "ephemeral_replaced" if message["ts"] in mine else "ephemeral"
+        mine[message["ts"]] = message
+        self.feed.publish({"type": kind, "channel": channel.id, "message": copy.deepcopy(message)}, to={user_id})
+        return message
+
+    def unwhisper(self, channel: Channel, user_id: str, ts: str) -> None:
+        """Take an ephemeral message away."""
+        message = channel.ephemerals.get(user_id, {}).pop(ts, None)
+        if message is not None:
+            event = {"type": "message_deleted", "channel": channel.id, "ts": ts, "message": message}
+            self.feed.publish(event, to={user_id})
+
+    # marks
+
+    def unread(self, channel: Channel, user_id: str) -> int:
+        """How many messages of others this person hasn't seen."""
+        last = channel.last_read.get(user_id, "")
+        return sum(1 for m in channel.roots() if m["ts"] > last and m.get("user") != user_id)
+
+    def mark_read(self, channel: Channel, user_id: str) -> None:
+        """This person has seen everything here."""
+        channel.last_read[user_id] = max(channel.messages, default=self.next_ts())
+        self.feed.publish({"type": "unread", "channel": channel.id, "unread": 0}, to={user_id})
+
+    def channel_for_page(self, channel: Channel, user_id: str) -> Json:
+        """The channel as this person's list shows it."""
+        return {
+            "id": channel.id,
+            "name": self.name_for(channel, user_id),
+            "is_im": channel.is_im,
+            "is_private": channel.is_private,
+            "is_shared": channel.is_shared,
+            "is_archived": channel.is_archived,
+            "members": sorted(channel.members),
+            "unread": self.unread(channel, user_id),
+        }
+
+    def name_for(self, channel: Channel, user_id: str) -> str:
+        """A direct message is named after the other one."""
+        if not channel.is_im:
+            return channel.name
+        other = next(iter(channel.members - {user_id}), user_id)
+        return self.users[other].name if other in self.users else other
+
+    def tell_channel(self, channel: Channel) -> None:
+        """Tell each page that sees the channel how it now is."""
+        for user_id in self.users:
+            if channel.seen_by(user_id):
+                event = {"type": "channel", "channel": self.channel_for_page(channel, user_id)}
+                self.feed.publish(event, to={user_id})
+
+    def _count_reply(self, channel: Channel, message: Json) -> None:
+        root = channel.messages.get(message.get("thread_ts") or "")
+        if root is None or root is message:
+            return
+        self._count_replies(channel, root)
+
+    def _count_replies(self, channel: Channel, root: Json) -> None:
+        replies = [m for m in channel.thread(root["ts"]) if m is not root]
+        if not replies:
+            self.change(channel, root["ts"], dict.fromkeys(THREAD_FIELDS))
+            return
+        people = list(dict.fromkeys(m["user"] for m in replies))
+        counts = {
+            "thread_ts": root["ts"],
+            "reply_count": len(replies),
+            "reply_users": people,
+            "reply_users_count": len(people),
+            "latest_reply": replies[-1]["ts"],
+        }
+        self.change(channel, root["ts"], counts)
+
+    def _tell(self, channel: Channel, kind: str, message: Json) -> None:
+        readers = self._readers(channel)
+        if readers:
+            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
+            self.feed.publish(event, to=readers)
+
+    def _tell_unread(self, channel: Channel) -> None:
+        for user_id in self._readers(channel):
+            event = {"type": "unread", "channel": channel.id, "unread": self.unread(channel, user_id)}
+            self.feed.publish(event, to={user_id})
+
+    def _readers(self, channel: Channel) -> list[str]:
+        return [u for u in self.users if self.feed.is_open(u) and channel.seen_by(u)]
+
+
+THREAD_FIELDS = ("thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")

@@ -1,0 +1,227 @@
+"""Modals, their stack, the App Home, and the trigger ids that open them."""
+
+import copy
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from bot.slack_emulator.elements import state_of, with_ids
+from bot.slack_emulator.errors import SlackError
+from bot.slack_emulator.limits import problems
+from bot.slack_emulator.state import Json, Team, new_id
+
+TRIGGER_LIFE_S = 3.0  # Slack's time for a trigger_id
+STACK_LIMIT = 3  # views one on the other
+TRIGGER_MEMORY_S = 600.0  # how long an old trigger is still known as expired
+VIEW_BYTES = 250_000  # Slack's `view_too_large`
+DEFAULTS: Json = {
+    "private_metadata": "",
+    "callback_id": "",
+    "external_id": "",
+    "clear_on_close": False,
+    "notify_on_close": False,
+    "close": None,
+    "submit": None,
+    "title": None,
+}
+
+
+@dataclass
+class Trigger:
+    """The right to open a view for somebody, once and soon."""
+
+    user_id: str
+    made_at: float
+    view_id: str | None
+    used: bool = False
+
+
+class Views:
+    """Which views are open for whom."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._triggers: dict[str, Trigger] = {}
+        self._stacks: dict[str, list[Json]] = {}
+        self._homes: dict[str, Json] = {}
+
+    def trigger(self, user_id: str, view_id: str | None = None) -> str:
+        """A new trigger id for what this person just did (`view_id`: in that modal)."""
+        now = self._team.clock()
+        trigger_id = f"{int(now * 1000)}.{secrets.randbelow(10**12)}.{secrets.token_hex(16)}"
+        self._forget_old(now)
+        self._triggers[trigger_id] = Trigger(user_id, now, view_id)
+        return trigger_id
+
+    def _forget_old(self, now: float) -> None:
+        """Very old triggers are unknown, so that they don't pile up; the dict is in the order of their making."""
+        while self._triggers:
+            oldest = next(iter(self._triggers))
+            if now - self._triggers[oldest].made_at < TRIGGER_MEMORY_S:
+                return
+            del self._triggers[oldest]
+
+    def _redeem(self, trigger_id: str) -> Trigger:
+        trigger = self._triggers.get(trigger_id)
+        if trigger is None:
+            raise _invalid(["[ERROR] invalid `trigger_id` [json-pointer:/trigger_id]"])
+        if trigger.used:
+            raise SlackError("exchanged_trigger_id")
+        if self._team.clock() - trigger.made_at > TRIGGER_LIFE_S:
+            raise SlackError("expired_trigger_id")
+        return trigger
+
+    # what the app does
+
+    def open(self, trigger_id: str, given: Json) -> Json:
+        """views.open: a modal in place of whatever was open."""
+        trigger = self._redeem(trigger_id)
+        view = self._new("modal", given)
+        trigger.used = True
+        return self.show(trigger.user_id, view)
+
+    def show(self, user_id: str, view: Json) -> Json:
+        """Make this view the only one."""
+        self._stacks[user_id] = [view]
+        self._tell(user_id, "view_opened", view)
+        return self._answer(view)
+
+    def push(self, trigger_id: str, given: Json) -> Json:
+        """views.push: a modal upon the one that the person just used."""
+        trigger = self._redeem(trigger_id)
+        if not self._stacks.get(trigger.user_id):
+            raise SlackError("not_found")
+        view = self.push_for(trigger.user_id, given)
+        trigger.used = True
+        return view
+
+    def push_for(self, user_id: str, given: Json) -> Json:
+        """A modal upon the open ones; raises `push_limit_reached` at the fourth."""
+        stack = self._stacks[user_id]
+        if len(stack) >= STACK_LIMIT:
+            raise SlackError("push_limit_reached")
+        view = self._new("modal", given)
+        view["root_view_id"] = stack[0]["id"]
+        view["previous_view_id"] = stack[-1]["id"]
+        stack.append(view)
+        self._tell(user_id, "view_opened", view)
+        return self._answer(view)
+
+    def update(self, view_id: str | None, external_id: str | None, hash_: str | None, given: Json) -> Json:
+        """views.update; `hash_` guards against a view that changed meanwhile."""
+        user_id, view = self._find(view_id, external_id)
+        if hash_ and hash_ != view["hash"]:
+            raise SlackError("hash_conflict")
+        return self.rewrite(user_id, view, given)
+
+    def rewrite(self, user_id: str, view: Json, given: Json) -> Json:
+        """Fill an open view anew; typed values stay where the ids stay."""
+        fresh = self._new(view["type"], given, replaces=view["id"])
+        fresh.update({key: view[key] for key in ("id", "root_view_id", "previous_view_id")})
+        fresh["state"] = {"values": state_of(fresh, view["state"]["values"])}
+        view.clear()
+        view.update(fresh)
+        self._tell(user_id, "home" if view["type"] == "home" else "view_updated", view)
+        return self._answer(view)
+
+    def publish(self, user_id: str, hash_: str | None, given: Json) -> Json:
+        """views.publish: the App Home of one person."""
+        self._team.user(user_id)
+        before = self._homes.get(user_id)
+        if before is None:
+            self._homes[user_id] = view = self._new("home", given)
+            self._tell(user_id, "home", view)
+            return self._answer(view)
+        if hash_ and hash_ != before["hash"]:
+            raise SlackError("hash_conflict")
+        return self.rewrite(user_id, before, given)
+
+    # what a person does
+
+    def stack(self, user_id: str) -> list[Json]:
+        """The open modals, the top one last."""
+        return self._stacks.get(user_id, [])
+
+    def home(self, user_id: str) -> Json | None:
+        """The published App Home."""
+        return self._homes.get(user_id)
+
+    def of(self, user_id: str, view_id: str) -> Json | None:
+        """This person's modal or Home with that id."""
+        mine = [*self.stack(user_id), *([self._homes[user_id]] if user_id in self._homes else [])]
+        return next((view for view in mine if view["id"] == view_id), None)
+
+    def close(self, user_id: str, view: Json, *, whole_stack: bool = False) -> list[Json]:
+        """Close a view (or all); returns the closed ones, the top one first."""
+        stack = self._stacks.get(user_id, [])
+        if view not in stack:
+            return []
+        keep = 0 if whole_stack or view["clear_on_close"] else stack.index(view)
+        closed = stack[keep:][::-1]
+        del stack[keep:]
+        for gone in closed:
+            self._tell(user_id, "view_closed", gone)
+        return closed
+
+    def typed(self, view: Json, block_id: str, action_id: str, value: Json) -> None:
+        """Remember what was typed or chosen."""
+        view["state"]["values"].setdefault(block_id, {})[action_id] = value
+
+    def tell_errors(self, user_id: str, view: Json, errors: dict[str, str]) -> None:
+        """Show errors at their fields."""
+        self._tell(user_id, "view_errors", view, errors=errors)
+
+    def for_page(self, user_id: str, view: Json, **more: Any) -> Json:
+        """The view as the page gets it."""
+        stack = self.stack(user_id)
+        depth = stack.index(view) + 1 if view in stack else 0
+        return {**copy.deepcopy(view), "stack_depth": depth, **more}
+
+    def _tell(self, user_id: str, kind: str, view: Json, **more: Any) -> None:
+        event = {"type": kind, "view": self.for_page(user_id, view, **more)}
+        self._team.feed.publish(event, to={user_id})
+
+    def _find(self, view_id: str | None, external_id: str | None) -> tuple[str, Json]:
+        every = [(u, v) for u, stack in self._stacks.items() for v in stack] + list(self._homes.items())
+        for user_id, view in every:
+            if view["id"] == view_id or (external_id and view["external_id"] == external_id):
+                return user_id, view
+        raise SlackError("not_found")
+
+    def _new(self, surface: str, given: Json, replaces: str | None = None) -> Json:
+        self._check(surface, given, replaces)
+        view_id = new_id("V")
+        view: Json = {
+            "id": view_id,
+            "team_id": self._team.id,
+            **copy.deepcopy({**DEFAULTS, **given}),
+            "type": surface,
+            "blocks": with_ids(given["blocks"]),
+            "hash": f"{int(self._team.clock())}.{secrets.token_hex(4)}",
+            "root_view_id": view_id,
+            "previous_view_id": None,
+            "app_id": self._team.app_id,
+            "app_installed_team_id": self._team.id,
+            "bot_id": self._team.bot_id,
+        }
+        view["state"] = {"values": state_of(view)}
+        return view
+
+    def _check(self, surface: str, given: Json, replaces: str | None) -> None:
+        found = problems("home" if surface == "home" else "modal", given)
+        if found:
+            raise _invalid([f"[ERROR] {problem}" for problem in found])
+        if len(json.dumps(given).encode()) > VIEW_BYTES:
+            raise SlackError("view_too_large")
+        external_id = given.get("external_id")
+        every = [v for stack in self._stacks.values() for v in stack]
+        if external_id and any(v["external_id"] == external_id and v["id"] != replaces for v in every):
+            raise SlackError("duplicate_external_id")
+
+    def _answer(self, view: Json) -> Json:
+        return copy.deepcopy(view)
+
+
+def _invalid(messages: list[str]) -> SlackError:
+    return SlackError("invalid_arguments", response_metadata={"messages": messages})

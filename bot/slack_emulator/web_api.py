@@ -1,0 +1,572 @@
+"""The Web API methods that the app calls, each with its limits and errors.
+
+A new method is one function and one line in `METHODS`: its work, its tier, the scopes of which it needs one.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bot.slack_emulator import posting
+from bot.slack_emulator.delivery import Delivery
+from bot.slack_emulator.errors import SlackError
+from bot.slack_emulator.files import Files
+from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.people import People, add_reaction
+from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.socket_mode import SocketMode
+from bot.slack_emulator.state import Channel, Json, Team, User, is_root
+from bot.slack_emulator.views import Views
+
+PAGE_SIZE = 100
+PAGE_LIMIT = 999
+
+
+@dataclass
+class Tokens:
+    """Whether the app is still installed."""
+
+    revoked: bool = False
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the methods work on."""
+
+    url: str
+    team: Team
+    manifest: Manifest
+    delivery: Delivery
+    views: Views
+    files: Files
+    people: People
+    rates: Rates
+    socket: SocketMode
+    bot_token: str
+    app_token: str
+    tokens: "Tokens"
+
+    def require(self, scope: str) -> None:
+        """Raises `missing_scope` when the manifest doesn't give it."""
+        if not self.manifest.may(scope):
+            raise SlackError("missing_scope", needed=scope, provided=",".join(self.manifest.scopes))
+
+    def member_channel(self, channel_id: Any) -> Channel:
+        """A channel that the bot is in; raises `channel_not_found` or `not_in_channel`."""
+        channel = self.known_channel(channel_id)
+        if self.team.bot_user_id not in channel.members:
+            raise SlackError("not_in_channel")
+        return channel
+
+    def known_channel(self, channel_id: Any) -> Channel:
+        """A channel that the bot may know of: a private one without it isn't there at all."""
+        channel = self.team.channel(str(channel_id))
+        if not channel.seen_by(self.team.bot_user_id):
+            raise SlackError("channel_not_found")
+        return channel
+
+
+@dataclass(frozen=True)
+class Args:
+    """The arguments of a call, from a form or JSON."""
+
+    values: Json
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def need(self, name: str) -> str:
+        """A required string; raises `invalid_arguments`."""
+        value = self.values.get(name)
+        if value in (None, ""):
+            messages = [f"[ERROR] missing required field: {name}"]
+            raise SlackError("invalid_arguments", response_metadata={"messages": messages})
+        return str(value)
+
+    def flag(self, name: str) -> bool:
+        """True, "true" or "1"."""
+        return str(self.values.get(name, "")).lower() in ("true", "1")
+
+    def number(self, name: str, default: int) -> int:
+        value = self.values.get(name)
+        if value in (None, ""):
+            return default
+        try:
+            return int(str(value))
+        except ValueError:
+            raise SlackError("invalid_arguments") from None
+
+    def parsed(self, name: str, refusal: str = "invalid_arguments") -> Any:
+        """Something that is JSON, perhaps still as text (in a form)."""
+        value = self.values.get(name)
+        if not isinstance(value, str):
+            return value
+        if not value:
+            return None
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise SlackError(refusal) from None
+
+
+def call(desk: Desk, name: str, token: str | None, values: Json) -> Json:
+    """Run a method; raises SlackError."""
+    method = METHODS.get(name)
+    if method is None:
+        raise SlackError("unknown_method", req_method=name)
+    _check_token(desk, method, token)
+    if method.scope is not None:
+        desk.require(method.scope)
+    if method.tier is not None:
+        desk.rates.tier(name, method.tier)
+    return {"ok": True, **method.run(desk, Args(values))}
+
+
+def _check_token(desk: Desk, method: "Method", token: str | None) -> None:
+    if method.token is None:
+        return
+    if not token:
+        raise SlackError("not_authed")
+    if token not in (desk.bot_token, desk.app_token):
+        raise SlackError("invalid_auth")
+    if desk.tokens.revoked:
+        raise SlackError("token_revoked")
+    if token != (desk.app_token if method.token == "app" else desk.bot_token):  # noqa: S105  # kinds of token
+        raise SlackError("not_allowed_token_type")
+
+
+# the app itself
+
+
+def api_test(desk: Desk, args: Args) -> Json:
+    if args.get("error"):
+        raise SlackError(str(args.get("error")), args=args.values)
+    return {"args": args.values}
+
+
+def auth_test(desk: Desk, args: Args) -> Json:
+    team = desk.team
+    return {
+        "url": f"{desk.url}/",
+        "team": team.name,
+        "user": team.users[team.bot_user_id].name,
+        "team_id": team.id,
+        "user_id": team.bot_user_id,
+        "bot_id": team.bot_id,
+        "app_id": team.app_id,
+        "is_enterprise_install": False,
+    }
+
+
+def apps_connections_open(desk: Desk, args: Args) -> Json:
+    address = desk.url.replace("http://", "ws://")
+    return {"url": f"{address}/link/?ticket={desk.socket.ticket()}&app_id={desk.team.app_id}"}
+
+
+# messages
+
+
+def _target(desk: Desk, named: str) -> Channel:
+    """Where a message goes: a channel's id or name, or a person (their direct messages)."""
+    if named in desk.team.users and named != desk.team.bot_user_id:
+        return desk.team.direct(desk.team.bot_user_id, named)
+    by_name = (c for c in desk.team.channels.values() if not c.is_im and c.name == named.removeprefix("#"))
+    found = next(by_name, None)
+    return desk.known_channel(named if found is None else found.id)
+
+
+def _content(args: Args) -> Json:
+    content = {"text": args.get("text")}
+    content["blocks"] = args.parsed("blocks", "invalid_blocks_format")
+    content["attachments"] = args.parsed("attachments", "invalid_attachments")
+    content["metadata"] = args.parsed("metadata", "invalid_metadata_format")
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _open_channel(desk: Desk, args: Args) -> Channel:
+    channel = _target(desk, args.need("channel"))
+    public = channel.kind == "channel" and desk.manifest.tree is not None and desk.manifest.may("chat:write.public")
+    if desk.team.bot_user_id not in channel.members and not public:
+        raise SlackError("not_in_channel")
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    return channel
+
+
+def chat_post_message(desk: Desk, args: Args) -> Json:
+    channel = _open_channel(desk, args)
+    content = _content(args)
+    posting.check(content)
+    thread_ts = args.get("thread_ts")
+    if thread_ts and str(thread_ts) not in channel.messages:
+        raise SlackError("thread_not_found")
+    desk.rates.post(channel.id)
+    message = posting.from_app(desk.team, posting.content_of(content))
+    if thread_ts:
+        message["thread_ts"] = channel.messages[str(thread_ts)].get("thread_ts", str(thread_ts))
+    if thread_ts and args.flag("reply_broadcast"):
+        message["subtype"] = "thread_broadcast"
+    posting.send(desk.team, desk.delivery, channel, message)
+    return {"channel": channel.id, "ts": message["ts"], "message": message}
+
+
+def _own_message(desk: Desk, args: Args, refusal: str) -> tuple[Channel, Json]:
+    channel = desk.known_channel(args.need("channel"))
+    message = channel.messages.get(args.need("ts"))
+    if message is None or message.get("subtype") == "tombstone":
+        raise SlackError("message_not_found")
+    if message.get("user") != desk.team.bot_user_id:
+        raise SlackError(refusal)
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    return channel, message
+
+
+def chat_update(desk: Desk, args: Args) -> Json:
+    channel, message = _own_message(desk, args, "cant_update_message")
+    given = _content(args)
+    posting.check(given, text_limit=posting.TEXT_OF_UPDATE)
+    content = posting.content_of(given)
+    # what isn't given stays; an empty list takes it away (docs.slack.dev, chat.update)
+    cleared = {key: None for key in ("blocks", "attachments") if given.get(key) == []}
+    if "text" not in given:
+        content["text"] = message["text"]
+    changed = posting.rewrite(desk.team, desk.delivery, channel, message["ts"], {**content, **cleared})
+    return {"channel": channel.id, "ts": message["ts"], "text": changed["text"], "message": changed}
+
+
+def chat_delete(desk: Desk, args: Args) -> Json:
+    channel, message = _own_message(desk, args, "cant_delete_message")
+    posting.delete(desk.team, desk.delivery, channel, message["ts"])
+    return {"channel": channel.id, "ts": message["ts"]}
+
+
+def chat_post_ephemeral(desk: Desk, args: Args) -> Json:
+    channel = _open_channel(desk, args)
+    user_id = args.need("user")
+    if user_id not in channel.members:
+        raise SlackError("user_not_in_channel")
+    content = _content(args)
+    posting.check(content)
+    message = posting.from_app(desk.team, posting.content_of(content))
+    if args.get("thread_ts"):
+        message["thread_ts"] = str(args.get("thread_ts"))
+    desk.team.whisper(channel, user_id, message)
+    return {"message_ts": message["ts"]}
+
+
+def chat_get_permalink(desk: Desk, args: Args) -> Json:
+    channel = desk.known_channel(args.need("channel"))
+    ts = args.need("message_ts")
+    if ts not in channel.messages:
+        raise SlackError("message_not_found")
+    address = f"{desk.url}/archives/{channel.id}/p{ts.replace('.', '')}"
+    thread_ts = channel.messages[ts].get("thread_ts")
+    suffix = f"?thread_ts={thread_ts}&cid={channel.id}" if thread_ts and thread_ts != ts else ""
+    return {"channel": channel.id, "permalink": address + suffix}
+
+
+def reactions_add(desk: Desk, args: Args) -> Json:
+    channel = desk.member_channel(args.need("channel"))
+    message = channel.messages.get(args.need("timestamp"))
+    if message is None:
+        raise SlackError("message_not_found")
+    add_reaction(desk.team, channel, message, desk.team.bot_user_id, args.need("name"))
+    return {}
+
+
+# channels
+
+
+def _shown_channel(desk: Desk, channel: Channel) -> Json:
+    shown: Json = {
+        "id": channel.id,
+        "created": channel.created,
+        "is_channel": channel.kind == "channel",
+        "is_group": channel.kind == "group",
+        "is_im": channel.is_im,
+        "is_mpim": False,
+        "is_private": channel.is_private,
+        "is_archived": channel.is_archived,
+        "is_shared": channel.is_shared,
+        "is_ext_shared": channel.is_shared,
+        "is_org_shared": False,
+        "is_general": False,
+        "context_team_id": desk.team.id,
+    }
+    if channel.is_im:
+        other = next(iter(channel.members - {desk.team.bot_user_id}), desk.team.bot_user_id)
+        return {**shown, "user": other, "is_open": True}
+    return {
+        **shown,
+        "name": channel.name,
+        "name_normalized": channel.name,
+        "is_member": desk.team.bot_user_id in channel.members,
+        "topic": {"value": "", "creator": "", "last_set": 0},
+        "purpose": {"value": "", "creator": "", "last_set": 0},
+    }
+
+
+def conversations_info(desk: Desk, args: Args) -> Json:
+    channel = desk.known_channel(args.need("channel"))
+    desk.require(f"{channel.scope_word}:read")
+    shown = _shown_channel(desk, channel)
+    if args.flag("include_num_members"):
+        shown["num_members"] = len(channel.members)
+    return {"channel": shown}
+
+
+def conversations_members(desk: Desk, args: Args) -> Json:
+    channel = desk.known_channel(args.need("channel"))
+    desk.require(f"{channel.scope_word}:read")
+    members, more = _page(sorted(channel.members), args)
+    return {"members": members, **more}
+
+
+def conversations_list(desk: Desk, args: Args) -> Json:
+    wanted = str(args.get("types") or "public_channel").split(",")
+    words = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
+    kinds = {words.get(word.strip(), "") for word in wanted}
+    for kind in kinds & {"channel", "group", "im"}:
+        desk.require({"channel": "channels:read", "group": "groups:read", "im": "im:read"}[kind])
+    listed = [c for c in desk.team.visible(desk.team.bot_user_id) if c.kind in kinds]
+    if args.flag("exclude_archived"):
+        listed = [c for c in listed if not c.is_archived]
+    channels, more = _page([_shown_channel(desk, channel) for channel in listed], args)
+    return {"channels": channels, **more}
+
+
+def conversations_open(desk: Desk, args: Args) -> Json:
+    if args.get("channel"):
+        channel = desk.known_channel(args.get("channel"))
+    else:
+        users = [user.strip() for user in args.need("users").split(",")]
+        if len(users) != 1:  # group messages aren't part of this workspace
+            raise SlackError("not_enough_users" if not users else "too_many_users")
+        desk.team.user(users[0])
+        channel = desk.team.direct(desk.team.bot_user_id, users[0])
+    return {"channel": _shown_channel(desk, channel) if args.flag("return_im") else {"id": channel.id}}
+
+
+def conversations_join(desk: Desk, args: Args) -> Json:
+    channel = desk.known_channel(args.need("channel"))
+    if channel.kind != "channel":
+        raise SlackError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    desk.people.join(desk.team.bot_user_id, channel)
+    return {"channel": _shown_channel(desk, channel)}
+
+
+def _page(things: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[Any], Json]:
+    """A page of a list, and the cursor of the next one."""
+    limit = args.number("limit", size)
+    if not 0 < limit <= PAGE_LIMIT + 1:
+        raise SlackError("invalid_limit")
+    cursor = str(args.get("cursor") or "")
+    if cursor and not cursor.removeprefix("next:").isdigit():
+        raise SlackError("invalid_cursor")
+    start = int(cursor.removeprefix("next:") or 0)
+    following = f"next:{start + limit}" if start + limit < len(things) else ""
+    return things[start : start + limit], {"response_metadata": {"next_cursor": following}}
+
+
+def _between(messages: list[Json], args: Args) -> list[Json]:
+    oldest, latest = str(args.get("oldest") or "0"), str(args.get("latest") or "")
+    if args.flag("inclusive"):
+        kept = [m for m in messages if _moment(m["ts"]) >= _moment(oldest)]
+        return [m for m in kept if not latest or _moment(m["ts"]) <= _moment(latest)]
+    kept = [m for m in messages if _moment(m["ts"]) > _moment(oldest)]
+    return [m for m in kept if not latest or _moment(m["ts"]) < _moment(latest)]
+
+
+def _moment(ts: str) -> tuple[int, int]:
+    seconds, _, micros = ts.partition(".")
+    try:
+        return int(seconds), int((micros + "000000")[:6])
+    except ValueError:
+        raise SlackError("invalid_ts_latest") from None
+
+
+def _readable(desk: Desk, args: Args) -> Channel:
+    channel = desk.member_channel(args.need("channel"))
+    desk.require(f"{channel.scope_word}:history")
+    return channel
+
+
+def _with_metadata(desk: Desk, messages: list[Json], args: Args) -> list[Json]:
+    if args.flag("include_all_metadata") and desk.manifest.may("metadata.message:read"):
+        return messages
+    return [{key: value for key, value in m.items() if key != "metadata"} for m in messages]
+
+
+def conversations_history(desk: Desk, args: Args) -> Json:
+    channel = _readable(desk, args)
+    newest_first = _between(channel.roots(), args)[::-1]
+    messages, more = _page(newest_first, args)
+    has_more = bool(more["response_metadata"]["next_cursor"])
+    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, "pin_count": 0, **more}
+
+
+def conversations_replies(desk: Desk, args: Args) -> Json:
+    channel = _readable(desk, args)
+    ts = args.need("ts")
+    if ts not in channel.messages:
+        raise SlackError("thread_not_found")
+    root_ts = ts if is_root(channel.messages[ts]) else channel.messages[ts]["thread_ts"]
+    thread = channel.thread(root_ts)
+    messages, more = _page([thread[0], *_between(thread[1:], args)], args, size=1000)
+    has_more = bool(more["response_metadata"]["next_cursor"])
+    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, **more}
+
+
+# people
+
+
+def _shown_user(desk: Desk, user: User) -> Json:
+    team_id = user.team_id or desk.team.id
+    profile = {"real_name": user.real_name, "display_name": user.name, "team": team_id}
+    if user.email and desk.manifest.may("users:read.email"):
+        profile["email"] = user.email
+    shown = {
+        "id": user.id,
+        "team_id": team_id,
+        "name": user.name,
+        "deleted": user.deleted,
+        "profile": profile,
+        "is_bot": user.is_bot,
+        "is_app_user": False,
+    }
+    if user.deleted:  # Slack says no more of deactivated people
+        return shown
+    shown |= {
+        "real_name": user.real_name,
+        "tz": "Etc/UTC",
+        "tz_offset": 0,
+        "is_admin": False,
+        "is_owner": False,
+        "is_restricted": user.is_restricted,
+        "is_ultra_restricted": user.is_ultra_restricted,
+    }
+    if user.is_email_confirmed is not None:
+        shown["is_email_confirmed"] = user.is_email_confirmed
+    if team_id != desk.team.id:
+        shown["is_stranger"] = True
+    return shown
+
+
+def users_info(desk: Desk, args: Args) -> Json:
+    return {"user": _shown_user(desk, desk.team.user(args.need("user")))}
+
+
+def users_lookup_by_email(desk: Desk, args: Args) -> Json:
+    email = args.need("email").lower()
+    found = next((u for u in desk.team.users.values() if u.email and u.email.lower() == email), None)
+    if found is None:
+        raise SlackError("users_not_found")
+    return {"user": _shown_user(desk, found)}
+
+
+# views
+
+
+def _view(args: Args) -> Json:
+    view = args.parsed("view")
+    if not isinstance(view, dict):
+        messages = ["[ERROR] missing required field: view"]
+        raise SlackError("invalid_arguments", response_metadata={"messages": messages})
+    return {key: value for key, value in view.items() if value is not None}
+
+
+def views_open(desk: Desk, args: Args) -> Json:
+    return {"view": desk.views.open(args.need("trigger_id"), _view(args))}
+
+
+def views_push(desk: Desk, args: Args) -> Json:
+    return {"view": desk.views.push(args.need("trigger_id"), _view(args))}
+
+
+def views_update(desk: Desk, args: Args) -> Json:
+    updated = desk.views.update(args.get("view_id"), args.get("external_id"), args.get("hash"), _view(args))
+    return {"view": updated}
+
+
+def views_publish(desk: Desk, args: Args) -> Json:
+    if not desk.manifest.has_home:
+        raise SlackError("not_enabled")
+    return {"view": desk.views.publish(args.need("user_id"), args.get("hash"), _view(args))}
+
+
+# files
+
+
+def files_get_upload_url(desk: Desk, args: Args) -> Json:
+    stored = desk.files.expect(args.need("filename"), args.number("length", 0), desk.team.bot_user_id)
+    return {"upload_url": f"{desk.url}/upload/v1/{stored.key}", "file_id": stored.id}
+
+
+def files_info(desk: Desk, args: Args) -> Json:
+    return {"file": desk.files.shown(args.need("file"))}
+
+
+def files_delete(desk: Desk, args: Args) -> Json:
+    desk.files.delete(args.need("file"))
+    return {}
+
+
+def files_complete_upload(desk: Desk, args: Args) -> Json:
+    given = args.parsed("files")
+    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+        raise SlackError("invalid_arguments")
+    named = str(args.get("channel_id") or args.get("channels") or "")
+    channels = [desk.member_channel(one.strip()) for one in named.split(",") if one.strip()]
+    stored = [desk.files.finish(str(one.get("id")), one.get("title")) for one in given]
+    shown = [desk.files.shown(one.id) for one in stored]
+    for channel in channels:
+        content: Json = {"text": str(args.get("initial_comment") or ""), "files": shown}
+        if args.get("thread_ts"):
+            content["thread_ts"] = str(args.get("thread_ts"))
+        message = posting.from_app(desk.team, {**content, "upload": True})
+        posting.send(desk.team, desk.delivery, channel, message)
+    return {"files": shown}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A Web API method."""
+
+    run: Callable[[Desk, Args], Json]
+    tier: int | None
+    scope: str | None = None
+    token: str | None = "bot"  # noqa: S105  # the kind of token: bot, app, or None for no token at all
+
+
+METHODS: dict[str, Method] = {
+    "api.test": Method(api_test, 4, token=None),
+    "auth.test": Method(auth_test, None),
+    "apps.connections.open": Method(apps_connections_open, 1, token="app"),  # noqa: S106  # a kind of token
+    "chat.postMessage": Method(chat_post_message, None, "chat:write"),
+    "chat.update": Method(chat_update, 3, "chat:write"),
+    "chat.delete": Method(chat_delete, 3, "chat:write"),
+    "chat.postEphemeral": Method(chat_post_ephemeral, 4, "chat:write"),
+    "chat.getPermalink": Method(chat_get_permalink, None),
+    "conversations.info": Method(conversations_info, 3),
+    "conversations.members": Method(conversations_members, 4),
+    "conversations.list": Method(conversations_list, 2),
+    "conversations.open": Method(conversations_open, 3, "im:write"),
+    "conversations.join": Method(conversations_join, 3, "channels:join"),
+    "conversations.history": Method(conversations_history, 3),
+    "conversations.replies": Method(conversations_replies, 3),
+    "reactions.add": Method(reactions_add, 3, "reactions:write"),
+    "users.info": Method(users_info, 4, "users:read"),
+    "users.lookupByEmail": Method(users_lookup_by_email, 3, "users:read.email"),
+    "views.open": Method(views_open, 4),
+    "views.push": Method(views_push, 4),
+    "views.update": Method(views_update, 4),
+    "views.publish": Method(views_publish, 4),
+    "files.getUploadURLExternal": Method(files_get_upload_url, 4, "files:write"),
+    "files.info": Method(files_info, 4, "files:read"),
+    "files.delete": Method(files_delete, 3, "files:write"),
+    "files.completeUploadExternal": Method(files_complete_upload, 4, "files:write"),
+}
