@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import cli as core_cli
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from bot.settings import BotSettings
     from core.app import Core
+    from core.common.settings_file import Sections
     from core.settings import CoreSettings
-    from core.settings_file import Sections
 
 LAST_PORT = 65_534  # the one after it is core's
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
@@ -111,7 +111,7 @@ def _tell(line: str) -> None:
 
 
 def _sections(args: argparse.Namespace) -> "Sections":
-    from core.settings_file import read_sections
+    from core.common.settings_file import read_sections
 
     return read_sections(args.config, os.environ)
 
@@ -153,7 +153,7 @@ def _require_slack(settings: "BotSettings") -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from core import logs
+    from core.common import logs
     from core.settings import core_settings
 
     core = core_settings(_sections(args))
@@ -197,7 +197,7 @@ def _bot(args: argparse.Namespace) -> int:
             "as [bot] core_api_key.",
         )
     _require_slack(settings)
-    from core import logs
+    from core.common import logs
 
     logs.configure("info")
 
@@ -223,7 +223,7 @@ async def _refuse_wrong_key(settings: "BotSettings") -> None:
 async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
     from bot.app import running
     from core.client import CoreClient
-    from core.clock import now_ms
+    from core.common.clock import now_ms
 
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         core_cli.announce(f"bot: {bot.transport.check().message}")
@@ -250,9 +250,9 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.manifest:
         _tell(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
         return 0
-    from core import logs
     from core.client import CoreClient
-    from core.clock import now_ms
+    from core.common import logs
+    from core.common.clock import now_ms
     from core.settings import core_settings
 
     logs.silence()
@@ -364,8 +364,8 @@ def _try(args: argparse.Namespace) -> int:
 
 def _try_in(args: argparse.Namespace, state: Path) -> int:
     from bot import demo as tryout
-    from core import logs
-    from core.clock import now_ms
+    from core.common import logs
+    from core.common.clock import now_ms
 
     logs.configure("error")
     try:
@@ -403,8 +403,8 @@ class _CoreSide:
 async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_CoreSide]:
     """A core with these settings, its files below `folder`."""
     from core.app import serving
+    from core.common.settings_file import Sections
     from core.settings import core_settings
-    from core.settings_file import Sections
 
     async with serving(core_settings(Sections(folder, "try", tables, {}))) as (core, url):
         yield _CoreSide(core, url)

@@ -13,10 +13,10 @@ from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.features.base import Check
 from bot.features.doctor import core_checks
-from bot.outbox.trouble import of_upload, trouble
+from bot.outbox.errors import of_upload, trouble
 from bot.settings import BotSettings
 from core.client import CoreClient
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 CLOCK_MS = 60_000  # Slack refuses what is 5 minutes old; a minute off is worth a word
 MEMBERS = 100  # people of a channel that are looked up

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from slack_sdk.errors import SlackApiError
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import Person
 
 if TYPE_CHECKING:

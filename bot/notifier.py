@@ -11,10 +11,10 @@ from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
 from bot.outbox import NEVER, REPAINT_MS, Delivery, Desired, Seen, Shown
-from bot.outbox.words import is_person
+from bot.outbox.models import is_person
 from bot.redaction import RED, Screen, Subject, kind_of, withheld
 from bot.settings import Route
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Artifact, Case, Event, Kind, Log, Person
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from core.common.settings_file import DatabaseFile, Sections, read_sections, section, section_list, wrong
 from core.models import TLP_NAMES
-from core.settings_file import DatabaseFile, Sections, read_sections, section, section_list, wrong
 
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",

@@ -7,11 +7,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.clock import Clock
-from core.errors import ResponderBotError
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
 from core.models import NO_PEOPLE, PROFILES, Permission, Person, Profile
 from core.store import users
-from core.store.database import Database, Reads, Row, Transaction
 
 KEY_BYTES = 32  # 256 random bits (semantics.md 1)
 DEFAULT_CLEARANCE = 2  # amber (slack.md 2)

@@ -11,10 +11,13 @@ from pathlib import Path
 import structlog
 from starlette.types import ASGIApp
 
-from core import engines, operations, reports
+from core import engines
 from core.access import Access
-from core.actions import Actions
-from core.alerts import Alerts
+from core.actions import operations
+from core.actions import report as reports
+from core.actions.catalog import Responders
+from core.actions.runner import Runner
+from core.actions.service import Actions
 from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
@@ -26,21 +29,20 @@ from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import query as query_api
 from core.api import responders as responders_api
-from core.api.listen import GRACE_S, bind, listening
-from core.api.wire import Endpoint, Wire
-from core.case_templates import CaseTemplates
-from core.cases import Cases
-from core.clock import Clock, now_ms
-from core.comments import Comments
+from core.api.router import Endpoint, Wire
+from core.common.clock import Clock, now_ms
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
+from core.common.listener import GRACE_S, bind, listening
 from core.engines.base import Catalogue
 from core.engines.process.engine import BUNDLED
-from core.errors import ResponderBotError
-from core.events import DAY_MS, Feed
-from core.responders import Responders
-from core.runner import Runner
+from core.records.alerts import Alerts
+from core.records.case_templates import CaseTemplates
+from core.records.cases import Cases
+from core.records.comments import Comments
+from core.records.events import DAY_MS, Feed
 from core.settings import CoreSettings, folder_troubles
 from core.store import actions as stored_actions
-from core.store.database import Database
 from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0

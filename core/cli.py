@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from core.access import Access
     from core.engines.base import Catalogue, Engine
-    from core.engines.process.environments import Building
+    from core.engines.environments import Building
     from core.settings import CoreSettings
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
@@ -182,8 +182,8 @@ def _settings(args: argparse.Namespace) -> "CoreSettings":
 
 def _core(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    from core import logs
     from core.app import serve
+    from core.common import logs
 
     logs.configure(settings.core.log_level)
     run_loop(serve(settings, ready=lambda url: announce(f"core: {url}")))
@@ -197,7 +197,7 @@ def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[A
     """Do something with users, on the store itself: it works whether core runs or not."""
     settings = _settings(args)
     from core.access import Access
-    from core.clock import now_ms
+    from core.common.clock import now_ms
     from core.store.opening import open_database
 
     async def opened() -> None:
@@ -316,8 +316,9 @@ def _responders_check(args: argparse.Namespace) -> int:
 
 async def _show_responders(settings: "CoreSettings") -> bool:
     """Print what each engine offers and what it left out; False if something that is wanted can't be used."""
-    from core import engines, logs
-    from core.responders import complaints
+    from core import engines
+    from core.actions.catalog import complaints
+    from core.common import logs
 
     logs.silence()  # what is skipped is printed here
     found = [await _show_engine(engine) for engine in engines.make(settings)]
@@ -330,7 +331,7 @@ async def _show_responders(settings: "CoreSettings") -> bool:
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
     """What it offers (None: it is down), and whether all that is wanted of it can be used."""
-    from core.responders import each_once
+    from core.actions.catalog import each_once
 
     try:
         catalogue = each_once(await engine.catalogue())
@@ -349,9 +350,9 @@ async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
 
 def _responders_install(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    from core.engines.process.definitions import responder_folders
+    from core.engines.definitions import responder_folders
+    from core.engines.environments import Environments
     from core.engines.process.engine import BUNDLED
-    from core.engines.process.environments import Environments
 
     process = [engine for engine in settings.engine if engine.type == "process"]
     if args.folder is not None and not args.folder.is_dir():
@@ -377,15 +378,15 @@ def _show_building(news: "Building") -> None:
 
 def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
     """Core's, and the bot's."""
+    from core.common.settings_file import read_sections
     from core.settings import bot_database, core_settings
-    from core.settings_file import read_sections
 
     sections = read_sections(args.config, os.environ)
     return core_settings(sections).core.database, bot_database(sections)
 
 
 def _backup(args: argparse.Namespace) -> int:
-    from core.clock import now_ms
+    from core.common.clock import now_ms
     from core.store.backup import copy
 
     core_database, bot_database = _databases(args)

@@ -11,7 +11,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 from pydantic import TypeAdapter, ValidationError
 
-from core.errors import Code, ResponderBotError
+from core.common.errors import Code, ResponderBotError
 from core.models import (
     Action,
     Alert,

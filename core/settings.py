@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.settings_file import (
+from core.common.settings_file import (
     PREFIX,
     DatabaseFile,
     Sections,

@@ -12,21 +12,21 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
-from bot.app.front import Front, Team
+from bot.app.dispatcher import Front, Team
+from bot.app.health import Vitals
 from bot.app.transports import Http, Listening, Socket, Transport, bolt, web_client
-from bot.app.vitals import Vitals
 from bot.app.workers import Workers, cancelled
 from bot.features.base import Check, Tools
 from bot.identity import Identity
 from bot.notifier import Notifier, Places
 from bot.outbox import Delivery, Gate, Pace
-from bot.outbox.trouble import trouble
-from bot.outbox.words import is_person
+from bot.outbox.errors import trouble
+from bot.outbox.models import is_person
 from bot.redaction import RED
 from bot.settings import BotSettings
-from core import logs
 from core.client import CoreClient
-from core.errors import ResponderBotError
+from core.common import logs
+from core.common.errors import ResponderBotError
 
 RENEW_S = 3.0  # a third of the lease
 STANDBY_S = 1.0  # how soon another replica takes over a lease that was let go

@@ -10,7 +10,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.features.base import Check
-from bot.outbox.trouble import trouble
+from bot.outbox.errors import trouble
 from bot.settings import ChannelSection, Route
 from core.models import TLP_NAMES
 

@@ -8,7 +8,7 @@ import structlog
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.app.arrivals import Arrival
+from bot.app.interactions import Arrival
 from bot.cards import views
 from bot.cards.message import Message
 

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from bot.app.arrivals import SURFACES, Surface, is_of_slack
-from bot.app.front import Acknowledge, Front, Team
+from bot.app.dispatcher import Acknowledge, Front, Team
+from bot.app.interactions import SURFACES, Surface, is_of_slack
 from bot.features.base import Check
 from bot.settings import SlackSection
-from core.api.listen import ClientGone, bind, listening, read_body
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
+from core.common.listener import ClientGone, bind, listening, read_body
 
 ANYTHING = re.compile(r".*", re.DOTALL)
 BODY_LIMIT_BYTES = 1_048_576  # Slack's payloads are far smaller

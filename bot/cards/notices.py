@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT, clip, escape, foreign, section
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 
 def notice(text: str) -> Message:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.demo.once import once
-from bot.demo.place import OpenCore, listen, opened
+from bot.demo.environment import OpenCore, listen, opened
+from bot.demo.script import once
 
 Tell = Callable[[str], None]
 

@@ -4,7 +4,7 @@ from bot.cards.lists import alert_in_full
 from bot.features import answers, subjects
 from bot.features.base import Command, Entry, Feature, Moment
 from bot.features.gate import own_clearance
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 USAGE = "alert ~id"
 

@@ -7,7 +7,7 @@ from bot.cards import asking, ids
 from bot.cards.message import Button, Intent, Message, intents_in
 from bot.features.base import Moment
 from bot.redaction import Subject
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 
 async def answer(moment: Moment, message: Message) -> None:

@@ -7,7 +7,7 @@ from bot.cards import notices
 from bot.cards.text import foreign
 from bot.features.base import Check, Command, Entry, Feature, Moment
 from bot.features.gate import DIRECT
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES
 
 USAGE = "doctor"

@@ -10,7 +10,7 @@ from bot.features import answers, subjects
 from bot.features.base import Entry, Feature, Moment
 from bot.features.help import help_lines
 from bot.redaction import Subject
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import Action
 
 DAY_MS = 86_400_000

@@ -7,7 +7,7 @@ from typing import Any
 from bot.cards import ids
 from bot.cards.lists import only_words, responder_options
 from bot.features.base import Ack, Entry, Feature, Json, Moment
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import KINDS, Kind
 
 

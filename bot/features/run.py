@@ -13,7 +13,7 @@ from bot.features.base import Ack, Command, Entry, Feature, Moment
 from bot.features.gate import own_clearance
 from bot.features.typed import by_name, nearest, split_name_and_id
 from bot.redaction import Subject, kind_of
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
 
 USAGE = "run NAME ~id"

@@ -13,7 +13,7 @@ from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
 from bot.features.gate import own_clearance
 from bot.features.typed import ids_in, object_id
 from bot.redaction import Subject
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 
 async def on_start_command(moment: Moment) -> None:

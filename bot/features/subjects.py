@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from bot.features.base import Moment
 from bot.features.typed import split_name_and_id
 from bot.redaction import Subject, kind_of
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import Action, Artifact, Case, Kind, Log, Task
 
 if TYPE_CHECKING:

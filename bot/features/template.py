@@ -8,7 +8,7 @@ from bot.cards import ids, template, views
 from bot.cards.template import Draft
 from bot.features.answers import clicked, need
 from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 USAGE = "template"
 TOO_LONG = 200_000  # characters of JSON; core's own limit is 1 MiB

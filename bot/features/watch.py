@@ -5,7 +5,7 @@ from bot.cards.text import code, foreign
 from bot.features import subjects
 from bot.features.base import Ack, Command, Entry, Feature, Moment
 from bot.features.typed import by_name, nearest, object_id, words
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 USAGE = "watch ~id | NAME"
 RESPONDER = "responder:"  # before a responder's name among what is watched

@@ -1,10 +1,10 @@
 """The durable queue to Slack: desired state for each message, pacing, retries; inbox of acknowledged clicks."""
 
-from bot.outbox.desk import NEVER, Delivery, Left, Problem, Seen, forget_messages
-from bot.outbox.pace import Pace
+from bot.outbox.models import Desired, Shown
+from bot.outbox.outbox import NEVER, Delivery, Left, Problem, Seen, forget_messages
+from bot.outbox.rate_limiter import Pace
 from bot.outbox.sender import Gate
 from bot.outbox.store import REPAINT_MS
-from bot.outbox.words import Desired, Shown
 
 __all__ = [
     "NEVER",

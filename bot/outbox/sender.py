@@ -12,12 +12,12 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import tables
-from bot.outbox.pace import Pace
-from bot.outbox.trouble import Trouble, of_upload, trouble
-from bot.outbox.words import Shown, is_person, shown
+from bot.outbox.errors import Trouble, of_upload, trouble
+from bot.outbox.models import Shown, is_person, shown
+from bot.outbox.rate_limiter import Pace
 from bot.redaction import RED
-from core.errors import ResponderBotError
-from core.store.database import Database, Transaction
+from core.common.database.sqlite import Database, Transaction
+from core.common.errors import ResponderBotError
 
 AT_ONCE = 8  # calls on their way at a time, each to another channel
 LOOK_MS = 200  # how soon the wish of another replica is seen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sqlite_utils
 
-from core.store.database import Database, apply
+from core.common.database.sqlite import Database, apply
 
 migrations = sqlite_utils.Migrations("bot")
 REPAINT_MS = 7 * 86_400_000  # after a gap in what was heard of core: cards that stood or changed in this time

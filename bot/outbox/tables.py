@@ -4,7 +4,7 @@
 
 from collections.abc import Collection, Sequence
 
-from core.store.database import Reads, Row, Transaction
+from core.common.database.sqlite import Reads, Row, Transaction
 
 # --- messages -------------------------------------------------------------------------------------------------------
 

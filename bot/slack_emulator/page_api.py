@@ -14,8 +14,8 @@ from bot.slack_emulator.errors import PageError, SlackError
 from bot.slack_emulator.feed import Event
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.manifest import Manifest
-from bot.slack_emulator.people import People
 from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.user_actions import People
 from bot.slack_emulator.views import Views
 
 PAGE_FOLDER = Path(__file__).parent / "page"

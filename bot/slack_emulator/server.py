@@ -14,15 +14,15 @@ from bot.slack_emulator.delivery import Delivery, Traffic
 from bot.slack_emulator.faults import Faults
 from bot.slack_emulator.feed import Feed
 from bot.slack_emulator.files import SIZE_LIMIT, Files
-from bot.slack_emulator.hooks import Hooks
 from bot.slack_emulator.http_delivery import HttpDelivery
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.page_api import PageApi
-from bot.slack_emulator.people import People
 from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.response_urls import Hooks
 from bot.slack_emulator.seed import Seed
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.user_actions import People
 from bot.slack_emulator.views import Views
 from bot.slack_emulator.web_api import Desk, Tokens
 from bot.slack_emulator.wire import Wire

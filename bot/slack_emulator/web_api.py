@@ -13,10 +13,10 @@ from bot.slack_emulator.delivery import Delivery
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.manifest import Manifest
-from bot.slack_emulator.people import People, add_reaction
 from bot.slack_emulator.rates import Rates
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User, is_root
+from bot.slack_emulator.user_actions import People, add_reaction
 from bot.slack_emulator.views import Views
 
 PAGE_SIZE = 100

@@ -10,7 +10,7 @@ from aiohttp import web
 from bot.slack_emulator import web_api
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.faults import Fault, Faults
-from bot.slack_emulator.hooks import Hooks
+from bot.slack_emulator.response_urls import Hooks
 from bot.slack_emulator.state import Json
 from bot.slack_emulator.web_api import Desk
 

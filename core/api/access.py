@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from core.access import Access, Caller
-from core.api.wire import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, answer
 from core.models import Person
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core import targets
-from core.actions import LIST_LIMIT, Actions
+from core.actions import target as targets
+from core.actions.runner import Runner
+from core.actions.service import LIST_LIMIT, Actions
 from core.api import search as search_api
-from core.api.wire import Endpoint, Request, answer, whole_seconds
-from core.errors import ResponderBotError
-from core.events import Feed
+from core.api.router import Endpoint, Request, answer, whole_seconds
+from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Decision, RunInput
-from core.runner import Runner
-from core.search import EVERYTHING, parse_range
+from core.records.events import Feed
+from core.records.search import EVERYTHING, parse_range
 
 BASE = "/api/connector/engine/action"
 MAX_WAIT_S = 60  # semantics.md 5

@@ -4,9 +4,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.alerts import Alerts
 from core.api import search
-from core.api.wire import Endpoint, Request, answer, answer_all
+from core.api.router import Endpoint, Request, answer, answer_all
 from core.models import (
     Alert,
     AlertInput,
@@ -18,6 +17,7 @@ from core.models import (
     CreateCaseInput,
     MergeInput,
 )
+from core.records.alerts import Alerts
 
 BASE = "/api/alert"
 

@@ -3,9 +3,9 @@
 from starlette.responses import Response
 
 from core.api import search
-from core.api.wire import Endpoint, Request, answer
-from core.case_templates import CaseTemplates
+from core.api.router import Endpoint, Request, answer
 from core.models import CaseTemplate, CaseTemplateInput
+from core.records.case_templates import CaseTemplates
 
 BASE = "/api/case/template"
 

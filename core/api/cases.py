@@ -7,8 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.wire import Endpoint, Request, answer, answer_all
-from core.cases import Cases
+from core.api.router import Endpoint, Request, answer, answer_all
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -25,6 +24,7 @@ from core.models import (
     Task,
     TaskUpdate,
 )
+from core.records.cases import Cases
 
 CASE, TASK, LOG, ARTIFACT = "/api/case", "/api/case/task", "/api/case/task/log", "/api/case/artifact"
 

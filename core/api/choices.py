@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from core.access import Access
 from core.api import v1
-from core.api.wire import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, answer
+from core.common.database.sqlite import Database
 from core.models import CUSTOM_FIELD_KINDS
 from core.store import search as stored
-from core.store.database import Database
 
 NEWEST = 200
 """Of each kind of object, so many are looked at for custom fields."""

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from core.api import search
-from core.api.wire import Endpoint, Request, answer
-from core.comments import Comments
+from core.api.router import Endpoint, Request, answer
 from core.models import Comment, CommentInput, Permission
+from core.records.comments import Comments
 
 BASE = "/api/comment"
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from core.api.wire import Endpoint, Request, answer, whole_seconds
-from core.clock import Clock
-from core.errors import ResponderBotError
-from core.events import Feed
+from core.api.router import Endpoint, Request, answer, whole_seconds
+from core.common.clock import Clock
+from core.common.errors import ResponderBotError
 from core.models import EventPage
+from core.records.events import Feed
 
 LONGEST_WAIT_S = 60
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 
 BODY = "_json"
 KEY = "attachment"

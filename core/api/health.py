@@ -12,13 +12,13 @@ from typing import Literal
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
 
-from core import logs
-from core.api.wire import Endpoint, Request, answer
-from core.errors import ResponderBotError
+from core.api.router import Endpoint, Request, answer
+from core.common import logs
+from core.common.database.probe import Probe
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from core.models import Word
 from core.store import measures
-from core.store.database import Database
-from core.store.probe import Probe
 
 COUNT_EVERY_S = 15.0  # the usual distance between two scrapes; counting looks at every action
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from core.api.wire import ERRORS, Endpoint, Request, answer
+from core.api.router import ERRORS, Endpoint, Request, answer
 from core.models import KINDS, Input
 
 _REF = "#/components/schemas/{model}"

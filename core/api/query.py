@@ -9,17 +9,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.actions import Actions
-from core.alerts import Alerts
+from core.actions.service import Actions
 from core.api import choices as choices_api
 from core.api import v1
-from core.api.wire import Endpoint, Request, answer
-from core.case_templates import CaseTemplates
-from core.cases import Cases
-from core.comments import Comments
-from core.errors import ResponderBotError
+from core.api.router import Endpoint, Request, answer
+from core.common.errors import ResponderBotError
 from core.models import Kind, SearchInput
-from core.search import Found, parse_range
+from core.records.alerts import Alerts
+from core.records.case_templates import CaseTemplates
+from core.records.cases import Cases
+from core.records.comments import Comments
+from core.records.search import Found, parse_range
 
 PATH = "/api/v1/query"
 MAX_STEPS = 20

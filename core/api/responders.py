@@ -3,12 +3,12 @@
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from core import targets
-from core.actions import Actions
-from core.api.wire import Endpoint, Request, answer, yes
+from core.actions import target as targets
+from core.actions.catalog import Responders
+from core.actions.service import Actions
+from core.api.router import Endpoint, Request, answer, yes
+from core.common.database.sqlite import Reads
 from core.models import ObjectInContext, OfferedResponder
-from core.responders import Responders
-from core.store.database import Reads
 from core.store.objects import parse_id
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])

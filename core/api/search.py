@@ -5,9 +5,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.wire import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, answer
 from core.models import SearchInput
-from core.search import Found
+from core.records.search import Found
 from core.store.search import Window
 
 _QUERY = {

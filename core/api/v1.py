@@ -12,8 +12,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.wire import Endpoint, Request, answer
-from core.errors import ResponderBotError
+from core.api.router import Endpoint, Request, answer
+from core.common.errors import ResponderBotError
 from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 
 _PATHS: Mapping[str, str] = {

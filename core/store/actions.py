@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.store.database import Reads, Row, Search, Transaction
+from core.common.database.sqlite import Reads, Row, Search, Transaction
 
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (

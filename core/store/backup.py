@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.errors import ResponderBotError
-from core.store.database import Reads, Transaction
+from core.common.database.sqlite import Reads, Transaction
+from core.common.errors import ResponderBotError
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
 FAR = 1_000_000_000  # further than the numbers that a database gives away between a backup and its loss

@@ -1,6 +1,6 @@
 """The SQL of the catalogues that engines were last heard to offer."""
 
-from core.store.database import Reads, Transaction
+from core.common.database.sqlite import Reads, Transaction
 
 
 def keep(tx: Transaction, engine: str, doc: str, at: int) -> None:

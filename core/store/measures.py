@@ -1,6 +1,6 @@
 """The SQL of what is measured: the store itself, and how many actions are in which state."""
 
-from core.store.database import Database, Reads, Row, Transaction
+from core.common.database.sqlite import Database, Reads, Row, Transaction
 
 
 def touch(tx: Transaction) -> None:

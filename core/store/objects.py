@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from core.errors import ResponderBotError
-from core.store.database import Database, Reads, Row, Transaction
+from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
 
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from core.errors import ResponderBotError
-from core.store.database import Database
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from core.store.schema import migrate
 
 

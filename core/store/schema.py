@@ -8,8 +8,8 @@ import secrets
 
 from sqlite_utils import Database, Migrations
 
+from core.common.database.sqlite import apply
 from core.store.backup import MARK
-from core.store.database import apply
 
 migrations = Migrations("core")
 

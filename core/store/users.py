@@ -2,8 +2,8 @@
 
 import sqlite3
 
-from core.errors import ResponderBotError
-from core.store.database import Reads, Row, Transaction
+from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.errors import ResponderBotError
 
 _COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"
 

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.common.database.sqlite import Database
 from core.models import Action, Alert
-from core.store.database import Database
 from core.store.schema import migrate
 
 KEY = "a-key-of-the-benchmark"

@@ -12,7 +12,7 @@ from bot.outbox import Pace
 from bot.settings import BotSettings, parse
 from bot.slack_emulator import Person, Workspace
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from core.models import Profile
 from core.settings import CoreSettings
 from tests.core.running import RunningCore, running_core

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from bot import doctor
 from bot.app import running
-from bot.app.arrivals import SURFACES, entry_of, read
+from bot.app.interactions import SURFACES, entry_of, read
 from bot.app.transports import EVENTS_PATH, Http
 from bot.outbox import Pace
 from bot.slack_emulator import Sight
 from core.app import serving
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from tests.bot.running import ANNA, BEN, CHANNELS, NINA, OPEN, QUICK, RED, SOC, STRANGE, Scene, find_card, running_bot
 
 KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",

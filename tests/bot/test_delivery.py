@@ -21,8 +21,8 @@ from bot.outbox import Delivery, Desired, Gate, Pace, tables
 from bot.outbox.store import migrations, open_store
 from bot.redaction import Screen, Subject
 from bot.slack_emulator import Person, Sight, Workspace
-from core.clock import now_ms
-from core.errors import ResponderBotError
+from core.common.clock import now_ms
+from core.common.errors import ResponderBotError
 from tests.bot.running import QUICK
 
 SOC = "C0SOC"

@@ -19,12 +19,12 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.app.arrivals import read
+from bot.app.interactions import read
 from bot.app.transports import EVENTS_PATH, Http
 from bot.cards import ids
 from bot.cards.lists import option_value
 from bot.cards.message import Intent
-from core.clock import now_ms
+from core.common.clock import now_ms
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, STRANGE, Scene, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bot.identity import Identity
-from core.clock import now_ms
+from core.common.clock import now_ms
 from tests.bot.running import ANNA, NINA, Scene, running_bot
 
 

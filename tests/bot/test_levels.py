@@ -20,7 +20,7 @@ from bot.app import Bot, running
 from bot.settings import BotSettings
 from bot.slack_emulator import Person
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
 from tests.bot.door import Door

@@ -6,7 +6,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import Delivery
-from core.clock import now_ms
+from core.common.clock import now_ms
 from tests.bot.running import ANNA, SOC, running_bot
 
 MINUTE_MS = 60_000

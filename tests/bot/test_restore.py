@@ -16,7 +16,7 @@ from bot.outbox import Delivery, Desired, Pace, forget_messages
 from bot.slack_emulator import Sight
 from core.app import serving
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.backup import copy, put_back

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection, load, parse
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
+from core.common.settings_file import checked, expected
 from core.settings import CoreSection, EngineSection, ResponderSection
-from core.settings_file import checked, expected
 
 FILE = """
 [core]

@@ -10,7 +10,7 @@ from bot.cards import ids
 from bot.outbox import Pace
 from bot.slack_emulator import Sight
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from tests.bot.door import Door
 from tests.bot.features.stage import SOC, Stage, bot_settings, card_in, said, stage
 from tests.bot.features.test_running import choose, menu_block

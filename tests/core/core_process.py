@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from core.access import Access
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from core.models import Action, Profile
 from core.store.opening import open_database
 

@@ -9,17 +9,17 @@ from typing import Any
 import httpx
 
 from core.access import Access
-from core.alerts import Alerts
 from core.api import alerts as alerts_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import events as events_api
-from core.api.wire import Wire
-from core.case_templates import CaseTemplates
-from core.cases import Cases
-from core.events import Feed
+from core.api.router import Wire
+from core.common.database.sqlite import Database
 from core.models import Profile
-from core.store.database import Database
+from core.records.alerts import Alerts
+from core.records.case_templates import CaseTemplates
+from core.records.cases import Cases
+from core.records.events import Feed
 from core.store.schema import migrate
 from tests.clock import SetClock
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Skipped, Told
-from core.errors import ResponderBotError
 
 BLOCK_HOST = Responder(
     id="r-block",

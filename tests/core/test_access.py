@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.access import Access, parse_slack_id
-from core.errors import ResponderBotError
-from core.store.database import Database
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from tests.clock import SetClock
 from tests.core.store.test_database import opened
 

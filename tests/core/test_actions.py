@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from core import operations
 from core.access import Access, Caller
-from core.actions import LEASE_MS, Actions
-from core.alerts import Alerts
+from core.actions import operations
+from core.actions.catalog import Responders
+from core.actions.report import Limits
+from core.actions.runner import Runner
+from core.actions.service import LEASE_MS, Actions
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.errors import ResponderBotError
-from core.events import Feed
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
-from core.reports import Limits
-from core.responders import Responders
-from core.runner import Runner
+from core.records.alerts import Alerts
+from core.records.events import Feed
 from core.settings import ResponderSection
-from core.store.database import Database
 from tests.clock import SetClock
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.models import AlertInput, CaseInput, CaseTaskInput, CaseTemplateInput, Input, TaskInput
-from core.search import OPERATORS
+from core.records.search import OPERATORS
 from tests.core.object_wire import ALERT, ObjectWire, object_wire
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from core.api.listen import bind, listening
 from core.app import Core
+from core.common.listener import bind, listening
 from core.engines.process.processes import readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection

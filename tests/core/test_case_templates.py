@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.case_templates import custom_fields
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
+from core.records.case_templates import custom_fields
 from tests.core.object_wire import ObjectWire, object_wire
 
 FULL: dict[str, Any] = {

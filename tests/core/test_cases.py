@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core import cases
+from core.common.database.sqlite import Transaction
 from core.models import TaskInput
-from core.store.database import Transaction
+from core.records import cases
 from tests.core.object_wire import ALERT, ObjectWire, object_wire
 
 CASE = {"title": "A case", "description": "d"}

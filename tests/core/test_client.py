@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.api.wire import ERRORS, error_body
+from core.api.router import ERRORS, error_body
 from core.client import CoreClient, error_of
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from tests.core.running import running_core
 
 ALERT = {

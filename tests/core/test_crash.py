@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from core.actions.operations import SLICE
 from core.engines.process.processes import Started, open_if_alive, readable
 from core.models import Action
-from core.operations import SLICE
 from tests.core.core_process import (
     CoreProcess,
     Place,

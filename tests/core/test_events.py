@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core import events
-from core.errors import ResponderBotError
-from core.events import Feed
-from core.store.database import Database
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
+from core.records import events
+from core.records.events import Feed
 from core.store.events import bounds
 from tests.clock import SetClock
 from tests.core.store.test_database import opened

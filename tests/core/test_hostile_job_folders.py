@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import Action
 from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
 from tests.core.engines.process.conftest import is_alive

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from core import logs
+from core.common import logs
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from core.actions import LIST_LIMIT
+from core.actions.service import LIST_LIMIT
+from core.common.database.sqlite import Transaction
 from core.models import Action
 from core.store import actions as stored
 from core.store import objects
-from core.store.database import Transaction
 from core.store.search import ANSWER_LIMIT_CHARS
 from tests.core.object_wire import ALERT
 from tests.core.running import RunningCore, running_core

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from core.actions import LEASE_MS, Actions
+from core.actions.catalog import Responders
+from core.actions.report import Limits
+from core.actions.runner import Runner
+from core.actions.service import LEASE_MS, Actions
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report, Told
-from core.errors import ResponderBotError
-from core.events import Feed
 from core.models import RunInput
-from core.reports import Limits
-from core.responders import Responders
-from core.runner import Runner
+from core.records.events import Feed
 from core.settings import ResponderSection
-from core.store.database import Database
 from tests.core.core_process import LOOK_AT_MOST_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened

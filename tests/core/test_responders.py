@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from core.actions.catalog import Responders, applies, complaints, merge
+from core.actions.target import Target
+from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Skipped
-from core.errors import ResponderBotError
 from core.models import KINDS
-from core.responders import Responders, applies, complaints, merge
 from core.settings import ResponderSection
-from core.targets import Target
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened

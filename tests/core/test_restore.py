@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from core import operations
-from core.actions import Actions
-from core.clock import now_ms
+from core.actions import operations
+from core.actions.catalog import Responders
+from core.actions.report import Limits
+from core.actions.service import Actions
+from core.common.clock import now_ms
+from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.errors import ResponderBotError
-from core.events import Feed
 from core.models import Action
-from core.reports import Limits
-from core.responders import Responders
+from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
 from tests.core.core_process import (

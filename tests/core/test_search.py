@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.errors import ResponderBotError
-from core.search import MAX_CRITERIA, MAX_DEPTH, MAX_STEPS, parse_query
+from core.common.errors import ResponderBotError
+from core.records.search import MAX_CRITERIA, MAX_DEPTH, MAX_STEPS, parse_query
 from tests.core.object_wire import ALERT, ObjectWire, object_wire
 
 ALERTS: list[dict[str, Any]] = [

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from core.alerts import Alerts
-from core.cases import Cases
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.errors import ResponderBotError
 from core.models import (
     Action,
     AlertUpdate,
@@ -25,8 +24,9 @@ from core.models import (
     LogInput,
     RunInput,
 )
+from core.records.alerts import Alerts
+from core.records.cases import Cases
 from core.settings import ResponderSection
-from core.store.database import Database
 from tests.core.running import RunningCore, running_core
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.test_actions import ANNA, BEN, LEAD, Parts, ask, parts

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from core.access import Access
-from core.clock import now_ms
-from core.errors import ResponderBotError
+from core.common.clock import now_ms
+from core.common.errors import ResponderBotError
 from tests.core.running import running_core
 from tests.core.store.test_database import opened
 from tests.core.test_cli import Ended, is_one_sentence, run, start

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
+from core.common.settings_file import read_sections, section
 from core.settings import CoreSettings, load
-from core.settings_file import read_sections, section
 
 FILE = """
 [core]

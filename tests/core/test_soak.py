@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import Action
 from tests.core.core_process import CoreProcess, Place, core_process, place_in
 from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.models import PROFILES
 from tests.core.running import RunningCore, running_core
 

@@ -13,15 +13,15 @@ import pytest
 import sqlite_utils
 
 from core.access import Access
-from core.actions import LEASE_MS, Actions
-from core.clock import now_ms
+from core.actions.catalog import Responders
+from core.actions.report import Limits
+from core.actions.runner import TICK_S, Runner
+from core.actions.service import LEASE_MS, Actions
+from core.common.clock import now_ms
+from core.common.database.sqlite import Database, Transaction
 from core.engines.base import Report
-from core.events import Feed
 from core.models import Action
-from core.reports import Limits
-from core.responders import Responders
-from core.runner import TICK_S, Runner
-from core.store.database import Database, Transaction
+from core.records.events import Feed
 from core.store.schema import migrations
 from tests.core.core_process import (
     LOOK_AT_MOST_S,

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import structlog
 
-from core import logs
+from core.common import logs
 from tests.core.core_process import ALERT, ROOT, Place, place_in
 
 PIPE_BYTES = 16_384

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Job, Progress, Report, Told
-from core.engines.cortex.following import Following
-from core.engines.cortex.patience import Pace, Patience
-from core.engines.cortex.wire import ANSWER_LIMIT_BYTES, Answer, CortexWire, Unanswered
-from core.engines.cortex.words import catalogue_of, find_ours, job_id_of, refusal, run_body
-from core.errors import ResponderBotError
+from core.engines.cortex.backoff import Pace, Patience
+from core.engines.cortex.http import ANSWER_LIMIT_BYTES, Answer, CortexWire, Unanswered
+from core.engines.cortex.job_poller import Following
+from core.engines.cortex.translate import catalogue_of, find_ours, job_id_of, refusal, run_body
 
 KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import structlog
 
+from core.common.errors import ResponderBotError
+from core.engines import job_folder
 from core.engines.base import Catalogue, Job, Progress, Report, Responder, Skipped, Told
-from core.engines.process import job_folder, launcher, processes
-from core.engines.process.definitions import (
+from core.engines.definitions import (
     RUN_SETTINGS,
     Configured,
     Definition,
@@ -26,11 +27,11 @@ from core.engines.process.definitions import (
     responder_id,
     section_for,
 )
-from core.engines.process.environments import Environments, Interpreter, Unavailable
+from core.engines.environments import Environments, Interpreter, Unavailable
+from core.engines.job_folder import OUTPUT_LIMIT_BYTES, Facts, JobFolder
+from core.engines.process import launcher, processes
 from core.engines.process.fork_server import ForkServers, Order
-from core.engines.process.job_folder import OUTPUT_LIMIT_BYTES, Facts, JobFolder
 from core.engines.process.processes import Started
-from core.errors import ResponderBotError
 from core.settings import ResponderSection
 
 BUNDLED = Path(__file__).parents[2] / "bundled"

@@ -10,10 +10,10 @@ import uvloop
 from bot.app import running
 from bot.app.transports import EVENTS_PATH, Http
 from bot.settings import parse
-from core import logs
 from core.app import stop_signal
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common import logs
+from core.common.clock import now_ms
 from tests.bench.programs import tell
 
 

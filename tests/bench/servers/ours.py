@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import uvloop
 
-from core import engines, logs
+from core import engines
 from core.app import Core, serving, stop_signal
+from core.common import logs
 from core.engines.base import Progress
 from core.settings import CoreSection, CoreSettings, EngineSection
 from tests.bench.programs import tell

@@ -13,10 +13,10 @@ from typing import Any
 
 import uvloop
 
-from core import events
+from core.common.database.sqlite import PAGE_BYTES, WAL_PAGES, Database, Transaction
+from core.records import events
 from core.store import actions as stored
 from core.store import objects
-from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Transaction
 from core.store.schema import migrate
 from tests.bench.figures import in_turns
 from tests.bench.filling import ANALYST, NOW, RESPONDER, action

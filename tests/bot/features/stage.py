@@ -16,7 +16,7 @@ from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSe
 from bot.slack_emulator import Person, Sight, Workspace
 from bot.slack_emulator.limits import problems
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 from core.models import Action, Alert, Profile
 from core.settings import EngineSection, ResponderSection
 from tests.core.running import RunningCore, running_core

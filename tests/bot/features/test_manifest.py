@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bot.app.front import CHANNEL_EVENTS
+from bot.app.dispatcher import CHANNEL_EVENTS
 from bot.features import COMMANDS, EVENTS, SHORTCUTS
 
 ROOT = Path(__file__).parents[3]

@@ -17,8 +17,8 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.api.connection import Bounds
-from core.api.listen import bind, listening
+from core.common.connection import Bounds
+from core.common.listener import bind, listening
 from tests.core.core_process import until
 from tests.core.running import RunningCore, running_core
 

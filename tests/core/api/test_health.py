@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from core.api.health import Part, StoreProbe, judged, names_only
+from core.common.database.sqlite import Database
 from core.settings import EngineSection, ResponderSection
-from core.store.database import Database
 from core.store.schema import migrate
 from tests.core.running import running_core
 

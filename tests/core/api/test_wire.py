@@ -14,13 +14,13 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from core.access import Access
-from core.api import wire
-from core.api.listen import bind, listening
-from core.api.wire import Endpoint, Request, Wire, answer
-from core.clock import now_ms
-from core.errors import ResponderBotError
+from core.api import router as wire
+from core.api.router import Endpoint, Request, Wire, answer
+from core.common.clock import now_ms
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
+from core.common.listener import bind, listening
 from core.models import CaseTemplateInput
-from core.store.database import Database
 from core.store.schema import migrate
 from tests.core.running import RunningCore, running_core
 
@@ -453,7 +453,7 @@ async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
 def test_each_code_has_its_place_in_the_one_table() -> None:
     from typing import get_args
 
-    from core.errors import Code
+    from core.common.errors import Code
 
     assert set(wire.ERRORS) == set(get_args(Code))
     status, text = wire.error_body(ResponderBotError("log_not_found", "Log not found"), "r1")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core import reports
-from core.engines.process.job_folder import Facts, Left, judged
+from core.actions import report as reports
+from core.engines.job_folder import Facts, Left, judged
 from core.engines.redaction import REMOVED, Redactor, secrets_in, secrets_of_url, without_logins
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {

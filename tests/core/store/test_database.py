@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import sqlite_utils
 
-from core.errors import ResponderBotError
+from core.common.database.sqlite import PAGE_BYTES, WAL_PAGES, Database, Search, Transaction
+from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.database import PAGE_BYTES, WAL_PAGES, Database, Search, Transaction
 from core.store.measures import touch
 from core.store.schema import migrate
 

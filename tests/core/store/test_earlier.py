@@ -14,8 +14,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import Delivery
 from bot.outbox.store import open_store
-from core.clock import now_ms
-from core.errors import ResponderBotError
+from core.common.clock import now_ms
+from core.common.errors import ResponderBotError
 from core.store.opening import open_database
 from tests.core.core_process import ROOT, CoreProcess, asked, core_process, place_in
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.errors import ResponderBotError
+from core.common.database.sqlite import LOOK_EVERY_S, Database
+from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.database import LOOK_EVERY_S, Database
 from core.store.schema import migrate
 from tests.core.core_process import ALERT, Place, core_process, place_in
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.cortex import CortexEngine
-from core.errors import ResponderBotError
 from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Fault, Hang, Say
 
 OFFERED = Responder(

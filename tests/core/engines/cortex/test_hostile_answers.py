@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.engines.base import Report
 from core.engines.cortex import CortexEngine
-from core.engines.cortex.wire import read_json
+from core.engines.cortex.http import read_json
 from core.engines.decoding import more_values_than
 from tests.core.engines.cortex.conftest import JOB, QUICK, News
 from tests.fake_cortex import FakeCortex, Operation, Say

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from core.common.errors import ResponderBotError
 from core.engines.cortex import CortexEngine
-from core.errors import ResponderBotError
 from tests.core.engines.cortex.conftest import JOB, News
 from tests.fake_cortex import FakeCortex, at_once
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, Pace
-from core.errors import ResponderBotError
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
 from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from core.engines import job_folder
 from core.engines.base import Job, Progress
-from core.engines.process import job_folder
 from core.engines.process.engine import ProcessEngine
 from tests.core.engines.process.making import engine_in
 

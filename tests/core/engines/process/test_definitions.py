@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from core.engines.base import Catalogue, Skipped
-from core.engines.process.definitions import Configured, Definition, configure, read_definition, responder_id
-from core.engines.process.job_folder import secrets_of
+from core.engines.definitions import Configured, Definition, configure, read_definition, responder_id
+from core.engines.job_folder import secrets_of
 from tests.core.engines.process.conftest import MakeEngine
 
 PLAIN: dict[str, Any] = {

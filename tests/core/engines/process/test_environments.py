@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.engines.process.environments import Building, Environments, Unavailable, last_sentence
+from core.engines.environments import Building, Environments, Unavailable, last_sentence
 from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
 
 PROGRAM = """

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from core.engines.process import files, job_folder
+from core.engines import job_folder
+from core.engines.process import files
 from core.engines.process.processes import Started, readable, stat_of
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.test_fork_server import SAYS, responder

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.process.engine import Limits, environment_of
-from core.errors import ResponderBotError
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.making import engine_in
 from tests.core.stalls import longest_stall

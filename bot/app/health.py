@@ -1,0 +1,85 @@
+"""How the bot is, for probes and Prometheus: `/health` and `/metrics`, with no key and naming nobody."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from bot.app.workers import Workers
+from bot.features.base import Check
+from bot.outbox import Delivery
+from core.common.errors import ResponderBotError
+
+_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
+
+
+class Vitals(Collector):
+    """What is counted of the bot; the gauges are read when they are asked for."""
+
+    def __init__(
+        self,
+        health: Callable[[], Awaitable[Sequence[Check]]],
+        outbox: Delivery,
+        leads: Callable[[], bool],
+        workers: Workers,
+    ) -> None:
+        self._health = health
+        self._outbox = outbox
+        self._leads = leads
+        self._workers = workers
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._acknowledged = Histogram(
+            "responder_bot_acknowledge_seconds",
+            "From Slack's payload to its acknowledgement",
+            ["surface"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+
+    @contextmanager
+    def acknowledging(self, surface: str) -> Iterator[None]:
+        """Times one payload."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._acknowledged.labels(surface).observe(time.perf_counter() - begun)
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry at each scrape."""
+        restarts = "Workers that broke and were started again"
+        yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
+        with suppress(ResponderBotError):  # the store can't be read: health tells
+            yield from self._messages()
+        yield GaugeMetricFamily("responder_bot_leads", "1 where this replica follows and sends", int(self._leads()))
+
+    def _messages(self) -> Sequence[Metric]:
+        waiting = "Messages that are not yet as they shall be"
+        stuck = "Messages that can't be delivered until somebody does something; doctor says what"
+        problems = self._outbox.problems()
+        return [
+            GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._outbox.waiting()),
+            GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
+        ]
+
+    def routes(self) -> list[Route]:
+        """To be served wherever the bot listens."""
+        return [Route("/health", self._show_health), Route("/metrics", self._show_metrics)]
+
+    async def _show_health(self, _request: Request) -> Response:
+        checks = await self._health()
+        parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
+        status = "ok" if all(check.ok for check in checks) else "degraded"
+        if any(check.is_vital and not check.ok for check in checks):
+            status = "down"
+        return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
+
+    async def _show_metrics(self, _request: Request) -> Response:
+        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

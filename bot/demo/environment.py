@@ -1,0 +1,216 @@
+"""Everything that `try` runs: workspace, core, bot, and the receiver of the webhook."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from bot.app import running
+from bot.settings import parse
+from bot.slack_emulator import Workspace
+from core.client import CoreClient
+from core.common.errors import ResponderBotError
+
+HERE = Path(__file__).parent
+ALERTS = "C0ALERTS"
+SHARED = "C0SHARED"
+NIGHT = "C0NIGHT"
+ANNA, BEN, LEA, TOM = "U0ANNA", "U0BEN", "U0LEA", "U0TOM"
+TEAM = "T0LOCAL"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+WEBHOOK = "ResponderBot_Webhook_1_0"
+MAIL = "ResponderBot_Mail_1_0"
+ISOLATE = "Demo_Isolate_Host_1_0"
+
+PEOPLE = (  # Slack id, name, real name, profile, clearance
+    (ANNA, "anna", "Anna (analyst)", "analyst", 2),
+    (BEN, "ben", "Ben (analyst)", "analyst", 2),
+    (LEA, "lea", "Lea (lead)", "org-admin", 3),
+    (TOM, "tom", "Tom (may only read)", "read-only", 0),
+)
+CHANNELS: tuple[Mapping[str, Any], ...] = (
+    {"id": ALERTS, "clearance": "amber", "alerts": {}},
+    {"id": SHARED, "clearance": "clear", "alerts": {"severity_at_least": 2}},
+    {"id": NIGHT, "clearance": "red", "alerts": {"severity_at_least": 4}},
+)
+
+
+class CoreSide(Protocol):
+    """A running core, as far as `try` needs it; made by bot.cli, which alone may know core from inside."""
+
+    url: str
+
+    async def add_user(self, login: str, profile: str, clearance: int, slack_id: str) -> str:
+        """Add and link a user (no link for ""); the key."""
+        ...
+
+
+OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[CoreSide]]
+
+
+@dataclass
+class Place:
+    """The running thing, with what a person at it needs."""
+
+    workspace: Workspace
+    core_url: str
+    keys: Mapping[str, str]
+    siem: CoreClient
+    """Core as the system that sends alerts."""
+    received: list[Mapping[str, Any]]
+    """What the webhook's receiver was sent."""
+
+    async def alert(self, number: int) -> str:
+        """Post a prepared alert over HTTP; its id."""
+        alerts = json.loads((HERE / "alerts.json").read_text("utf-8"))
+        return (await self.siem.create_alert(alerts[number])).id
+
+
+@asynccontextmanager
+async def opened(
+    state: Path, open_core: OpenCore, manifest: Mapping[str, Any], clock_ms: Callable[[], int], *, port: int = 0
+) -> AsyncIterator[Place]:
+    """Start all of it; `port` (0: free ones) is the page's, the next one core's."""
+    async with AsyncExitStack() as stack:
+        workspace = Workspace(manifest)
+        _furnish(workspace)
+        await listen(workspace, port)
+        stack.push_async_callback(workspace.stop)
+        received: list[Mapping[str, Any]] = []
+        receiver = await stack.enter_async_context(_receiver(received))
+        core = await stack.enter_async_context(open_core(_core_tables(receiver, port), state))
+        keys = {
+            name: await core.add_user(name, profile, clearance, f"{TEAM}:{slack_id}")
+            for slack_id, name, _, profile, clearance in PEOPLE
+        }
+        keys["siem"] = await core.add_user("siem", "analyst", 2, "")
+        keys["bot"] = await core.add_user("bot", "service", 0, "")
+        siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
+        as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
+        settings = parse(_bot_tables(workspace, core.url, keys["bot"]), state)
+        await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
+        await workspace.wait_connected()
+        _write(state / "try.json", workspace, core.url, keys)
+        yield Place(workspace, core.url, keys, siem, received)
+
+
+async def listen(workspace: Workspace, port: int) -> None:
+    """Start the workspace. Raises ResponderBotError where the port can't be had."""
+    try:
+        await workspace.start(port=port)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise ResponderBotError(
+            "bad_request",
+            f"The port {port} can't be used ({reason}); give another with --port or leave it out.",
+        ) from error
+
+
+def _furnish(workspace: Workspace) -> None:
+    for slack_id, name, real_name, _, _ in PEOPLE:
+        workspace.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
+    workspace.add_channel(ALERTS, name="soc-alerts")
+    workspace.add_channel(SHARED, name="csirt-exchange", is_shared=True)
+    workspace.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
+    workspace.pointers.extend(POINTERS)
+
+
+# Nobody listens on port 9: this is the responder that fails.
+NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
+
+POINTERS = (
+    (
+        "See what can be done",
+        "Type `/responder list` and the id of a card (first on its grey line).",
+        ALERTS,
+        "/responder list ~",
+    ),
+    ("Run one", "Type `false positive` in the menu of a card, choose, and watch its line.", ALERTS),
+    ("Ask first", "The webhook asks before it runs: Cancel runs nothing.", ALERTS),
+    (
+        "Ask somebody else",
+        "Run `isolate`, then act as Ben (bottom left, where your name is): Approve is in the card's thread.",
+        ALERTS,
+    ),
+    ("Ask from anywhere", "The bolt under the message box, then Run a responder.", ALERTS),
+    ("Watch it run", "Demo_Detonate takes 20 seconds.", ALERTS),
+    ("Let it fail", "The mail responder can't reach its server: the card and the thread say why.", ALERTS),
+    ("Less to see", "The same alerts in #csirt-exchange, which is shared: details are withheld.", SHARED),
+    ("A case template", "Act as Lea (the lead): `/responder template`.", ALERTS, "/responder template"),
+    ("No rights", "Act as Tom and try to run something.", ALERTS),
+)  # fmt: skip
+
+
+def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
+    return {
+        "core": {"port": port + 1 if port else 0, "log_level": "warning"},
+        "engine": [{"name": "local", "type": "process", "responders": [str(HERE / "responders")]}],
+        "responder": {
+            WEBHOOK: {
+                "config": {"url": receiver},
+                "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
+            },
+            MAIL: {"config": NO_MAIL},
+            ISOLATE: {"confirm": "Takes the host off the network until somebody puts it back.", "approval": 1},
+        },
+    }  # fmt: skip
+
+
+def _bot_tables(workspace: Workspace, core_url: str, key: str) -> Mapping[str, Any]:
+    return {
+        "bot": {"core_url": core_url, "core_api_key": key},
+        "slack": {
+            "bot_token": workspace.bot_token,
+            "app_token": workspace.app_token,
+            "api_url": workspace.api_url,
+        },
+        "channel": [dict(channel) for channel in CHANNELS],
+    }
+
+
+@asynccontextmanager
+async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
+    """A stand-in for the ticket system that the webhook sends to: takes JSON, says thanks."""
+
+    async def take(request: web.Request) -> web.Response:
+        received.append(await request.json())
+        return web.json_response({"ticket": f"INC-{1000 + len(received)}"}, status=201)
+
+    served = web.Application()
+    served.router.add_post("/tickets", take)
+    runner = web.AppRunner(served, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    for name in ("no_proxy", "NO_PROXY"):  # responders get these variables: a proxy is for the way out
+        os.environ[name] = f"{os.environ.get(name, '')},127.0.0.1".lstrip(",")
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/tickets"
+    finally:
+        await runner.cleanup()
+
+
+def _write(file: Path, workspace: Workspace, core_url: str, keys: Mapping[str, str]) -> None:
+    """Addresses and keys, for this user's eyes only (`surface.md`)."""
+    told = {
+        "page": workspace.page_url,
+        "core": core_url,
+        "slack_api": workspace.api_url,
+        "bot_token": workspace.bot_token,
+        "app_token": workspace.app_token,
+        "keys": dict(keys),
+        "channels": {"soc-alerts": ALERTS, "csirt-exchange": SHARED, "soc-major": NIGHT},
+    }
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        os.fchmod(out.fileno(), 0o600)  # a file of an earlier run may have been opened up
+        out.write(json.dumps(told, indent=2))
+
+
+Work = Callable[[Place], Awaitable[int]]

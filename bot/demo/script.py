@@ -1,0 +1,222 @@
+"""The main job once, without a browser: each step is done by a person at the workspace's page, and looked at."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from bot.cards import ids
+from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, Place
+from bot.demo.transcript import Transcript, everything, lines_of
+from bot.slack_emulator import Person, Refused, Sight
+from core.client import CoreClient
+from core.common.errors import ResponderBotError
+from core.models import Action, Kind
+
+STEP_S = 45.0  # generous: a responder starts in well under a second, but machines are busy
+TEMPLATE = "Malware beacon"
+
+Message = Mapping[str, Any]
+
+
+class NotAsItShould(Exception):
+    """A step that did not end as it should; the sentence says which and how."""
+
+
+class Once:
+    """The story, step by step."""
+
+    def __init__(self, place: Place, told: Transcript, anna: Person, ben: Person, lea: Person) -> None:
+        self._place = place
+        self._told = told
+        self._anna = anna
+        self._ben = ben
+        self._lea = lea
+
+    async def tell(self) -> None:
+        """Raises NotAsItShould, TimeoutError, Refused or ResponderBotError where it goes wrong."""
+        alert_id, ts = await self._alert()
+        await self._list(alert_id)
+        await self._run_by_command(alert_id, ts)
+        await self._run_by_click(alert_id, ts)
+        await self._run_on_log(alert_id, ts)
+        await self._template()
+
+    async def _alert(self) -> tuple[str, str]:
+        self._told.step = "alert"
+        self._told.say("siem", "POST /api/alert")
+        alert_id = await self._place.alert(0)
+        ts = await self._anna.until(lambda sight: _first(sight, f"alert {alert_id}"), STEP_S)
+        return alert_id, ts
+
+    async def _list(self, alert_id: str) -> None:
+        self._told.step = "list"
+        await self._command(self._anna, "anna", f"/responder list {alert_id}")
+        await self._anna.until(lambda sight: _whisper(sight, CLOSE), STEP_S)
+
+    async def _run_by_command(self, alert_id: str, ts: str) -> None:
+        self._told.step = "run by command"
+        await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
+        await self._ended(EXTRACT, "alert", alert_id, ts)
+
+    async def _run_by_click(self, alert_id: str, ts: str) -> None:
+        self._told.step = "run by click"
+        await self._choose(ts, CLOSE)
+        await self._ended(CLOSE, "alert", alert_id, ts)
+
+    async def _run_on_log(self, alert_id: str, ts: str) -> None:
+        """The alert becomes a case; its first log appears in the thread, and is sent to the ticket system."""
+        self._told.step = "run on a task log"
+        self._told.say("anna", "makes a case of the alert, with a task and a log")
+        log_id = await self._log(alert_id)
+        shown = await self._ben.until(lambda sight: _in_thread(sight, ts, log_id), STEP_S)
+        await self._choose(shown, WEBHOOK)
+        asked_in, action_id = (await self._ben.until(lambda sight: _buttons(sight, ids.RUN), STEP_S))[0]
+        self._told.say("ben", "says Run", ALERTS, ts=asked_in)
+        await self._ben.click(ALERTS, asked_in, action_id=action_id)
+        await self._ended(WEBHOOK, "case_task_log", log_id, ts)
+        if not self._place.received:
+            raise NotAsItShould("the ticket system received nothing")
+
+    async def _log(self, alert_id: str) -> str:
+        async with CoreClient(self._place.core_url, self._place.keys["anna"]) as core:
+            case = await core.create_case_from_alert(alert_id)
+            task = await core.add_task(case.id, {"title": "Identify the host", "group": "Identification"})
+            words = "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Told the desk; ticket wanted."
+            return (await core.add_log(task.id, {"message": words})).id
+
+    async def _template(self) -> None:
+        self._told.step = "case template"
+        await self._command(self._lea, "lea", "/responder template")
+        view = await self._lea.until(_form, STEP_S)
+        self._told.say("lea", f"fills in the form: {TEMPLATE}")
+        answer = await self._lea.submit(view["id"], _typed(view, _TEMPLATE_FIELDS))
+        if answer.get("errors"):
+            raise NotAsItShould(f"the form was refused: {answer['errors']}")
+        await self._lea.until(lambda sight: bool(sight.view) and not _form(sight), STEP_S)
+        created = await self._place.siem.case_template(TEMPLATE)
+        self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
+
+    # a person's hands
+
+    async def _command(self, who: Person, name: str, text: str) -> None:
+        self._told.say(name, text, ALERTS)
+        answer = await who.command(ALERTS, text)
+        if not answer.get("ok"):
+            raise NotAsItShould(f"{text} was not acknowledged: {answer.get('text')}")
+
+    async def _choose(self, ts: str, responder: str) -> None:
+        """Ben opens the menu of a message and chooses a responder in it."""
+        action_id = ids.MENU
+        groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
+        options = [option for group in groups for option in group["options"]]
+        found = next((one for one in options if _means(one, responder)), None)
+        if found is None:
+            raise NotAsItShould(f"the menu does not offer {responder}")
+        self._told.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
+        await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
+
+    async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
+        """It is done: the channel says so in the thread, and core knows it as a success."""
+
+        def said(sight: Sight) -> bool:
+            """In the thread, and on the card (or under the log) itself."""
+            told = [line for m in sight.thread(ALERTS, ts) for line in lines_of(m)]
+            over = [line for line in told if responder in line and ("done" in line or "failed" in line)]
+            return len(over) >= 2
+
+        await self._anna.until(said, STEP_S)
+        action = next(a for a in await self._place.siem.actions(kind, object_id) if a.responder_name == responder)
+        self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
+        if action.status != "Success":
+            raise NotAsItShould(f"{responder} on {object_id} ended in {action.status}")
+        return action
+
+    def _note(self, action: Action | None, text: str, **more: Any) -> None:
+        names = {"responder": action.responder_name, "action_id": action.id} if action else {}
+        self._told.say("core", text, ALERTS, **names, **more)
+
+
+_TEMPLATE_FIELDS = {
+    "name": TEMPLATE,
+    "displayName": "Malware beacon",
+    "titlePrefix": "[MAL]",
+    "description": "A host speaks to a command and control server.",
+    "tags": "malware, c2",
+}
+
+
+def _typed(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Values by block and element, as a browser would send them; the first task gets a title."""
+    typed: dict[str, dict[str, Any]] = {}
+    for block in view["blocks"]:
+        if block["type"] != "input":
+            continue
+        block_id, element = block["block_id"], block["element"]
+        text = values.get(block_id)
+        if text is None and block_id.endswith(":title"):
+            text = "Isolate the host"
+        if text is not None:
+            typed[block_id] = {element["action_id"]: text}
+    return typed
+
+
+def _form(sight: Sight) -> Message:
+    """The form for a template, once it is open."""
+    view: Message = sight.view or {}
+    return view if view.get("callback_id") == ids.TEMPLATE_VIEW else {}
+
+
+def _first(sight: Sight, words: str) -> str:
+    return next((str(m["ts"]) for m in sight.messages(ALERTS) if words in m["text"] and not m.get("ephemeral")), "")
+
+
+def _whisper(sight: Sight, words: str) -> bool:
+    return any(words in line for m in sight.ephemerals(ALERTS) for line in lines_of(m))
+
+
+def _in_thread(sight: Sight, ts: str, words: str) -> str:
+    return next((str(m["ts"]) for m in sight.thread(ALERTS, ts)[1:] if words in m["text"]), "")
+
+
+def _buttons(sight: Sight, family: str) -> list[tuple[str, str]]:
+    """Message and action id of the buttons that only this person sees, newest first."""
+    return [
+        (str(message["ts"]), str(element["action_id"]))
+        for message in reversed(sight.ephemerals(ALERTS))
+        for block in message.get("blocks") or []
+        for element in block.get("elements") or []
+        if ids.family(str(element.get("action_id"))) == family
+    ]
+
+
+def _means(option: Message, responder: str) -> bool:
+    return responder.startswith(str(option["text"]["text"]).split(" ")[0]) or responder in str(option)
+
+
+async def once(place: Place, tell: Callable[[str], None], *, as_json: bool) -> int:
+    """Do it, tell it; 0 if each step ended as it should, else 1."""
+    told = Transcript(tell, as_json=as_json)
+    async with AsyncExitStack() as stack:
+        people = [
+            await stack.enter_async_context(Person(place.workspace.url, place.workspace.page_token, user))
+            for user in (ANNA, BEN, LEA)
+        ]
+        following = asyncio.create_task(told.follow(people[0], ALERTS, "soc-alerts"))
+        why = await _told(Once(place, told, *people))
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    told.end(not why, why)
+    return 1 if why else 0
+
+
+async def _told(story: Once) -> str:
+    """Why it did not end as it should; nothing when it did."""
+    try:
+        await story.tell()
+    except (NotAsItShould, TimeoutError, Refused, ResponderBotError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+__all__ = ["everything", "once"]

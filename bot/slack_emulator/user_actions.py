@@ -1,0 +1,455 @@
+"""What people do at the page: each deed becomes Slack's payload, and the app's answer becomes visible."""
+
+import re
+from typing import Any
+
+from bot.slack_emulator import elements, interactions, posting
+from bot.slack_emulator.delivery import Answer, Delivery
+from bot.slack_emulator.errors import PageError, SlackError
+from bot.slack_emulator.files import Files
+from bot.slack_emulator.interactions import Place
+from bot.slack_emulator.limits import problems
+from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.response_urls import Hooks
+from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.views import Views
+
+NO_COMMAND = (
+    '{command} is not a valid command. In Slack, all messages that start with the "/" character '
+    "are interpreted as commands."
+)
+TROUBLE = "We had some trouble connecting. Try again?"
+EXTERNAL = ("external_select", "multi_external_select")
+
+
+class People:
+    """The deeds of the workspace's people."""
+
+    def __init__(
+        self, team: Team, manifest: Manifest, delivery: Delivery, views: Views, hooks: Hooks, files: Files
+    ) -> None:
+        self._team = team
+        self._manifest = manifest
+        self._delivery = delivery
+        self._views = views
+        self._hooks = hooks
+        self._files = files
+        self._busy: set[str] = set()
+        self._offered: dict[tuple[str, str, str, str], list[Json]] = {}
+        self._chosen: dict[tuple[str, str], Json] = {}
+
+    # talking
+
+    async def command(self, user_id: str, channel_id: str, text: str) -> Json:
+        """A slash command; returns once the app acknowledged or Slack gave up on it."""
+        user, channel = self._who_where(user_id, channel_id)
+        command, _, rest = text.strip().partition(" ")
+        if command == "/invite":
+            return self._invite(channel, rest)
+        if not self._manifest.knows_command(command):
+            return {"ok": False, "error": "unknown_command", "text": NO_COMMAND.format(command=command)}
+        rest = self._escaped(rest) if self._manifest.escapes(command) else rest
+        payload = interactions.slash_command(
+            self._team,
+            user,
+            channel,
+            command,
+            rest.strip(),
+            token=self._delivery.verification_token,
+            response_url=self._hooks.url(channel, user_id),
+            trigger_id=self._views.trigger(user_id),
+        )
+        answer = await self._delivery.ask("slash_commands", "slash_commands", payload)
+        if answer.error is None:
+            return self._show_answer(user, channel, command, answer)
+        return self._command_failed(user, channel, command, answer.error)
+
+    def _show_answer(self, user: User, channel: Channel, command: str, answer: Answer) -> Json:
+        if answer.body.get("text") or answer.body.get("blocks") or answer.body.get("attachments"):
+            try:
+                self._hooks.respond(channel, user.id, answer.body)
+            except SlackError as refused:
+                return self._command_failed(user, channel, command, refused.code)
+        return {"ok": True}
+
+    def _command_failed(self, user: User, channel: Channel, command: str, error: str) -> Json:
+        text = f'{command} failed with the error "{error}"'
+        if error == "dispatch_failed":
+            text = f"{command} failed because the app did not respond"
+        self._notice(user.id, channel, text)
+        return {"ok": False, "error": error, "text": text}
+
+    def _invite(self, channel: Channel, names: str) -> Json:
+        wanted = {name.strip("@<>,") for name in names.split()}
+        found = [u for u in self._team.users.values() if {u.name, u.id} & wanted]
+        for user in found:
+            self.join(user.id, channel)
+        return {"ok": True} if found else {"ok": False, "error": "user_not_found", "text": "No such member."}
+
+    def join(self, user_id: str, channel: Channel) -> None:
+        """Somebody becomes a member of a channel."""
+        if user_id in channel.members:
+            return
+        channel.members.add(user_id)
+        self._team.tell_channel(channel)
+        event = {
+            "type": "member_joined_channel",
+            "user": user_id,
+            "channel": channel.id,
+            "team": self._team.id,
+        }
+        kind = {"channel_type": "C" if channel.kind == "channel" else "G", "event_ts": self._team.next_ts()}
+        if self._team.bot_user_id in channel.members:
+            self._delivery.tell("member_joined_channel", {**event, **kind}, channel)
+
+    def say(self, user_id: str, channel_id: str, text: str, thread_ts: str | None, **more: Any) -> Json:
+        """A message that a person writes."""
+        user, channel = self._who_where(user_id, channel_id)
+        if channel.is_archived:
+            raise PageError("is_archived", f"#{channel.name} is archived.")
+        if not text.strip() and not more.get("files"):
+            raise PageError("no_text", "Write something first.")
+        self.join(user.id, channel)
+        message: Json = {
+            "type": "message",
+            "user": user.id,
+            "text": self._typed(text),
+            "team": self._team.id,
+            **more,
+        }
+        if thread_ts is not None:
+            if thread_ts not in channel.messages:
+                raise PageError("thread_not_found", "The message of this thread isn't there any more.", status=404)
+            message["thread_ts"] = thread_ts
+        posting.send(self._team, self._delivery, channel, message)
+        channel.last_read[user_id] = message["ts"]
+        self._tell_mention(channel, message)
+        return message
+
+    def _tell_mention(self, channel: Channel, message: Json) -> None:
+        if f"<@{self._team.bot_user_id}>" in message["text"] and self._team.bot_user_id in channel.members:
+            event = {**interactions.event_message(self._team, channel, message), "type": "app_mention"}
+            event.pop("channel_type")
+            self._delivery.tell("app_mention", event, channel)
+
+    def direct(self, user_id: str, other_id: str) -> Json:
+        """Open the direct messages with somebody."""
+        self._actor(user_id)
+        self._user(other_id)
+        channel = self._team.direct(user_id, other_id)
+        if other_id == self._team.bot_user_id:
+            self._delivery.tell("app_home_opened", self._home_event(user_id, channel, "messages"), channel)
+        return self._team.channel_for_page(channel, user_id)
+
+    def _home_event(self, user_id: str, channel: Channel, tab: str) -> Json:
+        event = {"type": "app_home_opened", "user": user_id, "channel": channel.id, "tab": tab}
+        return {**event, "event_ts": self._team.next_ts()}
+
+    def read(self, user_id: str, channel_id: str) -> None:
+        """Everything in the channel is seen."""
+        self._team.mark_read(self._who_where(user_id, channel_id)[1], user_id)
+
+    def react(self, user_id: str, channel_id: str, ts: str, name: str) -> None:
+        """A person's reaction to a message."""
+        _, channel = self._who_where(user_id, channel_id)
+        message = channel.messages.get(ts)
+        if message is None:
+            raise PageError("no_such_message", "This message isn't there any more.", status=404)
+        add_reaction(self._team, channel, message, user_id, name)
+        item = {"type": "message", "channel": channel.id, "ts": ts}
+        event = {"type": "reaction_added", "user": user_id, "reaction": name, "item_user": message["user"]}
+        if self._team.bot_user_id in channel.members:
+            self._delivery.tell("reaction_added", {**event, "item": item, "event_ts": self._team.next_ts()}, channel)
+
+    # elements
+
+    def place(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> Place:
+        """The message or view that a person acts upon."""
+        self._actor(user_id)
+        if view_id is not None:
+            view = self._views.of(user_id, view_id)
+            if view is None:
+                raise PageError("no_such_view", "This view is closed.", status=404)
+            return Place(view=view)
+        _, channel = self._who_where(user_id, channel_id or "")
+        message = channel.messages.get(ts or "") or channel.ephemerals.get(user_id, {}).get(ts or "")
+        if message is None:
+            raise PageError("no_such_message", "This message isn't there any more.", status=404)
+        return Place(channel=channel, message=message)
+
+    async def act(self, user_id: str, place: Place, block_id: str | None, action_id: str, value: Any) -> Json:
+        """A click, a choice or typing; the app hears of it unless it's a plain input of a form."""
+        block, element = elements.find(place.holder, action_id, block_id)
+        chosen = await self._chosen_value(user_id, place, block, element, value)
+        if element["type"] not in elements.STATELESS:
+            self._remember(user_id, place, block, element, chosen)
+        if block["type"] == "input" and not block.get("dispatch_action"):
+            return {"ok": True}
+        action = elements.action_of(block, element, chosen, self._team.next_ts())
+        view_id = None if place.view is None else place.view["id"]
+        payload = interactions.block_actions(
+            self._common("block_actions", user_id),
+            place,
+            [action],
+            trigger_id=self._views.trigger(user_id, view_id),
+            response_url=self._response_url(user_id, place),
+            state=self._chosen.get((user_id, place.key)) or elements.state_of(place.holder),
+        )
+        return await self._interact(user_id, place, "block_actions", payload)
+
+    async def options(self, user_id: str, place: Place, block_id: str | None, action_id: str, query: str) -> Json:
+        """What a menu offers for what was typed so far."""
+        block, element = elements.find(place.holder, action_id, block_id)
+        if element["type"] not in EXTERNAL:
+            return {key: element[key] for key in ("options", "option_groups") if key in element}
+        if len(query) < element.get("min_query_length", 3):
+            return {"options": []}
+        payload = interactions.block_suggestion(self._common("block_suggestion", user_id), place, block, element, query)
+        answer = await self._delivery.ask("interactive", "block_suggestion", payload)
+        if answer.error is not None:
+            return {"options": [], "error": answer.error}
+        found = problems("options", answer.body)
+        if found:
+            self._delivery.show("from_app", "block_suggestion refused", {"problems": found})
+            return {"options": [], "error": "invalid_options", "problems": found}
+        key = (user_id, place.key, block["block_id"], element["action_id"])
+        self._offered.setdefault(key, []).extend(elements.options_of(answer.body))
+        return answer.body
+
+    async def _chosen_value(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> Json:
+        await self._load_options(user_id, place, block, element, value)
+        chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
+        if element["type"] == "file_input":
+            chosen["files"] = [self._files.shown(str(file_id)) for file_id in chosen["files"]]
+        return chosen
+
+    async def _load_options(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> None:
+        """Somebody who chooses has seen the list: load it when nothing was typed."""
+        if element["type"] in EXTERNAL and value and not self._offers(user_id, place, block, element):
+            await self.options(user_id, place, block["block_id"], element["action_id"], "")
+
+    def _offers(self, user_id: str, place: Place, block: Json, element: Json) -> list[Json]:
+        key = (user_id, place.key, block["block_id"], element["action_id"])
+        first = element.get("initial_options") or [element.get("initial_option")]
+        return [*self._offered.get(key, [])[::-1], *[option for option in first if option]]
+
+    def _remember(self, user_id: str, place: Place, block: Json, element: Json, chosen: Json) -> None:
+        if place.view is not None:
+            self._views.typed(place.view, block["block_id"], element["action_id"], chosen)
+            return
+        state = self._chosen.setdefault((user_id, place.key), elements.state_of(place.holder))
+        state.setdefault(block["block_id"], {})[element["action_id"]] = chosen
+
+    def _response_url(self, user_id: str, place: Place) -> str | None:
+        if place.channel is None:
+            return None
+        return self._hooks.url(place.channel, user_id, place.message)
+
+    # views
+
+    async def submit(self, user_id: str, view_id: str, values: Json) -> Json:
+        """Submit a modal: Slack's own checks first, then the app's answer."""
+        place = self.place(user_id, None, None, view_id)
+        view = place.view or {}
+        if view["type"] != "modal" or view is not self._views.stack(user_id)[-1]:
+            raise PageError("not_on_top", "Only the topmost modal can be submitted.")
+        for block_id, actions in values.items():
+            for action_id, value in actions.items():
+                await self._type(user_id, place, block_id, action_id, value)
+        errors = elements.field_errors(view)
+        if errors:
+            self._views.tell_errors(user_id, view, errors)
+            return {"ok": True, "errors": errors}
+        if view_id in self._busy:
+            raise PageError("busy", "This form is being submitted.", status=409)
+        self._busy.add(view_id)
+        try:
+            return await self._submit(user_id, view)
+        finally:
+            self._busy.discard(view_id)
+
+    def is_busy(self, view_id: str) -> bool:
+        """Whether a submission waits for the app."""
+        return view_id in self._busy
+
+    async def _type(self, user_id: str, place: Place, block_id: str, action_id: str, value: Any) -> None:
+        block, element = elements.find(place.holder, action_id, block_id)
+        chosen = await self._chosen_value(user_id, place, block, element, value)
+        self._remember(user_id, place, block, element, chosen)
+
+    async def _submit(self, user_id: str, view: Json) -> Json:
+        payload = interactions.view_submission(
+            self._common("view_submission", user_id),
+            view,
+            self._views.trigger(user_id, view["id"]),
+            self._response_urls(user_id, view),
+        )
+        answer = await self._delivery.ask("interactive", "view_submission", payload)
+        if answer.error is not None:
+            self._notice(user_id, None, TROUBLE)
+            return {"ok": False, "error": answer.error, "text": TROUBLE}
+        try:
+            return self._after_submission(user_id, view, answer.body)
+        except (SlackError, KeyError, TypeError) as refused:
+            self._delivery.show("from_app", "view_submission refused", {"problem": str(refused), **_more(refused)})
+            self._notice(user_id, None, TROUBLE)
+            return {"ok": False, "error": "invalid_response", "text": TROUBLE, **_more(refused)}
+
+    def _after_submission(self, user_id: str, view: Json, answer: Json) -> Json:
+        deed = answer.get("response_action")
+        if deed == "errors":
+            return self._show_errors(user_id, view, answer["errors"])
+        if deed == "update":
+            self._views.rewrite(user_id, view, answer["view"])
+        elif deed == "push":
+            self._views.push_for(user_id, answer["view"])
+        elif deed == "clear":
+            self._views.close(user_id, view, whole_stack=True)
+        elif deed is None:
+            self._views.close(user_id, view)
+        else:
+            raise SlackError("invalid_response_action")
+        return {"ok": True}
+
+    def _show_errors(self, user_id: str, view: Json, errors: dict[str, str]) -> Json:
+        fields = {block["block_id"] for block in view["blocks"] if block["type"] == "input"}
+        if not errors or not set(errors) <= fields:
+            raise SlackError("invalid_errors", unknown_blocks=sorted(set(errors) - fields))
+        self._views.tell_errors(user_id, view, errors)
+        return {"ok": True, "errors": errors}
+
+    def _response_urls(self, user_id: str, view: Json) -> list[Json]:
+        urls = []
+        for block, element in elements.walk(view):
+            if not element.get("response_url_enabled"):
+                continue
+            value = view["state"]["values"][block["block_id"]][element["action_id"]]
+            channel = self._team.channels.get(value[elements.VALUE_KEYS[element["type"]]] or "")
+            if channel is not None:
+                ids = {"block_id": block["block_id"], "action_id": element["action_id"]}
+                urls.append({**ids, "channel_id": channel.id, "response_url": self._hooks.url(channel, user_id)})
+        return urls
+
+    async def close(self, user_id: str, view_id: str, *, whole_stack: bool = False) -> Json:
+        """Close a modal; the app hears of it when it asked to (`notify_on_close`)."""
+        view = self.place(user_id, None, None, view_id).view or {}
+        whole = whole_stack or view["clear_on_close"]
+        told = [v for v in self._views.close(user_id, view, whole_stack=whole) if v["notify_on_close"]]
+        for gone in told[:1] if whole else told:  # a cleared stack is told once, by its top
+            payload = interactions.view_closed(self._common("view_closed", user_id), gone, is_cleared=whole)
+            await self._delivery.ask("interactive", "view_closed", payload)
+        return {"ok": True}
+
+    def open_home(self, user_id: str) -> Json:
+        """Open the app's Home tab."""
+        self._actor(user_id)
+        if not self._manifest.has_home:
+            raise PageError("no_home", "The manifest switches the Home tab off.")
+        home = self._views.home(user_id)
+        channel = self._team.direct(user_id, self._team.bot_user_id)
+        event = self._home_event(user_id, channel, "home")
+        self._delivery.tell("app_home_opened", event if home is None else {**event, "view": home}, channel)
+        return {"ok": True, "view": home}
+
+    # shortcuts
+
+    async def shortcut(self, user_id: str, callback_id: str, channel_id: str | None, ts: str | None) -> Json:
+        """A global shortcut, or one on a message when the message is named."""
+        self._actor(user_id)
+        kind = "global" if ts is None else "message"
+        if not self._manifest.knows_shortcut(callback_id, kind):
+            raise PageError("no_such_shortcut", f"The manifest has no {kind} shortcut {callback_id!r}.", status=404)
+        trigger_id, action_ts = self._views.trigger(user_id), self._team.next_ts()
+        if ts is None:
+            payload = interactions.shortcut(self._common("shortcut", user_id), callback_id, trigger_id, action_ts)
+            return await self._interact(user_id, Place(), "shortcut", payload)
+        place = self.place(user_id, channel_id, ts, None)
+        payload = interactions.message_action(
+            self._common("message_action", user_id),
+            callback_id,
+            place,
+            trigger_id=trigger_id,
+            action_ts=action_ts,
+            response_url=self._response_url(user_id, place) or "",
+        )
+        return await self._interact(user_id, place, "message_action", payload)
+
+    # inside
+
+    async def _interact(self, user_id: str, place: Place, what: str, payload: Json) -> Json:
+        answer = await self._delivery.ask("interactive", what, payload)
+        if answer.error is None:
+            return {"ok": True}
+        text = "This app took too long to respond." if answer.error == "operation_timeout" else TROUBLE
+        self._notice(user_id, place.channel, text)
+        return {"ok": False, "error": answer.error, "text": text}
+
+    def _common(self, kind: str, user_id: str) -> Json:
+        return interactions.base(self._team, kind, self._user(user_id), self._delivery.verification_token)
+
+    def _notice(self, user_id: str, channel: Channel | None, text: str) -> None:
+        event = {"type": "notice", "channel": None if channel is None else channel.id, "text": text}
+        self._team.feed.publish(event, to={user_id})
+
+    def knows(self, user_id: str) -> None:
+        """Raises PageError when nobody has this id."""
+        self._actor(user_id)
+
+    def _user(self, user_id: str) -> User:
+        user = self._team.users.get(user_id)
+        if user is None:
+            raise PageError("user_not_found", f"Nobody here has the id {user_id!r}.", status=404)
+        return user
+
+    def _actor(self, user_id: str) -> User:
+        """Who does something: any member but the app's own."""
+        if user_id == self._team.bot_user_id:
+            raise PageError("not_a_person", "The app acts by its own token only. Choose a person.")
+        return self._user(user_id)
+
+    def _who_where(self, user_id: str, channel_id: str) -> tuple[User, Channel]:
+        user = self._actor(user_id)
+        channel = self._team.channels.get(channel_id)
+        if channel is None or not channel.seen_by(user_id):
+            raise PageError("channel_not_found", f"{user.name} sees no channel {channel_id!r}.", status=404)
+        return user, channel
+
+    def _typed(self, text: str) -> str:
+        """Typed text as Slack stores it: names become mentions, the three signs are escaped."""
+        kept = re.split(r"(<(?:@U\w+|#C\w+|https?://[^<>\s]+)>)", text)
+        safe = [part if n % 2 else _escape(part) for n, part in enumerate(kept)]
+        return "".join(part if n % 2 else self._mentions(part, "<@{0.id}>") for n, part in enumerate(safe))
+
+    def _escaped(self, text: str) -> str:
+        """`should_escape`: names in a command's text become ids."""
+        return self._mentions(text, "<@{0.id}|{0.name}>")
+
+    def _mentions(self, text: str, form: str) -> str:
+        by_name = {user.name: user for user in self._team.users.values()}
+
+        def mention(found: re.Match[str]) -> str:
+            user = by_name.get(found[1])
+            return found[0] if user is None else form.format(user)
+
+        return re.sub(r"(?<!\w)@([\w-]+)", mention, text)
+
+
+def add_reaction(team: Team, channel: Channel, message: Json, user_id: str, name: str) -> None:
+    """Raises `already_reacted`."""
+    reactions: list[Json] = [dict(reaction) for reaction in message.get("reactions", [])]
+    mine = next((reaction for reaction in reactions if reaction["name"] == name), None)
+    if mine is None:
+        reactions.append(mine := {"name": name, "users": [], "count": 0})
+    if user_id in mine["users"]:
+        raise SlackError("already_reacted")
+    mine["users"] = [*mine["users"], user_id]
+    mine["count"] = len(mine["users"])
+    team.change(channel, message["ts"], {"reactions": reactions})
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _more(refused: Exception) -> Json:
+    return refused.more if isinstance(refused, SlackError) else {}

@@ -1,0 +1,117 @@
+"""The object that a responder runs on: its levels, its root, and how a responder gets to see it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.common.database.sqlite import Reads, Row
+from core.common.errors import Code, ResponderBotError
+from core.models import KINDS, OBJECT_TYPES, Kind
+from core.store import objects
+
+_MISSING: Mapping[Kind, str] = {
+    "alert": "Alert not found",
+    "case": "Case not found",
+    "case_task": "Task not found",
+    "case_task_log": "Log not found",
+    "case_artifact": "Artifact not found",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object under action. A task or a log has its case's levels, an artifact its own TLP (`semantics.md 2`)."""
+
+    kind: Kind
+    id: int
+    root_id: int
+    """The alert or case that it belongs to."""
+    tlp: int
+    pap: int
+    json: Mapping[str, Any]
+    """As the wire shows it, with its parents (`semantics.md 7`)."""
+
+    @property
+    def object_type(self) -> str:
+        return OBJECT_TYPES[self.kind]
+
+
+def parse_kind(text: str) -> Kind:
+    """The kind that a path names, in its own word or in that of answers (`Alert`), which clients hand back.
+
+    Raises ResponderBotError("not_found").
+    """
+    for kind in KINDS:
+        if text in (kind, OBJECT_TYPES[kind]):
+            return kind
+    raise ResponderBotError("not_found", f"There is no kind of object {text!r}; kinds are {', '.join(KINDS)}.")
+
+
+def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:
+    """The object of that kind and number.
+
+    Raises ResponderBotError("not_found"), on a run also for what is deleted or in a deleted case; a missing log has a
+    code of its own then (`interface.md 7`).
+    """
+    row = None if object_id is None else objects.find(reads, kind, object_id)
+    if row is None:
+        code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
+        raise ResponderBotError(code, _MISSING[kind])
+    target = _LOADERS[kind](reads, row)
+    if on_run:
+        _refuse_deleted(target)
+    return target
+
+
+def _refuse_deleted(target: Target) -> None:
+    """Deleting leaves an object in the store, to be seen and opened again, but nobody expects it to be acted on."""
+    doc: Any = target.json
+    while isinstance(doc, Mapping):  # an imported alert names its case by its id: it is not a part of it
+        if doc.get("status") == "Deleted":
+            what = _MISSING[doc["_type"]].removesuffix(" not found")
+            raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
+        doc = doc.get("case_task") or doc.get("case")
+
+
+def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
+    """The number, where there is such an object; it is not read. Raises ResponderBotError("not_found")."""
+    if object_id is None or not objects.exists(reads, kind, object_id):
+        raise ResponderBotError("not_found", _MISSING[kind])
+    return object_id
+
+
+def _alert(reads: Reads, row: Row) -> Target:
+    doc = objects.parsed(row["doc"])
+    return Target("alert", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
+
+
+def _case(reads: Reads, row: Row) -> Target:
+    doc = objects.parsed(row["doc"])
+    return Target("case", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
+
+
+def _task(reads: Reads, row: Row) -> Target:
+    case = load(reads, "case", row["parent_id"])
+    doc = {**objects.parsed(row["doc"]), "case": case.json}
+    return Target("case_task", row["id"], case.root_id, case.tlp, case.pap, doc)
+
+
+def _log(reads: Reads, row: Row) -> Target:
+    task = load(reads, "case_task", row["parent_id"])
+    doc = {**objects.parsed(row["doc"]), "case_task": task.json}
+    return Target("case_task_log", row["id"], task.root_id, task.tlp, task.pap, doc)
+
+
+def _artifact(reads: Reads, row: Row) -> Target:
+    case = load(reads, "case", row["parent_id"])
+    own = objects.parsed(row["doc"])
+    return Target("case_artifact", row["id"], case.root_id, own["tlp"], case.pap, {**own, "case": case.json})
+
+
+_LOADERS: Mapping[Kind, Callable[[Reads, Row], Target]] = {
+    "alert": _alert,
+    "case": _case,
+    "case_task": _task,
+    "case_task_log": _log,
+    "case_artifact": _artifact,
+}

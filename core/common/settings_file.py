@@ -1,0 +1,256 @@
+"""Reads the settings file: sections, the environment before the file, and one sentence for what is wrong.
+
+Core and bot keep their sections in one file; each reads its own with these functions (`surface.md`).
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from core.common.errors import ResponderBotError
+
+DEFAULT_FILE = Path("responder-bot.toml")
+SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel")
+"""All sections of the file, whoever reads them."""
+PREFIX = "RESPONDER_BOT_"
+
+
+def _no_address(value: Any) -> Any:
+    if isinstance(value, str) and "://" in value:
+        raise ValueError("an address")
+    return value
+
+
+DatabaseFile = Annotated[
+    Path,
+    BeforeValidator(_no_address),
+    Field(
+        description="the path of a SQLite file, such as data/responder-bot.db; a database server, such as"
+        " postgresql://..., is not supported"
+    ),
+]
+"""An address would be taken for a path, and a new SQLite file made there."""
+
+
+@dataclass(frozen=True)
+class Sections:
+    """What the file and the environment say, not yet checked key by key."""
+
+    folder: Path
+    """Relative paths start here."""
+    source: str
+    """How sentences name the file."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+SectionT = TypeVar("SectionT", bound=BaseModel)
+
+
+def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
+    """Read the file. Raises ResponderBotError("bad_request") where it can't be read or has an unknown section."""
+    file = DEFAULT_FILE if path is None else path
+    found: Mapping[str, Any] = {}
+    if path is not None or file.exists():
+        found = _toml(file)
+    own = {name: value for name, value in environ.items() if name.startswith(PREFIX) and value}
+    sections = Sections(file.absolute().parent, str(file), found, dict(environ))
+    for name, value in found.items():
+        if name not in SECTIONS and not isinstance(value, dict | list):
+            raise wrong(f"{file}: {name} stands above all sections; move it below its own, such as [core].")
+        refuse_unknown(name, SECTIONS, f"{file} has no section [{name}]")
+    words = [name.upper() for name in SECTIONS if name != "channel"]
+    for variable in own:
+        word = variable.removeprefix(PREFIX).partition("_")[0]
+        refuse_unknown(word, words, f"The environment variable {variable} belongs to no section")
+    return sections
+
+
+def section(model: type[SectionT], name: str, sections: Sections, *, also: Mapping[str, str] | None = None) -> SectionT:
+    """One section `[name]`, the environment before the file.
+
+    `also` names further variables by key, such as `{"bot_token": "SLACK_BOT_TOKEN"}`; the section's own win.
+    Raises ResponderBotError("bad_request").
+    """
+    table = sections.tables.get(name, {})
+    place = f"{sections.source}: [{name}]"
+    if not isinstance(table, Mapping):
+        raise wrong(f"{place} is to be a table: write its keys below a line [{name}].")
+    prefix = f"{PREFIX}{name.upper()}_"
+    given = variables(sections.environ, prefix, tuple(model.model_fields), name)
+    names = {key: prefix + plain(key) for key in given}
+    for key, variable in (also or {}).items():
+        value = with_file(sections.environ, variable)
+        if value and key not in given:
+            given[key], names[key] = value, variable
+    return checked(model, {**table, **given}, place, sections.folder, names)
+
+
+def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
+    """The sections `[[name]]`, of the file alone. Raises ResponderBotError("bad_request")."""
+    return tuple(
+        checked(model, table, f"{sections.source}: [[{name}]] number {number}", sections.folder)
+        for number, table in enumerate(tables_of(name, sections), 1)
+    )
+
+
+def plain(name: str) -> str:
+    """A name as it can stand in an environment variable: upper case, other characters `_` (`surface.md`)."""
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def tables_of(name: str, sections: Sections) -> Sequence[Mapping[str, Any]]:
+    found = sections.tables.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(table, Mapping) for table in found):
+        raise wrong(f"{sections.source}: write [[{name}]], with two brackets: there may be several.")
+    return found
+
+
+def variables(environ: Mapping[str, str], prefix: str, keys: Sequence[str], name: str) -> dict[str, Any]:
+    """The keys that variables with this prefix set. Raises for one that is no key."""
+    by_word = {plain(key): key for key in keys}
+    found: dict[str, Any] = {}
+    for variable in sorted(environ):
+        word = variable.removeprefix(prefix)
+        if not variable.startswith(prefix) or not environ[variable]:
+            continue
+        base = word if word in by_word else word.removesuffix("_FILE")
+        refuse_unknown(base, list(by_word), f"The environment variable {variable} is no key of [{name}]")
+        found[by_word[base]] = with_file(environ, prefix + base)
+    return found
+
+
+def with_file(environ: Mapping[str, str], variable: str) -> str:
+    """The value of a variable, or what is in the file that `<variable>_FILE` names; "" without either."""
+    value, file = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
+    if value and file:
+        raise wrong(f"Both {variable} and {variable}_FILE are set; unset one of them.")
+    if not file:
+        return value
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise wrong(f"{variable}_FILE names {file}, which can't be read ({reason}); correct the path.") from error
+
+
+def _toml(file: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise wrong(
+            f"The settings file {file} can't be read ({error.strerror}); give another with --config."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise wrong(f"The settings file {file} is no TOML, since it is not UTF-8 text; save it as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        hint = " (texts stand in quotes, true and false in small letters)" if "Invalid value" in str(error) else ""
+        raise wrong(f"The settings file {file} is no TOML: {error}; correct that place{hint}.") from error
+
+
+def checked(
+    model: type[SectionT],
+    values: Mapping[str, Any],
+    place: str,
+    folder: Path,
+    names: Mapping[str, str] | None = None,
+) -> SectionT:
+    """The section that `values` make; `names` are those of the environment variables that some of them come from.
+
+    Raises ResponderBotError("bad_request") with what the first wrong key is to be.
+    """
+    _refuse_unknown_keys(model, values, place)
+    try:
+        made = model.model_validate(dict(values))
+    except ValidationError as error:
+        raise wrong(_sentence(model, error, place, names or {})) from None  # the cause would show values, also secrets
+    return made.model_copy(update=_absolute(made, folder))
+
+
+def _refuse_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
+    for key, value in values.items():
+        refuse_unknown(key, list(model.model_fields), f'{place} has no key "{key}"')
+        inner = _section_in(model.model_fields[key])
+        if inner is not None and isinstance(value, Mapping):
+            _refuse_unknown_keys(inner, value, f"{place} {key}")
+
+
+def _sentence(model: type[BaseModel], error: ValidationError, place: str, names: Mapping[str, str]) -> str:
+    """The first thing that is wrong; without the value, which may be a secret."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = [str(part) for part in found["loc"]]
+    item = model.model_fields[path[0]]
+    inner = _section_in(item)
+    key = path[0]
+    if inner is not None and len(path) > 1 and path[1] in inner.model_fields:
+        key, item = f"{key}.{path[1]}", inner.model_fields[path[1]]
+    if found["type"] == "missing":
+        return f"{place} needs a value for {key}: {expected(item)}."
+    what = f"The environment variable {names[key]}" if key in names else f"{place} {key}"
+    return f"{what} is to be {expected(item)}."
+
+
+def expected(item: FieldInfo) -> str:
+    """What a key is to be, in words: its description, or what its type says."""
+    if item.description:
+        return item.description
+    kind = item.annotation
+    if get_origin(kind) is UnionType:
+        kind = next(choice for choice in get_args(kind) if choice is not NoneType)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if kind is int:
+        return _whole_number(item)
+    if get_origin(kind) is tuple:
+        return 'a list of texts, such as ["one", "two"]'
+    words: Mapping[Any, str] = {bool: "true or false", str: "a text in quotes", Path: "a path in quotes"}
+    return words.get(kind, "a table, such as { key = value }")
+
+
+def _whole_number(item: FieldInfo) -> str:
+    bounds = {name: getattr(bound, name) for bound in item.metadata for name in ("ge", "le") if hasattr(bound, name)}
+    if "le" in bounds:
+        return f"a whole number from {bounds['ge']} to {bounds['le']}"
+    return f"a whole number, at least {bounds['ge']}" if "ge" in bounds else "a whole number"
+
+
+def _section_in(item: FieldInfo) -> type[BaseModel] | None:
+    kinds = (item.annotation, *get_args(item.annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _absolute(made: BaseModel, folder: Path) -> dict[str, Any]:
+    """The paths of a section, from the folder of the file; `~` is the home folder."""
+    found: dict[str, Any] = {}
+    for key, item in type(made).model_fields.items():
+        value = getattr(made, key)
+        if isinstance(value, Path):
+            found[key] = _from(folder, value)
+        elif Path in get_args(item.annotation) and isinstance(value, tuple):
+            found[key] = tuple(_from(folder, path) for path in value)
+    return found
+
+
+def _from(folder: Path, path: Path) -> Path:
+    return Path(os.path.normpath(folder / os.path.expanduser(path)))
+
+
+def refuse_unknown(name: str, known: Sequence[str], sentence: str) -> None:
+    if name in known:
+        return
+    near = get_close_matches(name, known, 1, 0.5)
+    hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}."
+    raise wrong(f"{sentence}; {hint}")
+
+
+def wrong(sentence: str) -> ResponderBotError:
+    return ResponderBotError("bad_request", sentence)

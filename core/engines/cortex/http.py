@@ -1,0 +1,219 @@
+"""Calls to a Cortex server: bounded in time and size, with every way to fail made one of two words."""
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+from httpx_aiohttp import HttpxAiohttpClient
+
+from core.common.errors import ResponderBotError
+from core.engines.decoding import INLINE_BYTES, TooManyValues, decoded
+from core.engines.redaction import Redactor, secrets_of_url
+
+ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broken server from filling the memory
+CONNECTIONS = 1000  # each job that is followed holds one in its long poll
+
+
+class Unanswered(Exception):
+    """No answer came. `sent` is False only when the request surely did not reach the server."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.sent = sent
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: `body` is its JSON, or None with a `flaw` that says why there is none."""
+
+    status: int
+    body: Any = None
+    flaw: str = ""
+    retry_after_s: float | None = None
+    at_ms: int | None = None
+    """The server's own time, from its `Date` header."""
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def refused(self) -> bool:
+        """Asking again would not change it."""
+        return 300 <= self.status < 500 and self.status not in (408, 429)
+
+    @property
+    def message(self) -> str:
+        """The server's own words about an error, on one line, bounded."""
+        said = self.body.get("message") if isinstance(self.body, Mapping) else None
+        return " ".join(said.split())[:300] if isinstance(said, str) else ""
+
+    @property
+    def type(self) -> str:
+        said = self.body.get("type") if isinstance(self.body, Mapping) else None
+        return said if isinstance(said, str) else ""
+
+
+class CortexWire:
+    """One long-lived client for one server."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str,
+        api_key: str,
+        proxy: str,
+        ca_file: Path | None,
+        timeout_s: float,
+        answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
+    ) -> None:
+        self._answer_limit_bytes = answer_limit_bytes
+        self._api_key = api_key.strip()
+        self._redactor = Redactor({self._api_key, *secrets_of_url(proxy if "://" in proxy else f"http://{proxy}")})
+        self._timeout_s = timeout_s
+        self._client = HttpxAiohttpClient(
+            base_url=_base_url(name, url),
+            headers={"Authorization": f"Bearer {_checked_key(name, self._api_key)}", "Accept": "application/json"},
+            proxy=_proxy(name, proxy),
+            verify=_trusted(name, ca_file),
+            # What the settings say is what happens: no proxy out of the environment.
+            trust_env=False,
+            # The transport bounds connecting only, `call` the whole. Half, so that it is known that nothing was sent.
+            timeout=httpx.Timeout(None, connect=timeout_s / 2, pool=timeout_s / 2),
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=5),
+        )
+
+    async def call(self, method: str, path: str, body: Any = None, *, extra_s: float = 0) -> Answer:
+        """Ask once. `extra_s` is time that the server is asked to take. Raises Unanswered."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s + extra_s),
+                self._client.stream(method, path, content=content, headers=headers) as response,
+            ):
+                return await self._read(response)
+        # `from None`: the libraries' errors carry the request, and the request carries the key.
+        except TimeoutError:
+            raise Unanswered(f"no answer within {self._timeout_s + extra_s:g} s", sent=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
+            raise _unanswered(error.__cause__ or error) from None
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _read(self, response: httpx.Response) -> Answer:
+        raw = bytearray()
+        async for chunk in response.aiter_bytes():
+            raw += chunk
+            if len(raw) > self._answer_limit_bytes:
+                return Answer(response.status_code, flaw=f"it is longer than {self._answer_limit_bytes} bytes")
+        in_thread = len(raw) > INLINE_BYTES
+        body, flaw = await asyncio.to_thread(self._decoded, bytes(raw)) if in_thread else self._decoded(bytes(raw))
+        return Answer(
+            response.status_code, body, flaw, _seconds(response.headers.get("Retry-After")), _at_ms(response.headers)
+        )
+
+    def _decoded(self, raw: bytes) -> tuple[Any, str]:
+        """The body, and what is wrong with it."""
+        try:
+            # A server that echoes its request must not bring the key into a report or a log.
+            return self._redactor.value(read_json(raw)), ""
+        except ValueError as error:
+            return None, str(error)
+
+
+def read_json(raw: bytes | str) -> Any:
+    """JSON that everybody further on can read and write again, bounded.
+
+    Raises ValueError with what is wrong with it, as the end of a sentence.
+    """
+    try:
+        return decoded(raw)
+    except TooManyValues:
+        raise
+    except ValueError:
+        raise ValueError("it is no usable JSON") from None
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Only the form in seconds; with a date (rare) the usual pauses do."""
+    if retry_after is None or not retry_after.isascii() or not retry_after.isdigit():
+        return None
+    return float(retry_after[:9])
+
+
+def _at_ms(headers: httpx.Headers) -> int | None:
+    try:
+        return int(parsedate_to_datetime(headers.get("Date", "")).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _unanswered(cause: BaseException) -> Unanswered:
+    """By aiohttp's own error: the words of the transport in between don't tell "refused" from "cut"."""
+    if isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return Unanswered("the proxy did not let it through", sent=False)
+    if isinstance(cause, aiohttp.ClientSSLError):
+        return Unanswered("its certificate is not trusted (is ca_file right?)", sent=False)
+    if isinstance(cause, aiohttp.ClientConnectorDNSError):
+        return Unanswered("its host name is not known", sent=False)
+    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+        return Unanswered("it takes no connection", sent=False)
+    return Unanswered(f"the connection broke ({type(cause).__name__})", sent=True)
+
+
+def _base_url(name: str, url: str) -> httpx.URL:
+    root = url.strip().rstrip("/").removesuffix("/api")
+    try:
+        parsed = httpx.URL(root + "/api/")
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+        raise ResponderBotError(
+            "bad_request", f"Engine {name!r}: url must look like https://host:9001, without user or password in it."
+        )
+    return parsed
+
+
+def _checked_key(name: str, key: str) -> str:
+    if not key or not key.isascii() or not key.isprintable():
+        raise ResponderBotError("bad_request", f"Engine {name!r}: put the API key of a user there into api_key.")
+    return key
+
+
+def _proxy(name: str, proxy: str) -> httpx.Proxy | None:
+    if not proxy:
+        return None
+    try:
+        parsed = httpx.Proxy(proxy)
+    except (ValueError, httpx.InvalidURL):
+        # `from None`: the library's error repeats the address, which may hold a password.
+        raise ResponderBotError("bad_request", f"Engine {name!r}: proxy must look like http://host:3128.") from None
+    if parsed.auth is None:
+        return parsed
+    # As a header, since aiohttp is giving up the form that the transport uses; aiohttp renames it for the proxy.
+    login = base64.b64encode(":".join(parsed.auth).encode()).decode()
+    return httpx.Proxy(parsed.url, headers={"Authorization": f"Basic {login}"})
+
+
+def _trusted(name: str, ca_file: Path | None) -> ssl.SSLContext:
+    """A private CA stands instead of the public ones: with it, nobody else can speak for the engine."""
+    if ca_file is None:
+        return httpx.create_ssl_context()
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise ResponderBotError(
+            "bad_request", f"Engine {name!r}: ca_file {ca_file} can't be read as certificates ({error})."
+        ) from error

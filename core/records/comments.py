@@ -1,0 +1,108 @@
+"""Comments on alerts and cases."""
+
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from core.access import Caller
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import Comment, CommentInput, Permission, SearchInput
+from core.records import alerts, cases, events
+from core.records.search import Found, search
+from core.store import objects
+
+KIND = "comment"
+T = TypeVar("T")
+
+
+class Comments:
+    """The comments of the store."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, caller: Caller, kind: Literal["alert", "case"], parent_id: str, asked: CommentInput) -> Comment:
+        """Comment on an alert or a case. Raises ResponderBotError("not_found") where there is no such one."""
+        number_of = alerts.number_of if kind == "alert" else cases.case_number_of
+        parent = number_of(self._database, parent_id)
+
+        def work(tx: Transaction, now: int) -> Comment:
+            number = objects.next_id(tx)
+            comment = Comment(
+                id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=asked.message
+            )
+            objects.insert(tx, number, KIND, comment.wire(), parent_id=parent)
+            _record(tx, "created", number, parent, caller, now)
+            return comment
+
+        return await self._change(work)
+
+    async def update(self, caller: Caller, comment_id: str, asked: CommentInput) -> Comment:
+        """Change its text. Raises ResponderBotError("not_found"), and "forbidden" for all but its author."""
+
+        def work(tx: Transaction, now: int) -> Comment:
+            row, comment = _writable(tx, caller, comment_id, "change comment")
+            if comment.created_by != caller.login:
+                raise _not_the_author(comment)
+            changed = comment.model_copy(
+                update={"message": asked.message, "is_edited": True, "updated_by": caller.login, "updated_at": now}
+            )
+            objects.update(tx, row["id"], changed.wire())
+            _record(tx, "updated", row["id"], row["parent_id"], caller, now)
+            return changed
+
+        return await self._change(work)
+
+    async def delete(self, caller: Caller, comment_id: str) -> Comment:
+        """Remove it for good. Raises as `update` does; an org-admin may delete those of others."""
+
+        def work(tx: Transaction, now: int) -> Comment:
+            row, comment = _writable(tx, caller, comment_id, "delete comment")
+            if comment.created_by != caller.login and caller.profile != "org-admin":
+                raise _not_the_author(comment)
+            objects.delete(tx, row["id"])
+            _record(tx, "deleted", row["id"], row["parent_id"], caller, now)
+            return comment
+
+        return await self._change(work)
+
+    def json(self, comment_id: str) -> str:
+        """Its JSON on the wire. Raises ResponderBotError("not_found")."""
+        return str(_row(self._database, comment_id)["doc"])
+
+    async def search(self, asked: SearchInput) -> Found:
+        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
+        return await search(self._database, KIND, asked)
+
+    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
+        now = self._clock()
+        return await self._database.transaction(lambda tx: work(tx, now))
+
+
+def _writable(reads: Reads, caller: Caller, comment_id: str, what: str) -> tuple[Row, Comment]:
+    """The comment, where the caller may change what it belongs to. Raises as `Comments.update` does."""
+    row = _row(reads, comment_id)
+    of_alert = objects.exists(reads, "alert", row["parent_id"])
+    permission: Permission = "manageAlert" if of_alert else "manageCase"
+    caller.require(permission, what)
+    return row, Comment.model_validate(objects.parsed(row["doc"]))
+
+
+def _row(reads: Reads, comment_id: str) -> Row:
+    number = objects.parse_id(comment_id)
+    row = None if number is None else objects.find(reads, KIND, number)
+    if row is None:
+        raise ResponderBotError("not_found", "Comment not found")
+    return row
+
+
+def _not_the_author(comment: Comment) -> ResponderBotError:
+    sentence = f"The comment is by {comment.created_by}, and only its author may change it; write one of your own."
+    return ResponderBotError("forbidden", sentence)
+
+
+def _record(tx: Transaction, what: str, number: int, root: int, caller: Caller, now: int) -> None:
+    user, kind = caller.login, f"{KIND}.{what}"
+    events.record(tx, at=now, type=kind, object_type="Comment", object_id=number, root_id=root, user=user)
