@@ -13,7 +13,7 @@ from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.features.base import Check
 from bot.features.doctor import core_checks
-from bot.outbox.errors import of_upload, trouble
+from bot.outbox.errors import classify, of_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -93,7 +93,7 @@ async def _token(
     try:
         answer = await slack.auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        return [Check("token", False, trouble(error, "").message)], "", ""
+        return [Check("token", False, classify(error, "").message)], "", ""
     headers = {str(name).lower(): str(value) for name, value in dict(answer.headers).items()}
     found = [Check("token", True, f"{answer.get('user')} in {answer.get('team')}")]
     found.append(_scopes(headers.get("x-oauth-scopes"), manifest))
@@ -129,7 +129,7 @@ async def _files(slack: AsyncWebClient) -> Check:
             "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
         )
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        return Check("files", False, of_upload(trouble(error, ""), "").message)
+        return Check("files", False, of_upload(classify(error, ""), "").message)
     return Check("files", True, "long reports can be put under their messages")
 
 
@@ -143,7 +143,7 @@ async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
     try:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        met = trouble(error, "")
+        met = classify(error, "")
         if met.kind != "app":
             return Check("socket", False, met.message)
         cure = "make an app-level token with connections:write, and switch Socket Mode on"

@@ -10,9 +10,9 @@ import structlog
 from bot.cards import ended
 from bot.cards.alert import alert_card
 from bot.cards.message import Button, Message, intents_in
-from bot.outbox import NEVER, REPAINT_MS, Delivery, Desired, Seen, Shown
+from bot.outbox import NEVER, REPAINT_MS, DesiredMessage, MessageOutbox, MessageRecord, Seen
 from bot.outbox.models import is_person
-from bot.redaction import RED, Screen, Subject, kind_of, withheld
+from bot.redaction import RED, RedactedView, Subject, kind_of, withheld
 from bot.settings import Route
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Artifact, Case, Event, Kind, Log, Person
@@ -42,7 +42,7 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class News:
+class FeedChanges:
     """What a page of the feed says, each thing once, in the order of the feed. Pure."""
 
     created_alerts: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class News:
     logs: tuple[tuple[str, str], ...] = ()  # log, case
 
     @staticmethod
-    def of(events: Sequence[Event]) -> "News":
-        return News(
+    def of(events: Sequence[Event]) -> "FeedChanges":
+        return FeedChanges(
             created_alerts=_once(e.object_id for e in events if e.type == "alert.created"),
             roots=_once(e.root_id for e in events if e.type != "case_template.created"),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
@@ -65,7 +65,7 @@ class News:
 
 
 @dataclass(frozen=True)
-class Places:
+class ChannelPolicy:
     """Where messages go, and who sees what there; made by bot.app."""
 
     routes: Mapping[str, Route]  # by channel: which alerts are posted there
@@ -76,7 +76,7 @@ class Places:
 
 
 @dataclass
-class Story:
+class Timeline:
     """One root (an alert or a case) while its messages are made."""
 
     root_id: str
@@ -85,7 +85,7 @@ class Story:
     case: Case | None = None
     artifacts: dict[str, Artifact] = field(default_factory=dict)  # those that were read, by id
 
-    def in_thread(self, shown: Shown) -> "Story":
+    def in_thread(self, shown: MessageRecord) -> "Timeline":
         """The same, told only in the thread where this message stands."""
         return replace(self, threads=[Thread(shown.channel, shown.thread_of or shown.key)])
 
@@ -93,7 +93,9 @@ class Story:
 class Notifier:
     """Turns events into desired messages. Of several replicas only the one with the lease runs it."""
 
-    def __init__(self, core: "CoreClient", outbox: Delivery, places: Places, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, core: "CoreClient", outbox: MessageOutbox, places: ChannelPolicy, clock_ms: Callable[[], int]
+    ) -> None:
         self._core = core
         self._outbox = outbox
         self._places = places
@@ -185,9 +187,9 @@ class Notifier:
             return
         self.trouble = ""
         if page.events:
-            await self._tell(News.of(page.events), page.last, _identified(page.events[-1]))
+            await self._tell(FeedChanges.of(page.events), page.last, _identified(page.events[-1]))
 
-    async def _tell(self, news: News, last: int, last_event: str) -> None:
+    async def _tell(self, news: FeedChanges, last: int, last_event: str) -> None:
         """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
         for attempt in range(TRIES):
             since = self._outbox.written() if attempt < TRIES - 1 else NEVER
@@ -209,8 +211,8 @@ class Notifier:
         """Paint the cards of this alert or case, and of a log, now, before machine news: a person did something."""
         await self._paint(root_id, log_id, by_person=True)
 
-    async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[Desired]:
-        desired: list[Desired] = []
+    async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[DesiredMessage]:
+        desired: list[DesiredMessage] = []
         for _ in range(TRIES):
             since = self._outbox.written()
             story = await self._story(root_id, created=False)
@@ -223,8 +225,8 @@ class Notifier:
 
     # what follows from news
 
-    async def _desired(self, news: News) -> list[Desired]:
-        desired: list[Desired] = []
+    async def _desired(self, news: FeedChanges) -> list[DesiredMessage]:
+        desired: list[DesiredMessage] = []
         for root_id in news.roots:
             desired += await self._guarded(self._of_root(root_id, news))
         return desired
@@ -241,7 +243,7 @@ class Notifier:
             log.exception("event_failed")
         return []
 
-    async def _of_root(self, root_id: str, news: News) -> list[Desired]:
+    async def _of_root(self, root_id: str, news: FeedChanges) -> list[DesiredMessage]:
         story = await self._story(root_id, created=root_id in news.created_alerts)
         has_ended = any(action_id in news.ended for action_id, of_root in news.actions if of_root == root_id)
         desired = await self._guarded(self._cards(story, is_progress=not has_ended))  # its thread tells the end anyway
@@ -257,7 +259,7 @@ class Notifier:
         told = [one for one in self._outbox.story(root_id) if one.key not in made]
         return desired + (await self._made_anew(told, story))[0]
 
-    async def _story(self, root_id: str, *, created: bool) -> Story:
+    async def _story(self, root_id: str, *, created: bool) -> Timeline:
         """The root with its threads: those that stand, and for a new alert those that the settings ask for."""
         standing = self._threads(root_id)
         try:
@@ -265,9 +267,9 @@ class Notifier:
         except ResponderBotError as error:
             if error.code != "not_found":
                 raise
-            return Story(root_id, await self._threads_of_case(root_id, standing))
+            return Timeline(root_id, await self._threads_of_case(root_id, standing))
         routed = self._routed(alert) if created else []
-        return Story(root_id, list(dict.fromkeys([*standing, *routed])), alert)
+        return Timeline(root_id, list(dict.fromkeys([*standing, *routed])), alert)
 
     def _threads(self, root_id: str) -> list[Thread]:
         return [Thread(shown.channel, shown.key) for shown in self._outbox.cards(root_id)]
@@ -287,14 +289,16 @@ class Notifier:
 
     # cards
 
-    async def _cards(self, story: Story, *, by_person: bool = False, is_progress: bool = False) -> list[Desired]:
+    async def _cards(
+        self, story: Timeline, *, by_person: bool = False, is_progress: bool = False
+    ) -> list[DesiredMessage]:
         alert = story.alert
         if alert is None or not story.threads:
             return []
         actions = await self._core.actions("alert", alert.id)
         messages = [await self._card(alert, actions, thread) for thread in story.threads]
         return [
-            Desired(
+            DesiredMessage(
                 thread.key,
                 thread.channel,
                 message,
@@ -306,7 +310,7 @@ class Notifier:
             for thread, (message, screen) in zip(story.threads, messages, strict=True)
         ]
 
-    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> tuple[Message, Screen]:
+    async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> tuple[Message, RedactedView]:
         screen, now = self._screen(Subject.alert(alert), thread.channel), self._clock()
 
         def render(button: Button) -> Message:
@@ -317,17 +321,17 @@ class Notifier:
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
         return render(await self._outbox.buttons(channel, key, intents_in(render)))
 
-    def _screen(self, subject: Subject, channel: str) -> Screen:
+    def _screen(self, subject: Subject, channel: str) -> RedactedView:
         """A channel that was taken out of the settings shows nothing any more."""
-        return Screen(subject, self._places.clearance(channel) or 0)
+        return RedactedView(subject, self._places.clearance(channel) or 0)
 
     # logs
 
-    async def _of_log(self, log_id: str, story: Story) -> list[Desired]:
+    async def _of_log(self, log_id: str, story: Timeline) -> list[DesiredMessage]:
         entry, case = await asyncio.gather(self._core.log(log_id), self._core.case(story.root_id))
         return await self._log_cards(entry, case, story)
 
-    async def _log_cards(self, entry: Log, case: Case, story: Story) -> list[Desired]:
+    async def _log_cards(self, entry: Log, case: Case, story: Timeline) -> list[DesiredMessage]:
         actions = await self._core.actions("case_task_log", entry.id)
         subject, now = Subject.log(entry, case), self._clock()
         threads = story.threads or [Thread(channel, "") for channel in self._case_channels(case)]
@@ -340,7 +344,7 @@ class Notifier:
 
             message = await self._rendered(thread.channel, key, render)
             root = "" if thread.key == key else thread.key
-            desired.append(Desired(key, thread.channel, message, thread_of=root, subject=case.id, screen=screen))
+            desired.append(DesiredMessage(key, thread.channel, message, thread_of=root, subject=case.id, screen=screen))
         if not story.threads:
             story.threads = [Thread(one.channel, one.key) for one in desired]
         return desired
@@ -356,10 +360,10 @@ class Notifier:
 
     # actions
 
-    async def _of_action(self, action_id: str, story: Story, has_ended: bool) -> list[Desired]:
+    async def _of_action(self, action_id: str, story: Timeline, has_ended: bool) -> list[DesiredMessage]:
         action = await self._core.action(action_id)
         subject = await self._subject(action, story)
-        desired: list[Desired] = []
+        desired: list[DesiredMessage] = []
         if action.object_type == "Log":
             on_log = await self._guarded(self._of_log(action.object_id, story))
             desired += [replace(one, is_progress=not has_ended) for one in on_log]
@@ -371,7 +375,7 @@ class Notifier:
             desired += await self._watchers(action, subject)
         return desired
 
-    async def _subject(self, action: Action, story: Story) -> Subject:
+    async def _subject(self, action: Action, story: Timeline) -> Subject:
         """What it ran on, with the case above it."""
         if story.alert is not None:
             return Subject.alert(story.alert)
@@ -385,7 +389,7 @@ class Notifier:
             return Subject.artifact(await self._core.artifact(action.object_id), case)
         return Subject.case(case)
 
-    async def _approvals(self, action: Action, subject: Subject, story: Story) -> list[Desired]:
+    async def _approvals(self, action: Action, subject: Subject, story: Timeline) -> list[DesiredMessage]:
         confirm, now = await self._confirm_text(action, subject), self._clock()
         desired = []
         for thread in story.threads:
@@ -397,7 +401,9 @@ class Notifier:
                 )
 
             message = await self._rendered(thread.channel, key, render)
-            asked = Desired(key, thread.channel, message, thread_of=thread.key, subject=story.root_id, screen=screen)
+            asked = DesiredMessage(
+                key, thread.channel, message, thread_of=thread.key, subject=story.root_id, screen=screen
+            )
             desired.append(replace(asked, by_person=True))
         return desired
 
@@ -406,13 +412,13 @@ class Notifier:
         found = next((r for r in offered if r.name == action.responder_name and r.policy), None)
         return found.policy.confirm if found and found.policy else ""
 
-    async def _end(self, action: Action, subject: Subject, thread: Thread, confirm: str) -> Desired:
+    async def _end(self, action: Action, subject: Subject, thread: Thread, confirm: str) -> DesiredMessage:
         screen, key = self._screen(subject, thread.channel), f"end:{action.id}:{thread.channel}"
 
         def render(button: Button) -> Message:
             return ended.end_reply(action, subject, clearance=screen.clearance, button=button, confirm=confirm)
 
-        return Desired(
+        return DesiredMessage(
             key,
             thread.channel,
             await self._rendered(thread.channel, key, render),
@@ -422,13 +428,15 @@ class Notifier:
             screen=screen,
         )
 
-    async def _watchers(self, action: Action, subject: Subject) -> list[Desired]:
+    async def _watchers(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
         for team, user in self._outbox.watchers(list(dict.fromkeys(watched))):
             person = await self._places.person(team, user)
             if person is not None:  # no longer linked: nothing leaves
-                desired.append(_told(action, Screen(subject, person.clearance), f"watch:{action.id}:{team}:{user}"))
+                desired.append(
+                    _told(action, RedactedView(subject, person.clearance), f"watch:{action.id}:{team}:{user}")
+                )
         return desired
 
     # what was made for other levels than there are now
@@ -479,13 +487,13 @@ class Notifier:
         return person.clearance if person else 0
 
     async def _made_anew(
-        self, told: Sequence[Shown], story: Story, clearance: int | None = None
-    ) -> tuple[list[Desired], dict[str, int]]:
+        self, told: Sequence[MessageRecord], story: Timeline, clearance: int | None = None
+    ) -> tuple[list[DesiredMessage], dict[str, int]]:
         """Of these messages of a story those that must change, as they shall be; and which needn't, for what clearance.
 
         Without `clearance` it is that of each one's channel now, and for a person that of then: only levels changed.
         """
-        desired: list[Desired] = []
+        desired: list[DesiredMessage] = []
         kept: dict[str, int] = {}
         for one in told:
             then = one.clearance if is_person(one.channel) else self._places.clearance(one.channel) or 0
@@ -496,7 +504,7 @@ class Notifier:
                 desired += await self._remade(one, story, now)
         return desired, kept
 
-    async def _remade(self, one: Shown, story: Story, clearance: int) -> list[Desired]:
+    async def _remade(self, one: MessageRecord, story: Timeline, clearance: int) -> list[DesiredMessage]:
         """A message as it shall be now; where that can't be told it is withheld, for good or for now."""
         try:
             return await self._again(one, story) or [_withheld(one, clearance)]
@@ -510,11 +518,11 @@ class Notifier:
             log.exception("not_made_anew", key=one.key)
         return [_withheld(one, FOR_NOW)]
 
-    async def _is_true(self, one: Shown, story: Story, clearance: int) -> list[str]:
+    async def _is_true(self, one: MessageRecord, story: Timeline, clearance: int) -> list[str]:
         """Its key, if as much is withheld in it as must be."""
-        return [one.key] if Screen(await self._levels(one, story), clearance).sight == one.sight else []
+        return [one.key] if RedactedView(await self._levels(one, story), clearance).sight == one.sight else []
 
-    async def _levels(self, one: Shown, story: Story) -> Subject:
+    async def _levels(self, one: MessageRecord, story: Timeline) -> Subject:
         """What a message tells of, as far as its levels go: tasks and logs have those of their case."""
         if story.alert is not None:
             return Subject.alert(story.alert)
@@ -526,12 +534,12 @@ class Notifier:
             return Subject.artifact(story.artifacts[object_id], case)
         return Subject.case(case)
 
-    async def _case(self, story: Story) -> Case:
+    async def _case(self, story: Timeline) -> Case:
         if story.case is None:
             story.case = await self._core.case(story.root_id)
         return story.case
 
-    async def _again(self, one: Shown, story: Story) -> list[Desired]:
+    async def _again(self, one: MessageRecord, story: Timeline) -> list[DesiredMessage]:
         """A message as it shall be now."""
         kind, object_id = one.key.split(":")[:2]
         here = story.in_thread(one)
@@ -542,7 +550,7 @@ class Notifier:
         action = await self._core.action(object_id)
         subject = await self._subject(action, here)
         if kind == "watch":
-            return [_told(action, Screen(subject, await self._clearance(one.channel, one.key)), one.key)]
+            return [_told(action, RedactedView(subject, await self._clearance(one.channel, one.key)), one.key)]
         if kind == "approval":
             return [replace(asked, by_person=False) for asked in await self._approvals(action, subject, here)]
         confirm = await self._confirm_text(action, subject) if action.status == "Failure" else ""
@@ -554,11 +562,11 @@ def _identified(event: Event) -> str:
     return f"{event.seq} {event.at} {event.type} {event.object_id}"
 
 
-def _told(action: Action, screen: Screen, key: str) -> Desired:
+def _told(action: Action, screen: RedactedView, key: str) -> DesiredMessage:
     """The direct message to somebody who watches."""
     message = ended.watch_ended(action, screen.subject, clearance=screen.clearance)
     root_id = screen.subject.root_id or screen.subject.id
-    return Desired(key, key.rpartition(":")[2], message, subject=root_id, screen=screen)
+    return DesiredMessage(key, key.rpartition(":")[2], message, subject=root_id, screen=screen)
 
 
 def _team_of(key: str) -> str:
@@ -566,12 +574,12 @@ def _team_of(key: str) -> str:
     return key.split(":")[2]
 
 
-def _withheld(one: Shown, clearance: int) -> Desired:
+def _withheld(one: MessageRecord, clearance: int) -> DesiredMessage:
     """In place of what can't be made anew, since core doesn't know it any more or can't tell."""
     why = "it could not be read just now" if clearance == FOR_NOW else "core no longer knows it"
     message = Message(f"{one.subject}: {withheld(RED)}, since {why}.")
-    screen = Screen(Subject("alert", one.subject, "", RED, RED), clearance)
-    return Desired(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, screen=screen)
+    screen = RedactedView(Subject("alert", one.subject, "", RED, RED), clearance)
+    return DesiredMessage(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, screen=screen)
 
 
 def _once(ids: Iterable[str]) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def _under(case: Case | None, subject: Subject) -> Subject:
 
 
 @dataclass(frozen=True)
-class Screen:
+class RedactedView:
     """What one clearance may see of one subject; the only way from its words to a payload."""
 
     subject: Subject

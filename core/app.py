@@ -29,7 +29,7 @@ from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import query as query_api
 from core.api import responders as responders_api
-from core.api.router import Endpoint, Wire
+from core.api.router import Endpoint, Router
 from core.common.clock import Clock, now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
@@ -175,7 +175,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     choices = choices_api.listings(access, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
-    wire = Wire(
+    wire = Router(
         [*table, *public],
         access,
         body_limit_bytes=section.body_limit_bytes,

@@ -16,6 +16,7 @@ from core.models import (
     Action,
     Alert,
     AlertInput,
+    ApiModel,
     Artifact,
     ArtifactInput,
     Case,
@@ -32,7 +33,6 @@ from core.models import (
     RunInput,
     Task,
     TaskInput,
-    Word,
 )
 
 CONNECTIONS = 100
@@ -40,7 +40,7 @@ KEEPALIVE_S = 60.0  # core keeps idle connections for 75 s; the client lets go f
 _ENGINE = "/api/connector/engine"
 
 T = TypeVar("T")
-WordT = TypeVar("WordT", bound=Word)
+WordT = TypeVar("WordT", bound=ApiModel)
 Json = Mapping[str, Any]
 
 
@@ -212,14 +212,14 @@ class CoreClient:
     async def _get(self, model: type[WordT], path: str) -> WordT:
         return self._parsed(await self._send("GET", path), model.model_validate_json)
 
-    async def _post(self, model: type[WordT], path: str, body: Word | Json | None = None) -> WordT:
+    async def _post(self, model: type[WordT], path: str, body: ApiModel | Json | None = None) -> WordT:
         return self._parsed(await self._send("POST", path, body), model.model_validate_json)
 
     async def _send(
         self,
         method: str,
         path: str,
-        body: Word | Json | None = None,
+        body: ApiModel | Json | None = None,
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -234,7 +234,7 @@ class CoreClient:
         self,
         method: str,
         path: str,
-        body: Word | Json | None = None,
+        body: ApiModel | Json | None = None,
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -331,8 +331,10 @@ def _in_path(text: str) -> str:
     return quote(text, safe="~", errors="replace")
 
 
-def _json(body: Word | Json) -> bytes:
-    return (body.wire() if isinstance(body, Word) else json.dumps(body, ensure_ascii=False)).encode("utf-8", "replace")
+def _json(body: ApiModel | Json) -> bytes:
+    return (body.wire() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)).encode(
+        "utf-8", "replace"
+    )
 
 
 def _said(message: str) -> Json:

@@ -249,7 +249,7 @@ CustomFields = Annotated[
 """`{"name": {"<kind>": value or null, "order": n}}`, or short `{"name": value}`; validated into the long form."""
 
 
-class Word(BaseModel):
+class ApiModel(BaseModel):
     """A frozen word whose names on the wire are camelCase."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
@@ -259,7 +259,7 @@ class Word(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
-class Input(Word):
+class Input(ApiModel):
     """What a client sends: types are strict, and a null counts as absent (`semantics.md 1`)."""
 
     model_config = ConfigDict(strict=True)
@@ -593,7 +593,7 @@ class Decision(Input):
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-class Stored(Word):
+class StoredModel(ApiModel):
     """What every object has. Alerts and cases show absent values as null, so they override `wire`."""
 
     id_: ObjectId = Field(alias="_id")
@@ -604,7 +604,7 @@ class Stored(Word):
     updated_at: Millis | None = None
 
 
-class Artifact(Stored):
+class Artifact(StoredModel):
     """An observable."""
 
     type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
@@ -617,7 +617,7 @@ class Artifact(Stored):
     sighted: bool = False
 
 
-class Alert(Stored):
+class Alert(StoredModel):
     """An alert; keys in the order of `semantics.md 2`."""
 
     type_: Literal["alert"] = Field("alert", alias="_type")
@@ -644,7 +644,7 @@ class Alert(Stored):
         return self.model_dump_json(by_alias=True)
 
 
-class Task(Stored):
+class Task(StoredModel):
     """A task of a case or of a template (`interface.md 2.4`)."""
 
     type_: Literal["case_task"] = Field("case_task", alias="_type")
@@ -660,7 +660,7 @@ class Task(Stored):
     due_date: Millis | None = None
 
 
-class Case(Stored):
+class Case(StoredModel):
     """A case, with its tasks' ids found by search."""
 
     type_: Literal["case"] = Field("case", alias="_type")
@@ -689,7 +689,7 @@ class Case(Stored):
         return self.model_dump_json(by_alias=True)
 
 
-class Log(Stored):
+class Log(StoredModel):
     """An entry in a task's log."""
 
     type_: Literal["case_task_log"] = Field("case_task_log", alias="_type")
@@ -699,7 +699,7 @@ class Log(Stored):
     owner: str
 
 
-class Comment(Stored):
+class Comment(StoredModel):
     """A comment on an alert or a case."""
 
     type_: Literal["comment"] = Field("comment", alias="_type")
@@ -707,7 +707,7 @@ class Comment(Stored):
     is_edited: bool = False
 
 
-class CaseTemplate(Stored):
+class CaseTemplate(StoredModel):
     """A case template with its tasks (`interface.md 2.3`)."""
 
     type_: Literal["caseTemplate"] = Field("caseTemplate", alias="_type")
@@ -726,7 +726,7 @@ class CaseTemplate(Stored):
     status: Literal["Ok"] = "Ok"
 
 
-class Approval(Word):
+class Approval(ApiModel):
     """What a policy asks for before an action is handed to its engine (`semantics.md 5`)."""
 
     needed: int
@@ -734,7 +734,7 @@ class Approval(Word):
     expires_at: Millis
 
 
-class Action(Word):
+class Action(ApiModel):
     """One run of a responder (`interface.md 2.1`, additions of `semantics.md 5`)."""
 
     id_: ObjectId = Field(alias="_id")
@@ -756,14 +756,14 @@ class Action(Word):
     approval: Approval | None = None
 
 
-class Policy(Word):
+class Policy(ApiModel):
     """What a responder's settings ask of who runs it."""
 
     confirm: str = ""
     approval: int = 0
 
 
-class OfferedResponder(Word):
+class OfferedResponder(ApiModel):
     """A responder that may run on an object (`interface.md 2.2`).
 
     With `explain=true` also those that may not, each with a verdict, reasons and the policy (`semantics.md 4`).
@@ -780,7 +780,7 @@ class OfferedResponder(Word):
     policy: Policy | None = None
 
 
-class ObjectInContext(Word):
+class ObjectInContext(ApiModel):
     """An object with what it belongs to, and the levels that hold for it (`semantics.md 2, 7`)."""
 
     object_type: str
@@ -792,7 +792,7 @@ class ObjectInContext(Word):
     """As the wire shows it, with its parents: a log has `case_task`, which has `case`."""
 
 
-class Event(Word):
+class Event(ApiModel):
     """One change of one object (`semantics.md 8`); ids only."""
 
     seq: int
@@ -804,7 +804,7 @@ class Event(Word):
     user: str
 
 
-class EventPage(Word):
+class EventPage(ApiModel):
     """An answer of the feed."""
 
     events: list[Event]
@@ -813,7 +813,7 @@ class EventPage(Word):
     """Identifies core's database: numbers of another one mean something else."""
 
 
-class Person(Word):
+class Person(ApiModel):
     """Who somebody is, and what they may do (`semantics.md 10`)."""
 
     login: str

@@ -12,15 +12,15 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
-from bot.app.dispatcher import Front, Team
-from bot.app.health import Vitals
-from bot.app.transports import Http, Listening, Socket, Transport, bolt, web_client
+from bot.app.dispatcher import Dispatcher, TeamCheck
+from bot.app.health import BotHealth
+from bot.app.transports import HttpTransport, Listening, SocketTransport, Transport, bolt, web_client
 from bot.app.workers import Workers, cancelled
-from bot.features.base import Check, Tools
+from bot.features.base import Check, Services
 from bot.identity import Identity
-from bot.notifier import Notifier, Places
-from bot.outbox import Delivery, Gate, Pace
-from bot.outbox.errors import trouble
+from bot.notifier import ChannelPolicy, Notifier
+from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
+from bot.outbox.errors import classify
 from bot.outbox.models import is_person
 from bot.redaction import RED
 from bot.settings import BotSettings
@@ -47,23 +47,23 @@ class Bot:
         settings: BotSettings,
         core: CoreClient,
         session: aiohttp.ClientSession,
-        team: Team,
+        team: TeamCheck,
         clock_ms: Callable[[], int],
-        pace: Pace | None,
+        pace: RateLimiter | None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._clock = clock_ms
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = Channels(settings.channel, self.slack)
-        gate = Gate(self._ceiling, self.channels.looked.set)
-        self.outbox = Delivery(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
+        gate = ClearanceGuard(self._ceiling, self.channels.looked.set)
+        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         channels = self.channels
-        places = Places(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
+        places = ChannelPolicy(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
         self.notifier = Notifier(core, self.outbox, places, clock_ms)
         self.leads = asyncio.Event()
-        tools = Tools(
+        tools = Services(
             slack=self.slack,
             mail=self.outbox,
             core=core,
@@ -75,8 +75,8 @@ class Bot:
             command=settings.slack.command,
         )
         self._workers = Workers()
-        vitals = Vitals(self.health, self.outbox, self.leads.is_set, self._workers)
-        self.front = Front(
+        vitals = BotHealth(self.health, self.outbox, self.leads.is_set, self._workers)
+        self.front = Dispatcher(
             tools,
             self.outbox,
             identity,
@@ -88,7 +88,9 @@ class Bot:
         )
         app = bolt(settings.slack, self.front, team)
         self.transport: Transport = (
-            Socket(app, settings.slack) if settings.slack.app_token else Http(app, settings.slack, vitals.routes())
+            SocketTransport(app, settings.slack)
+            if settings.slack.app_token
+            else HttpTransport(app, settings.slack, vitals.routes())
         )
         port = settings.bot.health_port
         self.vitals = None if port is None else Listening("127.0.0.1", port, vitals.routes(), "[bot] health_port")
@@ -199,7 +201,7 @@ class Bot:
         try:
             answer = await self.slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            return Check("token", False, trouble(error, "").message)
+            return Check("token", False, classify(error, "").message)
         return Check("token", True, f"{answer.get('user')} in {answer.get('team')}")
 
     async def _download(self, url: str) -> bytes:
@@ -229,7 +231,7 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
 
 @asynccontextmanager
 async def running(
-    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], pace: Pace | None = None
+    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], pace: RateLimiter | None = None
 ) -> AsyncIterator[Bot]:
     """The bot, connected to Slack and following core, until the block ends.
 
@@ -262,12 +264,12 @@ async def _started(bot: Bot) -> None:
     try:
         await bot.start()
     except (SlackClientError, aiohttp.ClientError) as error:
-        met = trouble(error, "")
+        met = classify(error, "")
         sentence = f"Slack refuses the app token ({met.code}); check [slack] app_token (xapp-...)."
         raise ResponderBotError("bad_request", sentence if met.kind == "app" else met.message) from error
 
 
-async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> Team:
+async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> TeamCheck:
     """What auth.test says, asked a few times while Slack can't be reached."""
     slack = web_client(settings.slack.bot_token, settings.slack, session)
     met = None
@@ -276,11 +278,11 @@ async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> Te
         try:
             answer = await slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            met = trouble(error, "")
+            met = classify(error, "")
             if met.kind not in ("undone", "unknown", "held"):
                 break
             continue
-        return Team(
+        return TeamCheck(
             team_id=str(answer["team_id"]),
             enterprise_id=str(answer.get("enterprise_id") or ""),
             bot_user_id=str(answer["user_id"]),

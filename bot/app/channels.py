@@ -10,7 +10,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.features.base import Check
-from bot.outbox.errors import trouble
+from bot.outbox.errors import classify
 from bot.settings import ChannelSection, Route
 from core.models import TLP_NAMES
 
@@ -89,7 +89,7 @@ class Channels:
         try:
             answer = await self._slack.conversations_info(channel=channel)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            met = trouble(error, channel)
+            met = classify(error, channel)
             log.warning("channel_unknown", channel=channel, code=met.code)
             before = self._seen.get(channel)
             # A moment without Slack must not hide what was shown all along.

@@ -11,16 +11,16 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.app.interactions import Arrival, Surface, entry_of, read
+from bot.app.interactions import Interaction, InteractionType, entry_of, read
 from bot.app.replies import Replies
 from bot.app.workers import Workers, cancelled
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
-from bot.features.base import Ack, Entry, Json, Moment, Tools
+from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.features.gate import refusal
 from bot.identity import Identity
-from bot.outbox import Delivery, Left
-from bot.outbox.errors import trouble
+from bot.outbox import MessageOutbox, PendingInteraction
+from bot.outbox.errors import classify
 from core.common.errors import ResponderBotError
 from core.models import Person
 
@@ -55,7 +55,7 @@ BUSY = "Too much is going on right now; please try again in a moment."
 
 
 @dataclass(frozen=True)
-class Team:
+class TeamCheck:
     """Whose bot this is, as auth.test says."""
 
     team_id: str
@@ -63,28 +63,28 @@ class Team:
     bot_user_id: str = ""
     bot_id: str = ""
 
-    def is_own(self, arrival: Arrival) -> bool:
+    def is_own(self, arrival: Interaction) -> bool:
         """Whether everybody named in it belongs to us; a Slack Connect guest doesn't (`semantics.md 10`)."""
         return bool(arrival.teams) and arrival.teams <= {self.team_id, self.enterprise_id}
 
 
 @dataclass(frozen=True)
-class _Job:
+class _QueuedInteraction:
     entry: Entry
-    arrival: Arrival
+    arrival: Interaction
     text: str
     is_written: bool  # it stands in the inbox
 
 
-class Front:
+class Dispatcher:
     """One door for all surfaces. Reads wait in memory; what changes something is written down first."""
 
     def __init__(
         self,
-        tools: Tools,
-        outbox: Delivery,
+        tools: Services,
+        outbox: MessageOutbox,
         identity: Identity,
-        team: Team,
+        team: TeamCheck,
         session: aiohttp.ClientSession,
         channel_changed: Callable[[str], Coroutine[Any, Any, None]],
         acknowledging: Callable[[str], AbstractContextManager[None]],
@@ -97,7 +97,7 @@ class Front:
         self._session = session
         self._channel_changed = channel_changed
         self._acknowledging = acknowledging
-        self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE)
+        self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE)
         self._late: set[asyncio.Task[None]] = set()
         self._workers = workers
 
@@ -117,12 +117,12 @@ class Front:
         await self._workers.close()
         await cancelled(*self._late)
 
-    async def take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
+    async def take(self, surface: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
         """Something arrived. Returns once it is acknowledged."""
         with self._acknowledging(surface):
             await self._take(surface, body, ack)
 
-    async def _take(self, surface: Surface, body: Mapping[str, Any], ack: Acknowledge) -> None:
+    async def _take(self, surface: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
         arrival = read(surface, body)
         if not self._team.is_own(arrival):
             log.warning("foreign_team_refused", surface=surface)
@@ -136,23 +136,23 @@ class Front:
         elif entry is None:
             await self._refuse(arrival, "" if surface == "event" else UNKNOWN, ack)
         elif entry.ack is Ack.ANSWER:
-            await self._answer(_Job(entry, arrival, text, False), ack)
+            await self._answer(_QueuedInteraction(entry, arrival, text, False), ack)
         elif entry.ack is Ack.WRITE:
-            await self._write(_Job(entry, arrival, text, True), ack)
-        elif self._queued(_Job(entry, arrival, text, False)):
+            await self._write(_QueuedInteraction(entry, arrival, text, True), ack)
+        elif self._queued(_QueuedInteraction(entry, arrival, text, False)):
             await ack()
         else:
             await self._refuse(arrival, BUSY, ack)
 
     # acknowledging
 
-    async def _refuse(self, arrival: Arrival, words: str, ack: Acknowledge) -> None:
+    async def _refuse(self, arrival: Interaction, words: str, ack: Acknowledge) -> None:
         answer = _as_answer(arrival, notices.error(words)) if words else None
         await (ack(dict(answer)) if answer else ack())
         if words and arrival.surface in ("action", "shortcut"):
             self._keep(Replies(arrival, self._tools.slack, self._session).say(notices.error(words)))
 
-    async def _write(self, job: _Job, ack: Acknowledge) -> None:
+    async def _write(self, job: _QueuedInteraction, ack: Acknowledge) -> None:
         """Written down, then acknowledged, then done; a repeated delivery is only acknowledged."""
         arrival = job.arrival
         kept = {"surface": arrival.surface, "body": {k: v for k, v in arrival.body.items() if k != "token"}}
@@ -165,14 +165,14 @@ class Front:
         if is_new and not self._queued(job):
             log.warning("queue_full_left_in_inbox")  # replayed once its time in the inbox is over
 
-    def _queued(self, job: _Job) -> bool:
+    def _queued(self, job: _QueuedInteraction) -> bool:
         try:
             self._queue.put_nowait(job)
         except asyncio.QueueFull:
             return False
         return True
 
-    async def _answer(self, job: _Job, ack: Acknowledge) -> None:
+    async def _answer(self, job: _QueuedInteraction, ack: Acknowledge) -> None:
         """The handler's answer is the acknowledgement; when it is late, a view says so and is changed after."""
         task = asyncio.create_task(self._result(job))
         done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
@@ -186,7 +186,7 @@ class Front:
             task.cancel()
             await self._refuse(job.arrival, BUSY, ack)
 
-    async def _result(self, job: _Job) -> Json | None:
+    async def _result(self, job: _QueuedInteraction) -> Json | None:
         """What an ANSWER entry answers; an error is an answer too."""
         try:
             moment = await self._moment(job)
@@ -199,13 +199,13 @@ class Front:
             refused = notices.internal(self._number(job.arrival))
         return _as_answer(job.arrival, refused)
 
-    async def _show_late(self, arrival: Arrival, task: "asyncio.Task[Json | None]") -> None:
+    async def _show_late(self, arrival: Interaction, task: "asyncio.Task[Json | None]") -> None:
         view = _late_view(await task)
         view_id = str((arrival.body.get("view") or {}).get("id") or "")
         try:
             await self._tools.slack.views_update(view_id=view_id, view=dict(view))
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.info("late_view_not_shown", code=trouble(error, "").code)  # most likely it was closed
+            log.info("late_view_not_shown", code=classify(error, "").code)  # most likely it was closed
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Let it run beside; it is awaited at the end."""
@@ -225,7 +225,7 @@ class Front:
             finally:
                 self._queue.task_done()
 
-    async def _carry_out(self, job: _Job) -> None:
+    async def _carry_out(self, job: _QueuedInteraction) -> None:
         replies = Replies(job.arrival, self._tools.slack, self._session)
         message = await self._outcome(job, replies)
         if message is not None:
@@ -233,7 +233,7 @@ class Front:
         if job.is_written:
             await self._outbox.settle(job.arrival.key)
 
-    async def _outcome(self, job: _Job, replies: Replies) -> Message | None:
+    async def _outcome(self, job: _QueuedInteraction, replies: Replies) -> Message | None:
         """Have the feature do it; what to tell the person when it could not."""
         try:
             moment = await self._moment(job, replies)
@@ -249,9 +249,9 @@ class Front:
         except Exception:
             return notices.internal(self._number(job.arrival))
 
-    def _of_slack(self, arrival: Arrival, error: SlackApiError) -> Message | None:
+    def _of_slack(self, arrival: Interaction, error: SlackApiError) -> Message | None:
         """A window that Slack does not open or change any more is nobody's fault."""
-        code = trouble(error, "").code
+        code = classify(error, "").code
         if code in TOO_LATE or "trigger_id" in str(error):
             return notices.error(TOO_LATE_WORDS)
         if code in OVERTAKEN or arrival.surface == "event":  # an event has nobody who waits for an answer
@@ -259,7 +259,7 @@ class Front:
             return None
         return notices.internal(self._number(arrival))
 
-    async def _person(self, job: _Job, replies: Replies) -> Person | None:
+    async def _person(self, job: _QueuedInteraction, replies: Replies) -> Person | None:
         """Who asks. A modal opens meanwhile where that takes long: its trigger lives 3 s (`slack.md 2`)."""
         looking = asyncio.create_task(self._identity.person(job.arrival.team, job.arrival.user))
         try:
@@ -269,11 +269,11 @@ class Front:
         finally:
             looking.cancel()
 
-    async def _moment(self, job: _Job, replies: Replies | None = None) -> Moment:
+    async def _moment(self, job: _QueuedInteraction, replies: Replies | None = None) -> Context:
         arrival, tools = job.arrival, self._tools
         replies = replies or Replies(arrival, tools.slack, self._session)
         person = await self._person(job, replies)
-        return Moment(
+        return Context(
             payload=arrival.payload,
             team=arrival.team,
             user=arrival.user,
@@ -292,7 +292,7 @@ class Front:
             thread_ts=arrival.thread_ts,
         )
 
-    def _number(self, arrival: Arrival) -> str:
+    def _number(self, arrival: Interaction) -> str:
         """Log a fault of ours under a number that the person is told."""
         number = secrets.token_hex(4)
         log.exception("fault", number=number, surface=arrival.surface)
@@ -309,7 +309,7 @@ class Front:
                 log.warning("replay_failed", reason=error.message)
             await asyncio.sleep(REPLAY_EVERY_S)
 
-    async def _again(self, left: Left) -> None:
+    async def _again(self, left: PendingInteraction) -> None:
         arrival = read(left.payload["surface"], left.payload["body"])
         entry, text = entry_of(arrival)
         if entry is None:  # an older release knew it
@@ -320,10 +320,10 @@ class Front:
             await Replies(arrival, self._tools.slack, self._session).say(notices.error(TOO_OLD))
         else:
             log.info("replayed", surface=arrival.surface)
-            await self._queue.put(_Job(entry, arrival, text, True))
+            await self._queue.put(_QueuedInteraction(entry, arrival, text, True))
 
 
-def _as_answer(arrival: Arrival, message: Message) -> Json | None:
+def _as_answer(arrival: Interaction, message: Message) -> Json | None:
     """What went wrong, as an acknowledgement; those of clicks and events say nothing."""
     if arrival.surface == "options":
         return lists.only_words(message.text)

@@ -13,19 +13,19 @@ from starlette.routing import Route
 
 from bot.app.workers import Workers
 from bot.features.base import Check
-from bot.outbox import Delivery
+from bot.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
 
 
-class Vitals(Collector):
+class BotHealth(Collector):
     """What is counted of the bot; the gauges are read when they are asked for."""
 
     def __init__(
         self,
         health: Callable[[], Awaitable[Sequence[Check]]],
-        outbox: Delivery,
+        outbox: MessageOutbox,
         leads: Callable[[], bool],
         workers: Workers,
     ) -> None:

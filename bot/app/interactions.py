@@ -8,15 +8,15 @@ from typing import Any, Literal
 from bot.features import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
 from bot.features.base import Entry
 
-Surface = Literal["command", "action", "options", "view", "shortcut", "event"]
-SURFACES: tuple[Surface, ...] = ("command", "action", "options", "view", "shortcut", "event")
+InteractionType = Literal["command", "action", "options", "view", "shortcut", "event"]
+INTERACTION_TYPES: tuple[InteractionType, ...] = ("command", "action", "options", "view", "shortcut", "event")
 
 
 @dataclass(frozen=True)
-class Arrival:
+class Interaction:
     """One thing that somebody did in Slack. `teams` are all teams that the payload names."""
 
-    surface: Surface
+    surface: InteractionType
     body: Mapping[str, Any]
     payload: Mapping[str, Any]
     team: str
@@ -30,11 +30,11 @@ class Arrival:
     key: str
 
 
-def read(surface: Surface, body: Mapping[str, Any]) -> Arrival:
+def read(surface: InteractionType, body: Mapping[str, Any]) -> Interaction:
     """The arrival in a payload; what is missing is an empty string."""
     team = _text(body, "team_id") or _text(body, "team", "id") or _text(body, "user", "team_id")
     payload = _mapping(body.get("event")) if surface == "event" else body
-    arrival = Arrival(
+    arrival = Interaction(
         surface=surface,
         body=body,
         payload=payload,
@@ -48,7 +48,7 @@ def read(surface: Surface, body: Mapping[str, Any]) -> Arrival:
         response_url=_text(body, "response_url"),
         key="",
     )
-    return Arrival(**{**vars(arrival), "key": _key(arrival)})
+    return Interaction(**{**vars(arrival), "key": _key(arrival)})
 
 
 def is_of_slack(body: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ def _has_texts(holder: Mapping[str, Any], *names: str) -> bool:
     return all(isinstance(holder.get(name), str) for name in names)
 
 
-def entry_of(arrival: Arrival) -> tuple[Entry | None, str]:
+def entry_of(arrival: Interaction) -> tuple[Entry | None, str]:
     """The feature's entry for it, and the text of a command after its verb."""
     if arrival.surface == "command":
         entry, rest = command_for(_text(arrival.body, "text"))
@@ -88,7 +88,7 @@ def entry_of(arrival: Arrival) -> tuple[Entry | None, str]:
     return _entry(arrival), ""
 
 
-def _entry(arrival: Arrival) -> Entry | None:
+def _entry(arrival: Interaction) -> Entry | None:
     body = arrival.body
     if arrival.surface == "action":
         return action_for(_text(_clicked(body), "action_id"))
@@ -101,7 +101,7 @@ def _entry(arrival: Arrival) -> Entry | None:
     return EVENTS.get(_text(arrival.payload, "type"))
 
 
-def _channel(surface: Surface, payload: Mapping[str, Any]) -> str:
+def _channel(surface: InteractionType, payload: Mapping[str, Any]) -> str:
     """Where it happened; empty in a view, and in the Home, whose event names the direct message beside it."""
     if surface == "event" and _text(payload, "type") == "app_home_opened":
         return ""
@@ -123,7 +123,7 @@ def _teams(body: Mapping[str, Any], payload: Mapping[str, Any]) -> frozenset[str
     return frozenset(team for team in named if team)
 
 
-def _key(arrival: Arrival) -> str:
+def _key(arrival: Interaction) -> str:
     """Material of the Idempotency-Key: the same for a delivery that Slack repeats (`slack.md 2`)."""
     body, clicked = arrival.body, _clicked(arrival.body)
     parts = {

@@ -8,7 +8,7 @@ import structlog
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.app.interactions import Arrival
+from bot.app.interactions import Interaction
 from bot.cards import views
 from bot.cards.message import Message
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("bot.app")
 class Replies:
     """Answers to one arrival."""
 
-    def __init__(self, arrival: Arrival, slack: AsyncWebClient, session: aiohttp.ClientSession) -> None:
+    def __init__(self, arrival: Interaction, slack: AsyncWebClient, session: aiohttp.ClientSession) -> None:
         self._arrival = arrival
         self._slack = slack
         self._session = session

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from bot.app.dispatcher import Acknowledge, Front, Team
-from bot.app.interactions import SURFACES, Surface, is_of_slack
+from bot.app.dispatcher import Acknowledge, Dispatcher, TeamCheck
+from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_of_slack
 from bot.features.base import Check
 from bot.settings import SlackSection
 from core.common.errors import ResponderBotError
@@ -53,7 +53,7 @@ def web_client(token: str | None, section: SlackSection, session: Any = None) ->
     return client
 
 
-def bolt(section: SlackSection, front: Front, team: Team) -> AsyncApp:
+def bolt(section: SlackSection, front: Dispatcher, team: TeamCheck) -> AsyncApp:
     """The Bolt app: one catch-all listener for each surface, a table behind it (`performance.md 1`)."""
     _bolt_log.setLevel(logging.ERROR)
 
@@ -84,7 +84,7 @@ def bolt(section: SlackSection, front: Front, team: Team) -> AsyncApp:
         "event": app.event(ANYTHING),
     }
     app.view_closed(ANYTHING)(_only_acknowledged)  # no view of ours asks to be told
-    for surface in SURFACES:
+    for surface in INTERACTION_TYPES:
         register[surface](_listener(front, surface))
     return app
 
@@ -103,14 +103,14 @@ class _App(AsyncApp):
         return BoltResponse(status=200 if req.mode == "socket_mode" else 400, body="")
 
 
-def _listener(front: Front, surface: Surface) -> Callable[..., Awaitable[None]]:
+def _listener(front: Dispatcher, surface: InteractionType) -> Callable[..., Awaitable[None]]:
     async def on_arrival(body: dict[str, Any], ack: Acknowledge) -> None:
         await front.take(surface, body, ack)
 
     return on_arrival
 
 
-class Socket:
+class SocketTransport:
     """Socket Mode: outgoing connections, no address of our own."""
 
     def __init__(self, app: AsyncApp, section: SlackSection) -> None:
@@ -157,7 +157,7 @@ class Listening:
         await self._open.aclose()
 
 
-class Http:
+class HttpTransport:
     """Signed requests: `POST /slack/events` on host and port, what else is to be seen of the bot beside it."""
 
     def __init__(self, app: AsyncApp, section: SlackSection, beside: Sequence[Route]) -> None:

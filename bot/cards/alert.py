@@ -20,7 +20,7 @@ from bot.cards.text import (
     when,
     who,
 )
-from bot.redaction import MASK, Screen, Subject, withheld
+from bot.redaction import MASK, RedactedView, Subject, withheld
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert
 
 TITLE = 300
@@ -42,7 +42,7 @@ def alert_card(
     now_ms: int,
 ) -> Message:
     """The card as this clearance may see it."""
-    screen = Screen(Subject.alert(alert), clearance)
+    screen = RedactedView(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(screen, "press Details"), *_details(alert, screen), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
@@ -50,7 +50,7 @@ def alert_card(
     return Message(_push_text(screen, newest), tuple(blocks), _color(alert))
 
 
-def headline(screen: Screen, hint: str = "") -> Block:
+def headline(screen: RedactedView, hint: str = "") -> Block:
     """The linked title with the severity word; without its words where they are withheld, but with our `hint`."""
     subject = screen.subject
     word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
@@ -73,7 +73,7 @@ def safe_link(link: str) -> str:
     return link.replace("&", "&amp;") if fine else ""
 
 
-def _details(alert: Alert, screen: Screen) -> list[Block]:
+def _details(alert: Alert, screen: RedactedView) -> list[Block]:
     if not screen.is_open:
         return []
     fields = {
@@ -93,12 +93,12 @@ def _status(alert: Alert) -> str:
     return f"{word} {alert.case}" if alert.status == "Imported" and alert.case else word
 
 
-def _tags(tags: Sequence[str], screen: Screen) -> str:
+def _tags(tags: Sequence[str], screen: RedactedView) -> str:
     shown = [code(screen.text(tag), 60) for tag in tags[:SHOWN_TAGS]]
     return " ".join(shown) + _more(len(tags) - len(shown))
 
 
-def _artifacts(screen: Screen) -> str:
+def _artifacts(screen: RedactedView) -> str:
     seen = screen.artifacts()
     lines = [
         f"{foreign(a.data_type, 30)} {code(defang(screen.text(a.data)[:400], a.data_type), 160)}"
@@ -185,7 +185,7 @@ def _overflow(alert: Alert, button: Button) -> dict[str, Any]:
     return {"type": "overflow", "action_id": ids.MORE, "options": options}
 
 
-def run_lines(newest: Sequence[Action], screen: Screen, button: Button, now_ms: int, root_id: str) -> list[Block]:
+def run_lines(newest: Sequence[Action], screen: RedactedView, button: Button, now_ms: int, root_id: str) -> list[Block]:
     """One line for each run; open ones first, with what can be done about them."""
     ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
     blocks = [_run_line(action, screen, button, now_ms) for action in ordered[:SHOWN_RUNS]]
@@ -195,7 +195,7 @@ def run_lines(newest: Sequence[Action], screen: Screen, button: Button, now_ms: 
     return blocks
 
 
-def _run_line(action: Action, screen: Screen, button: Button, now_ms: int) -> Block:
+def _run_line(action: Action, screen: RedactedView, button: Button, now_ms: int) -> Block:
     text = runs.line(action, screen, now_ms=now_ms, where="see the thread")
     if action.status != "Waiting":
         return {**context(text), "block_id": f"run:{action.id}"}
@@ -211,7 +211,7 @@ def _run_line(action: Action, screen: Screen, button: Button, now_ms: int) -> Bl
     }
 
 
-def _push_text(screen: Screen, newest: Sequence[Action]) -> str:
+def _push_text(screen: RedactedView, newest: Sequence[Action]) -> str:
     """What a phone shows: the title as far as it may be seen, and how the last run stands."""
     subject = screen.subject
     word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"

@@ -5,7 +5,7 @@ from typing import Any
 from bot.cards import ids, runs
 from bot.cards.message import Button, Intent, Message
 from bot.cards.text import bare, code, count, foreign, plain, section, unmarked, when, who
-from bot.redaction import Screen, Subject
+from bot.redaction import RedactedView, Subject
 from core.models import Action, OfferedResponder
 
 
@@ -17,7 +17,7 @@ def run_intent(what: str, subject: Subject, responder_id: str) -> Intent:
 def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: Button) -> Message:
     """Asks before something that changes the world: the object, the effect, whether it can be undone."""
     name = foreign(responder.name, runs.NAME)
-    title = foreign(Screen(subject, clearance).title(), 200)
+    title = foreign(RedactedView(subject, clearance).title(), 200)
     lines = [f"Run *{name}* on {subject.id} ({title})?"]
     policy = responder.policy
     if policy and policy.confirm:
@@ -65,7 +65,7 @@ def stale(subject_id: str, button: Button) -> Message:
     return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
 
 
-def confirm_object(responder_name: str, screen: Screen, words: str) -> dict[str, Any]:
+def confirm_object(responder_name: str, screen: RedactedView, words: str) -> dict[str, Any]:
     """Slack's own question, with the object and the policy's words, for a button that stands for one responder."""
     on = f"On {screen.subject.id} ({bare(screen.title(), 60)}). "
     return {

@@ -6,9 +6,9 @@ from typing import Any
 from bot.cards import asking, ids, runs
 from bot.cards.alert import responder_menu
 from bot.cards.message import Block, Button, Intent, Message
-from bot.cards.reports import Report, read
+from bot.cards.reports import ReportView, read
 from bot.cards.text import MESSAGE_TEXT, clip, code, context, defang_indicators, foreign, plain, section, when, who
-from bot.redaction import Screen, Subject, withheld
+from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, Log
 
 FIRST_LINES = 8
@@ -23,7 +23,7 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
 
     `confirm` is its policy's text, which "Run again" then asks with.
     """
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     report = read(action)
     blocks: list[Block] = [section(_headline(action))]
     blocks += _result(action, report, screen)
@@ -36,7 +36,7 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
 def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
     """Name and text of the whole report, where the reply shows only its first lines; None where it shows all."""
     report = read(action)
-    if not Screen(subject, clearance).shows_reports or _is_short(report.full):
+    if not RedactedView(subject, clearance).shows_reports or _is_short(report.full):
         return None
     return f"report-{action.id[1:]}.txt", report.full
 
@@ -47,7 +47,7 @@ def _headline(action: Action) -> str:
     return f"{runs.MARKS[action.status]} *{name}* {state}, started by {who(action.created_by)}."
 
 
-def _result(action: Action, report: Report, screen: Screen) -> list[Block]:
+def _result(action: Action, report: ReportView, screen: RedactedView) -> list[Block]:
     if not report.message:
         return []
     if not screen.shows_reports:
@@ -56,14 +56,14 @@ def _result(action: Action, report: Report, screen: Screen) -> list[Block]:
     return [section(foreign(report.message, 2500, lines=True) or " ")]
 
 
-def _labels(report: Report) -> list[Block]:
+def _labels(report: ReportView) -> list[Block]:
     """Taxonomies as short labels."""
     shown = [code(label, 80) for label in report.labels[:SHOWN_LABELS]]
     left = len(report.labels) - len(shown)
     return [context(" ".join(shown) + (f" and {left} more" if left > 0 else ""))] if shown else []
 
 
-def _changes(report: Report) -> list[Block]:
+def _changes(report: ReportView) -> list[Block]:
     """What it changed, one line each."""
     shown = [f"• {foreign(defang_indicators(change), 200)}" for change in report.changes[:SHOWN_CHANGES]]
     left = len(report.changes) - len(shown)
@@ -72,7 +72,7 @@ def _changes(report: Report) -> list[Block]:
     return [section("\n".join(shown))] if shown else []
 
 
-def _first_lines(report: Report) -> list[Block]:
+def _first_lines(report: ReportView) -> list[Block]:
     if report.truncated:
         return [context("The report is too long to be listed; core keeps it whole.")]
     # The file beneath speaks for itself: this line must also hold where Slack refuses it.
@@ -88,7 +88,7 @@ def _is_short(full: str) -> bool:
     return len(full) <= FIRST_CHARACTERS and full.count("\n") < FIRST_LINES
 
 
-def _again(action: Action, screen: Screen, button: Button, confirm: str) -> list[Block]:
+def _again(action: Action, screen: RedactedView, button: Button, confirm: str) -> list[Block]:
     """Running it again makes sense after it failed; after a success it is one menu away."""
     if action.status != "Failure":
         return []
@@ -117,7 +117,7 @@ def approval_request(
 
     Core decides who may press them: anybody with manageAction but the requester (`semantics.md 5`).
     """
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     title = foreign(screen.title(), 200)
     name = foreign(action.responder_name, runs.NAME)
     text = f"*{who(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
@@ -132,7 +132,7 @@ def approval_request(
     return Message(clip(push, MESSAGE_TEXT), tuple(blocks), AMBER if is_open else _color(action))
 
 
-def _decision(action: Action, is_open: bool, screen: Screen) -> str:
+def _decision(action: Action, is_open: bool, screen: RedactedView) -> str:
     approval = action.approval
     if approval is None:
         return "No approval is needed."
@@ -172,7 +172,7 @@ def log_card(
     log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: Button, now_ms: int
 ) -> Message:
     """A task log with the responders for logs (issue 6, 3); `subject` is Subject.log(log, case)."""
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     shown = foreign(log.message, 800, lines=True) if screen.is_open else withheld(subject.tlp)
     blocks: list[Block] = [
         section(f"*Task log* {log.id} by {who(log.created_by)}\n{shown or ' '}"),
@@ -189,7 +189,7 @@ def log_card(
 
 def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
     """The direct message to somebody who watches: one for each end."""
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     title = foreign(screen.title(), 200)
     lines = [_headline(action), title]
     if result := runs.result_of(action, screen, 1000):

@@ -7,7 +7,7 @@ from typing import Any
 from bot.cards import ids, runs
 from bot.cards.message import Block, Button, Intent
 from bot.cards.text import context, foreign, plain, section, who
-from bot.redaction import Screen, Subject
+from bot.redaction import RedactedView, Subject
 from core.models import TLP_NAMES, Action, Person
 
 SHOWN = 10
@@ -46,7 +46,7 @@ def message_home(text: str) -> dict[str, Any]:
 def _part(title: str, told: Sequence[Told], person: Person, now_ms: int, button: Button, what: str) -> list[Block]:
     blocks: list[Block] = [section(f"*{title}* ({len(told)})" if told else f"*{title}*: nothing")]
     for action, subject in told[:SHOWN]:
-        screen = Screen(subject, person.clearance)
+        screen = RedactedView(subject, person.clearance)
         named = f"{subject.id} {foreign(screen.title(), TITLE)}".rstrip()
         blocks.append(section(f"{runs.line(action, screen, now_ms=now_ms)} · {named}"))
         if what == "approve":

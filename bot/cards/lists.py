@@ -21,7 +21,7 @@ from bot.cards.text import (
     when,
     who,
 )
-from bot.redaction import Screen, Subject, withheld
+from bot.redaction import RedactedView, Subject, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
 OPTIONS = 100
@@ -43,7 +43,7 @@ def responder_list(
     offered: Sequence[OfferedResponder], subject: Subject, *, clearance: int, button: Button, command: str
 ) -> Message:
     """What can run on an object, and why the rest can't."""
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     can, cannot = split(offered)
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [_about(screen)]
@@ -64,7 +64,7 @@ def responder_list(
     return Message(text, tuple(blocks))
 
 
-def _about(screen: Screen) -> Block:
+def _about(screen: RedactedView) -> Block:
     if screen.subject.kind == "alert":
         return headline(screen)
     kind = OBJECT_TYPES[screen.subject.kind]
@@ -160,7 +160,7 @@ def by_option(offered: Sequence[OfferedResponder], value: str) -> OfferedRespond
 
 def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, now_ms: int) -> Message:
     """What ran on an object, newest first."""
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     newest = runs.newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
@@ -174,7 +174,7 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
 
 def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
     """Everything about an alert, for the one who asked and may see it."""
-    screen = Screen(Subject.alert(alert), clearance)
+    screen = RedactedView(Subject.alert(alert), clearance)
     blocks: list[Block] = [headline(screen)]
     if screen.is_open:
         blocks += [section(foreign(screen.text(alert.description), 2900, lines=True) or "(no description)")]
@@ -184,7 +184,7 @@ def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
     return Message(f"Alert {alert.id}: {foreign(screen.title(), 300)}", tuple(blocks))
 
 
-def _facts(alert: Alert, screen: Screen) -> list[str]:
+def _facts(alert: Alert, screen: RedactedView) -> list[str]:
     facts: Mapping[str, str] = {
         "Source": foreign(screen.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
@@ -197,14 +197,14 @@ def _facts(alert: Alert, screen: Screen) -> list[str]:
     return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
 
 
-def _custom(value: Any, screen: Screen) -> str:
+def _custom(value: Any, screen: RedactedView) -> str:
     """The one value of a custom field, whatever its kind."""
     if isinstance(value, Mapping):
         value = next((v for k, v in value.items() if k not in ("order", "_id") and v is not None), "")
     return foreign(screen.text(str(value)), 200)
 
 
-def _artifact_lines(screen: Screen) -> list[Block]:
+def _artifact_lines(screen: RedactedView) -> list[Block]:
     lines = [
         f"• {foreign(a.data_type, 40)} {code(defang(screen.text(a.data)[:600], a.data_type), 250)}"
         + (" *IOC*" if a.ioc else "")

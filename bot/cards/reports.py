@@ -15,7 +15,7 @@ log = structlog.get_logger("bot.cards")
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportView:
     """The parts of `interface.md 2.1`'s report that cards show; foreign text, not escaped."""
 
     message: str = ""
@@ -26,20 +26,20 @@ class Report:
     truncated: bool = False
 
 
-def read(action: Action) -> Report:
+def read(action: Action) -> ReportView:
     """The report of an action; what can't be read is left out, so that a card always tells the end."""
     try:
         return _read(action)
     except Exception:
         log.exception("report_unreadable", action_id=action.id)
-        return Report(message=UNREADABLE)
+        return ReportView(message=UNREADABLE)
 
 
-def _read(action: Action) -> Report:
+def _read(action: Action) -> ReportView:
     report = _mapping(_json(action.report))
     full = report.get("full")
     message = _text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full)
-    return Report(
+    return ReportView(
         message=message,
         labels=tuple(_label(t) for t in _list(_mapping(report.get("summary")).get("taxonomies"))),
         changes=tuple(_change(o) for o in _list(_json(action.operations)) or _list(report.get("operations"))),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.cards.reports import read
 from bot.cards.text import count, foreign, lasted, when, who
-from bot.redaction import Screen
+from bot.redaction import RedactedView
 from core.models import OPEN_STATUSES, Action
 
 WORDS = {"Waiting": "waiting", "InProgress": "running", "Success": "done", "Failure": "failed", "Deleted": "cancelled"}
@@ -39,7 +39,7 @@ def state(action: Action) -> str:
     return f"{word}{link}{lasted(action.end_date - action.start_date)}" if link else word
 
 
-def line(action: Action, screen: Screen, *, now_ms: int, where: str = "") -> str:
+def line(action: Action, screen: RedactedView, *, now_ms: int, where: str = "") -> str:
     """One line for a card: mark, name, state, who and when, and at the end the result.
 
     `where` tells where people agree to one that awaits it.
@@ -50,7 +50,7 @@ def line(action: Action, screen: Screen, *, now_ms: int, where: str = "") -> str
     return f"{MARKS[action.status]} *{name}* {told} · {by}{_tail(action, screen, now_ms)}"
 
 
-def _tail(action: Action, screen: Screen, now_ms: int) -> str:
+def _tail(action: Action, screen: RedactedView, now_ms: int) -> str:
     if action.approval is not None and awaits_approval(action):
         left = action.approval.expires_at - now_ms
         ends = f"expires {when(action.approval.expires_at)}" if left > 0 else "expired"
@@ -61,13 +61,13 @@ def _tail(action: Action, screen: Screen, now_ms: int) -> str:
     return f" · {result}" if result else ""
 
 
-def result_of(action: Action, screen: Screen, limit: int = RESULT) -> str:
+def result_of(action: Action, screen: RedactedView, limit: int = RESULT) -> str:
     """The result's sentence, as far as it may be shown, ready for mrkdwn."""
     message = read(action).message
     return foreign(screen.report(message), limit) if message else ""
 
 
-def plain_line(action: Action, screen: Screen) -> str:
+def plain_line(action: Action, screen: RedactedView) -> str:
     """The same for a push text, without markup."""
     result = result_of(action, screen)
     return f"{foreign(action.responder_name, NAME)} {state(action)}" + (f": {result}" if result else ".")

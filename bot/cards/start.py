@@ -9,14 +9,14 @@ from bot.cards import asking, ids, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
 from bot.cards.text import foreign, section
-from bot.redaction import Screen, Subject
+from bot.redaction import RedactedView, Subject
 from core.models import OBJECT_TYPES, Action, Kind, OfferedResponder
 
 TITLE = "Run a responder"
 
 
 @dataclass(frozen=True)
-class Place:
+class WizardState:
     """How far the modal has come; kept in its metadata, so ids only."""
 
     id: str = ""
@@ -30,18 +30,18 @@ class Place:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_text(text: str) -> "Place":
+    def from_text(text: str) -> "WizardState":
         try:
             raw = json.loads(text)
             kind: Kind = raw["kind"] if raw["kind"] in OBJECT_TYPES else "alert"
             names = (str(raw["id"]), kind, str(raw["responder"]))
-            return Place(*names, raw["confirmed"] is True, raw["anyway"] is True, str(raw["channel"]))
+            return WizardState(*names, raw["confirmed"] is True, raw["anyway"] is True, str(raw["channel"]))
         except (ValueError, TypeError, KeyError):
-            return Place()
+            return WizardState()
 
 
 def start_view(
-    place: Place, subject: Subject | None, *, clearance: int, typed: str = "", also: tuple[str, ...] = ()
+    place: WizardState, subject: Subject | None, *, clearance: int, typed: str = "", also: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """The first step asks for the object; once that is known the responder and parameters come with it."""
     hint = "An id such as ~12, then Enter." if not also else f"Also found: {', '.join(also[:8])}"
@@ -61,7 +61,7 @@ def start_view(
 
 
 def _about(subject: Subject, clearance: int) -> list[Block]:
-    screen = Screen(subject, clearance)
+    screen = RedactedView(subject, clearance)
     named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(screen.title(), 300)}"
     menu = {
         "type": "input",
@@ -78,7 +78,7 @@ def _about(subject: Subject, clearance: int) -> list[Block]:
 
 
 def confirm_view(
-    place: Place, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
+    place: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
 ) -> dict[str, Any]:
     """Asks with the policy's words before it runs."""
     question = asking.confirm(responder, subject, clearance=clearance, button=lambda _: "-")
@@ -86,14 +86,14 @@ def confirm_view(
 
 
 def collision_view(
-    place: Place, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
+    place: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
 ) -> dict[str, Any]:
     """Tells of the run that is open already."""
     told = asking.collision(running, responder, subject, button=lambda _: "-")
     return _asking_view(place, [told.blocks[0]], parameters, "Run anyway")
 
 
-def _asking_view(place: Place, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:
+def _asking_view(place: WizardState, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:
     if parameters:
         blocks.append(views.text_field("parameters", "Parameters", multiline=True, initial=parameters))
     return views.modal(

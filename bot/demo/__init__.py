@@ -46,9 +46,9 @@ async def main_job(
 
 async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
     """A local Slack for somebody's own app: addresses and tokens, then nothing but waiting."""
-    from bot.slack_emulator import Workspace
+    from bot.slack_emulator import SlackEmulator
 
-    workspace = Workspace()
+    workspace = SlackEmulator()
     workspace.add_user("U0ANNA", name="anna", real_name="Anna")
     workspace.add_user("U0BEN", name="ben", real_name="Ben")
     workspace.add_channel("C0GENERAL", name="general")

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from bot.app import running
 from bot.settings import parse
-from bot.slack_emulator import Workspace
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 
@@ -41,7 +41,7 @@ CHANNELS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-class CoreSide(Protocol):
+class EmbeddedCore(Protocol):
     """A running core, as far as `try` needs it; made by bot.cli, which alone may know core from inside."""
 
     url: str
@@ -51,14 +51,14 @@ class CoreSide(Protocol):
         ...
 
 
-OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[CoreSide]]
+OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[EmbeddedCore]]
 
 
 @dataclass
-class Place:
+class DemoEnvironment:
     """The running thing, with what a person at it needs."""
 
-    workspace: Workspace
+    workspace: SlackEmulator
     core_url: str
     keys: Mapping[str, str]
     siem: CoreClient
@@ -75,10 +75,10 @@ class Place:
 @asynccontextmanager
 async def opened(
     state: Path, open_core: OpenCore, manifest: Mapping[str, Any], clock_ms: Callable[[], int], *, port: int = 0
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[DemoEnvironment]:
     """Start all of it; `port` (0: free ones) is the page's, the next one core's."""
     async with AsyncExitStack() as stack:
-        workspace = Workspace(manifest)
+        workspace = SlackEmulator(manifest)
         _furnish(workspace)
         await listen(workspace, port)
         stack.push_async_callback(workspace.stop)
@@ -97,10 +97,10 @@ async def opened(
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
         await workspace.wait_connected()
         _write(state / "try.json", workspace, core.url, keys)
-        yield Place(workspace, core.url, keys, siem, received)
+        yield DemoEnvironment(workspace, core.url, keys, siem, received)
 
 
-async def listen(workspace: Workspace, port: int) -> None:
+async def listen(workspace: SlackEmulator, port: int) -> None:
     """Start the workspace. Raises ResponderBotError where the port can't be had."""
     try:
         await workspace.start(port=port)
@@ -112,7 +112,7 @@ async def listen(workspace: Workspace, port: int) -> None:
         ) from error
 
 
-def _furnish(workspace: Workspace) -> None:
+def _furnish(workspace: SlackEmulator) -> None:
     for slack_id, name, real_name, _, _ in PEOPLE:
         workspace.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
     workspace.add_channel(ALERTS, name="soc-alerts")
@@ -162,7 +162,7 @@ def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _bot_tables(workspace: Workspace, core_url: str, key: str) -> Mapping[str, Any]:
+def _bot_tables(workspace: SlackEmulator, core_url: str, key: str) -> Mapping[str, Any]:
     return {
         "bot": {"core_url": core_url, "core_api_key": key},
         "slack": {
@@ -196,7 +196,7 @@ async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def _write(file: Path, workspace: Workspace, core_url: str, keys: Mapping[str, str]) -> None:
+def _write(file: Path, workspace: SlackEmulator, core_url: str, keys: Mapping[str, str]) -> None:
     """Addresses and keys, for this user's eyes only (`surface.md`)."""
     told = {
         "page": workspace.page_url,
@@ -213,4 +213,4 @@ def _write(file: Path, workspace: Workspace, core_url: str, keys: Mapping[str, s
         out.write(json.dumps(told, indent=2))
 
 
-Work = Callable[[Place], Awaitable[int]]
+Work = Callable[[DemoEnvironment], Awaitable[int]]

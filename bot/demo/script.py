@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bot.cards import ids
-from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, Place
+from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, DemoEnvironment
 from bot.demo.transcript import Transcript, everything, lines_of
-from bot.slack_emulator import Person, Refused, Sight
+from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Action, Kind
@@ -19,14 +19,16 @@ TEMPLATE = "Malware beacon"
 Message = Mapping[str, Any]
 
 
-class NotAsItShould(Exception):
+class DemoFailed(Exception):
     """A step that did not end as it should; the sentence says which and how."""
 
 
-class Once:
+class DemoScript:
     """The story, step by step."""
 
-    def __init__(self, place: Place, told: Transcript, anna: Person, ben: Person, lea: Person) -> None:
+    def __init__(
+        self, place: DemoEnvironment, told: Transcript, anna: EmulatedUser, ben: EmulatedUser, lea: EmulatedUser
+    ) -> None:
         self._place = place
         self._told = told
         self._anna = anna
@@ -34,7 +36,7 @@ class Once:
         self._lea = lea
 
     async def tell(self) -> None:
-        """Raises NotAsItShould, TimeoutError, Refused or ResponderBotError where it goes wrong."""
+        """Raises DemoFailed, TimeoutError, Refused or ResponderBotError where it goes wrong."""
         alert_id, ts = await self._alert()
         await self._list(alert_id)
         await self._run_by_command(alert_id, ts)
@@ -76,7 +78,7 @@ class Once:
         await self._ben.click(ALERTS, asked_in, action_id=action_id)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._place.received:
-            raise NotAsItShould("the ticket system received nothing")
+            raise DemoFailed("the ticket system received nothing")
 
     async def _log(self, alert_id: str) -> str:
         async with CoreClient(self._place.core_url, self._place.keys["anna"]) as core:
@@ -92,18 +94,18 @@ class Once:
         self._told.say("lea", f"fills in the form: {TEMPLATE}")
         answer = await self._lea.submit(view["id"], _typed(view, _TEMPLATE_FIELDS))
         if answer.get("errors"):
-            raise NotAsItShould(f"the form was refused: {answer['errors']}")
+            raise DemoFailed(f"the form was refused: {answer['errors']}")
         await self._lea.until(lambda sight: bool(sight.view) and not _form(sight), STEP_S)
         created = await self._place.siem.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
 
     # a person's hands
 
-    async def _command(self, who: Person, name: str, text: str) -> None:
+    async def _command(self, who: EmulatedUser, name: str, text: str) -> None:
         self._told.say(name, text, ALERTS)
         answer = await who.command(ALERTS, text)
         if not answer.get("ok"):
-            raise NotAsItShould(f"{text} was not acknowledged: {answer.get('text')}")
+            raise DemoFailed(f"{text} was not acknowledged: {answer.get('text')}")
 
     async def _choose(self, ts: str, responder: str) -> None:
         """Ben opens the menu of a message and chooses a responder in it."""
@@ -112,14 +114,14 @@ class Once:
         options = [option for group in groups for option in group["options"]]
         found = next((one for one in options if _means(one, responder)), None)
         if found is None:
-            raise NotAsItShould(f"the menu does not offer {responder}")
+            raise DemoFailed(f"the menu does not offer {responder}")
         self._told.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
         await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
         """It is done: the channel says so in the thread, and core knows it as a success."""
 
-        def said(sight: Sight) -> bool:
+        def said(sight: EmulatorView) -> bool:
             """In the thread, and on the card (or under the log) itself."""
             told = [line for m in sight.thread(ALERTS, ts) for line in lines_of(m)]
             over = [line for line in told if responder in line and ("done" in line or "failed" in line)]
@@ -129,7 +131,7 @@ class Once:
         action = next(a for a in await self._place.siem.actions(kind, object_id) if a.responder_name == responder)
         self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
         if action.status != "Success":
-            raise NotAsItShould(f"{responder} on {object_id} ended in {action.status}")
+            raise DemoFailed(f"{responder} on {object_id} ended in {action.status}")
         return action
 
     def _note(self, action: Action | None, text: str, **more: Any) -> None:
@@ -161,25 +163,25 @@ def _typed(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]
     return typed
 
 
-def _form(sight: Sight) -> Message:
+def _form(sight: EmulatorView) -> Message:
     """The form for a template, once it is open."""
     view: Message = sight.view or {}
     return view if view.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
-def _first(sight: Sight, words: str) -> str:
+def _first(sight: EmulatorView, words: str) -> str:
     return next((str(m["ts"]) for m in sight.messages(ALERTS) if words in m["text"] and not m.get("ephemeral")), "")
 
 
-def _whisper(sight: Sight, words: str) -> bool:
+def _whisper(sight: EmulatorView, words: str) -> bool:
     return any(words in line for m in sight.ephemerals(ALERTS) for line in lines_of(m))
 
 
-def _in_thread(sight: Sight, ts: str, words: str) -> str:
+def _in_thread(sight: EmulatorView, ts: str, words: str) -> str:
     return next((str(m["ts"]) for m in sight.thread(ALERTS, ts)[1:] if words in m["text"]), "")
 
 
-def _buttons(sight: Sight, family: str) -> list[tuple[str, str]]:
+def _buttons(sight: EmulatorView, family: str) -> list[tuple[str, str]]:
     """Message and action id of the buttons that only this person sees, newest first."""
     return [
         (str(message["ts"]), str(element["action_id"]))
@@ -194,27 +196,27 @@ def _means(option: Message, responder: str) -> bool:
     return responder.startswith(str(option["text"]["text"]).split(" ")[0]) or responder in str(option)
 
 
-async def once(place: Place, tell: Callable[[str], None], *, as_json: bool) -> int:
+async def once(place: DemoEnvironment, tell: Callable[[str], None], *, as_json: bool) -> int:
     """Do it, tell it; 0 if each step ended as it should, else 1."""
     told = Transcript(tell, as_json=as_json)
     async with AsyncExitStack() as stack:
         people = [
-            await stack.enter_async_context(Person(place.workspace.url, place.workspace.page_token, user))
+            await stack.enter_async_context(EmulatedUser(place.workspace.url, place.workspace.page_token, user))
             for user in (ANNA, BEN, LEA)
         ]
         following = asyncio.create_task(told.follow(people[0], ALERTS, "soc-alerts"))
-        why = await _told(Once(place, told, *people))
+        why = await _told(DemoScript(place, told, *people))
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     told.end(not why, why)
     return 1 if why else 0
 
 
-async def _told(story: Once) -> str:
+async def _told(story: DemoScript) -> str:
     """Why it did not end as it should; nothing when it did."""
     try:
         await story.tell()
-    except (NotAsItShould, TimeoutError, Refused, ResponderBotError) as error:
+    except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bot.slack_emulator import Person, Sight
+from bot.slack_emulator import EmulatedUser, EmulatorView
 
 Message = Mapping[str, Any]
 EVER_S = 86_400.0
@@ -25,7 +25,7 @@ class Transcript:
         self._seen: dict[tuple[str, str], list[str]] = {}
         self.step = ""
 
-    async def follow(self, who: Person, channel: str, name: str) -> None:
+    async def follow(self, who: EmulatedUser, channel: str, name: str) -> None:
         """Tell what this person sees in the channel, for ever; ends by cancellation."""
         while True:
             for message in await who.until(lambda sight: self._news(sight, channel), EVER_S):
@@ -50,7 +50,7 @@ class Transcript:
         else:
             self._tell(f"\n{'It all ended as it should.' if is_ok else f'Not as it should: {why}'}")
 
-    def _news(self, sight: Sight, channel: str) -> list[Message]:
+    def _news(self, sight: EmulatorView, channel: str) -> list[Message]:
         return [m for m in everything(sight, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
 
     def _show(self, message: Message, channel: str, name: str) -> None:
@@ -77,7 +77,7 @@ def _run_in(lines: list[str]) -> dict[str, str]:
     return {}
 
 
-def everything(sight: Sight, channel: str) -> list[Message]:
+def everything(sight: EmulatorView, channel: str) -> list[Message]:
     """Messages with their threads, in order."""
     found: list[Message] = []
     for root in sight.messages(channel):

@@ -2,20 +2,20 @@
 
 from bot.cards.lists import alert_in_full
 from bot.features import answers, subjects
-from bot.features.base import Command, Entry, Feature, Moment
+from bot.features.base import Command, Context, Entry, Feature
 from bot.features.gate import own_clearance
 from core.common.errors import ResponderBotError
 
 USAGE = "alert ~id"
 
 
-async def on_alert_command(moment: Moment) -> None:
+async def on_alert_command(moment: Context) -> None:
     """Answers with everything this person may see of it."""
     _, object_id = subjects.id_in(moment, USAGE)
     await show(moment, object_id)
 
 
-async def show(moment: Moment, object_id: str) -> None:
+async def show(moment: Context, object_id: str) -> None:
     """The alert, to this person."""
     try:
         alert = await moment.core.alert(object_id)

@@ -24,7 +24,7 @@ class Ack(Enum):
     ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
 
 
-class Placed(Protocol):
+class PostedMessage(Protocol):
     """A message of ours in Slack."""
 
     @property
@@ -33,7 +33,7 @@ class Placed(Protocol):
         ...
 
 
-class Mail(Protocol):
+class Outbox(Protocol):
     """What features use of bot.outbox."""
 
     async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> Button:
@@ -52,7 +52,7 @@ class Mail(Protocol):
         """Ids of the alerts whose cards stand in this channel, newest first."""
         ...
 
-    def message_at(self, channel: str, ts: str) -> "Placed | None":
+    def message_at(self, channel: str, ts: str) -> "PostedMessage | None":
         """The message of ours that stands there."""
         ...
 
@@ -69,7 +69,7 @@ class Mail(Protocol):
         ...
 
 
-class Repaint(Protocol):
+class Refresh(Protocol):
     """Repaints the cards of an alert or case now, before machine news; with a log's id its card as well."""
 
     async def __call__(self, root_id: str, log_id: str = "") -> None: ...
@@ -87,22 +87,22 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Tools:
+class Services:
     """What a feature may use; made once by bot.app."""
 
     slack: "AsyncWebClient"
-    mail: Mail
+    mail: Outbox
     core: "CoreClient"  # the bot's own key: may only read
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None: not in the settings
-    repaint: Repaint
+    repaint: Refresh
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, socket, channels, delivery problems, for `doctor`
     command: str = "/responder"
 
 
 @dataclass(frozen=True)
-class Moment:
+class Context:
     """Somebody did something in Slack. `person` is None when nobody in core is linked to them.
 
     `text` is what follows the verb of a command. `key` is the material of the Idempotency-Key (`slack.md 2`).
@@ -117,7 +117,7 @@ class Moment:
     response_url: str
     person: Person | None
     core: "CoreClient"  # as that person
-    tools: Tools
+    tools: Services
     key: str
     say: Callable[[Message], Awaitable[None]]  # answers only the person: in the ack, by response_url, or postEphemeral
     replace: Callable[[Message | None], Awaitable[None]]  # replaces (None: removes) the ephemeral that was clicked
@@ -126,7 +126,7 @@ class Moment:
     thread_ts: str = ""
 
 
-Handler = Callable[[Moment], Awaitable[Json | None]]
+Handler = Callable[[Context], Awaitable[Json | None]]
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,28 @@ from bot.cards import ids, notices, runs
 from bot.cards.message import Intent
 from bot.cards.text import foreign
 from bot.features import answers, home, subjects
-from bot.features.base import Ack, Entry, Feature, Moment
+from bot.features.base import Ack, Context, Entry, Feature
 from core.models import Action
 
 Words = Callable[[str, Action], str]
 
 
-async def on_cancel_button(moment: Moment) -> None:
+async def on_cancel_button(moment: Context) -> None:
     """Cancels it while that can still be done; core says why where it can't."""
     await _decide(moment, lambda intent: moment.core.cancel(intent.object_id), _cancelled)
 
 
-async def on_approve_button(moment: Moment) -> None:
+async def on_approve_button(moment: Context) -> None:
     """Agrees to it; core refuses the requester and who has no right (`semantics.md 5`)."""
     await _decide(moment, lambda intent: moment.core.approve(intent.object_id), _approved)
 
 
-async def on_deny_button(moment: Moment) -> None:
+async def on_deny_button(moment: Context) -> None:
     """Refuses it, which ends it."""
     await _decide(moment, lambda intent: moment.core.deny(intent.object_id), _denied)
 
 
-async def _decide(moment: Moment, call: Callable[[Intent], Awaitable[Action]], words: Words) -> None:
+async def _decide(moment: Context, call: Callable[[Intent], Awaitable[Action]], words: Words) -> None:
     """Core stores it before anything is shown."""
     intent = await answers.intent_of(moment)
     if intent is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.cards import notices
 from bot.cards.text import foreign
-from bot.features.base import Check, Command, Entry, Feature, Moment
+from bot.features.base import Check, Command, Context, Entry, Feature
 from bot.features.gate import DIRECT
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES
@@ -13,7 +13,7 @@ from core.models import TLP_NAMES
 USAGE = "doctor"
 
 
-async def on_doctor_command(moment: Moment) -> None:
+async def on_doctor_command(moment: Context) -> None:
     """Answers with one line for each link between this person's click and a running responder."""
     checks = [_link(moment), _rights(moment), _channel(moment), *await _core(moment), *await moment.tools.checks()]
     bad = sum(not check.ok for check in checks)
@@ -27,21 +27,21 @@ def line(check: Check) -> str:
     return f"{mark} *{foreign(check.name, 60)}*: {foreign(check.message, 400)}"
 
 
-def _link(moment: Moment) -> Check:
+def _link(moment: Context) -> Check:
     if moment.person is None:
         cure = f"responder-bot user link YOUR-LOGIN --slack-id {moment.team}:{moment.user}"
         return Check("you", False, f"not linked to a user of responder-bot; an administrator runs: {cure}")
     return Check("you", True, f"linked to {moment.person.login}, who may see up to {_level(moment.person.clearance)}")
 
 
-def _rights(moment: Moment) -> Check:
+def _rights(moment: Context) -> Check:
     permissions: Sequence[str] = moment.person.permissions if moment.person else ()
     if "manageAction" in permissions:
         return Check("your rights", True, f"{', '.join(permissions)}")
     return Check("your rights", False, "no manageAction: buttons that run something refuse you; an org-admin gives it")
 
 
-def _channel(moment: Moment) -> Check:
+def _channel(moment: Context) -> Check:
     if moment.channel.startswith(DIRECT):
         return Check("this channel", True, "a direct message, which shows what you may see")
     clearance = moment.tools.clearance(moment.channel)
@@ -54,7 +54,7 @@ def _level(clearance: int) -> str:
     return f"TLP:{TLP_NAMES[clearance].upper()}"
 
 
-async def _core(moment: Moment) -> list[Check]:
+async def _core(moment: Context) -> list[Check]:
     try:
         health = await moment.tools.core.health()
     except ResponderBotError as error:

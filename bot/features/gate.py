@@ -2,12 +2,12 @@
 
 from bot.cards import notices
 from bot.cards.message import Message
-from bot.features.base import Entry, Moment
+from bot.features.base import Context, Entry
 
 DIRECT = "D"  # ids of direct messages begin with it
 
 
-def refusal(entry: Entry, moment: Moment) -> Message | None:
+def refusal(entry: Entry, moment: Context) -> Message | None:
     """Why this person can't do this here, as an answer to them; None when they may go on.
 
     Rights are core's to check; this is about being known, and about the place (`slack.md 2`).
@@ -21,13 +21,13 @@ def refusal(entry: Entry, moment: Moment) -> Message | None:
     return None
 
 
-def clearance_here(moment: Moment) -> int | None:
+def clearance_here(moment: Context) -> int | None:
     """What the channel may show; a direct message counts as its person's own. None: not set up."""
     if moment.channel.startswith(DIRECT):
         return moment.person.clearance if moment.person else None
     return moment.tools.clearance(moment.channel)
 
 
-def own_clearance(moment: Moment) -> int:
+def own_clearance(moment: Context) -> int:
     """What this person may see where only they look: ephemeral, modal, Home, direct message."""
     return moment.person.clearance if moment.person else 0

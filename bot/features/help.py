@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bot.cards import notices
 from bot.cards.text import code, foreign
-from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.typed import mended, nearest
 from core.models import Person
 
@@ -12,12 +12,12 @@ USAGE = "help"
 EXAMPLE = "~12"
 
 
-async def on_help_command(moment: Moment) -> None:
+async def on_help_command(moment: Context) -> None:
     """Answers with the verbs."""
     await moment.say(notices.notice("\n".join(await _help(moment))))
 
 
-async def on_unknown_command(moment: Moment) -> Json:
+async def on_unknown_command(moment: Context) -> Json:
     """A text that begins with no verb: the nearest one, and all there are, in the acknowledgement."""
     command, verb = moment.tools.command, mended(moment.text).partition(" ")[0].lower()
     meant = nearest(verb, _commands())
@@ -26,14 +26,14 @@ async def on_unknown_command(moment: Moment) -> Json:
     return notices.acknowledgement(notices.notice("\n".join(lines)))
 
 
-async def on_mistyped_command(moment: Moment) -> Json:
+async def on_mistyped_command(moment: Context) -> Json:
     """A verb without what it needs: what to type, in the acknowledgement."""
     verb, _, rest = mended(moment.text).partition(" ")
     sentence = _commands()[verb.lower()].mistake(rest, moment.tools.command)
     return notices.acknowledgement(notices.error(sentence))
 
 
-async def _help(moment: Moment) -> list[str]:
+async def _help(moment: Context) -> list[str]:
     example = next(iter(await moment.tools.mail.subjects(moment.channel, 1)), EXAMPLE)
     return help_lines(moment.person, moment.tools.command, example, _commands())
 

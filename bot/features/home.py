@@ -7,7 +7,7 @@ from typing import Any
 from bot.cards import home, notices, runs
 from bot.cards.home import Home, Told
 from bot.features import answers, subjects
-from bot.features.base import Entry, Feature, Moment
+from bot.features.base import Context, Entry, Feature
 from bot.features.help import help_lines
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
@@ -18,25 +18,25 @@ RANGE = "0-50"
 OPEN: Mapping[str, Any] = {"_in": {"_field": "status", "_values": ["Waiting", "InProgress"]}}
 
 
-async def on_home_opened(moment: Moment) -> None:
+async def on_home_opened(moment: Context) -> None:
     """Paints the Home of the one who opened it."""
     if moment.payload.get("tab", "home") != "home":
         return
     await publish(moment)
 
 
-async def publish(moment: Moment) -> None:
+async def publish(moment: Context) -> None:
     """Paints this person's Home."""
     await moment.tools.slack.views_publish(user_id=moment.user, view=await _view(moment))
 
 
-def is_home(moment: Moment) -> bool:
+def is_home(moment: Context) -> bool:
     """Whether the click was in the Home."""
     view = moment.payload.get("view")
     return isinstance(view, Mapping) and view.get("type") == "home"
 
 
-async def _view(moment: Moment) -> dict[str, Any]:
+async def _view(moment: Context) -> dict[str, Any]:
     if moment.person is None:
         return home.message_home(notices.unlinked(moment.user, moment.team).text)
     try:
@@ -50,7 +50,7 @@ async def _view(moment: Moment) -> dict[str, Any]:
     return home.home_view(found, person, lines, button=button, now_ms=now)
 
 
-async def _home(moment: Moment, login: str) -> Home:
+async def _home(moment: Context, login: str) -> Home:
     recent = {"_and": [{"status": "Failure"}, {"createdBy": login}, {"_gte": {"endDate": _now(moment) - DAY_MS}}]}
     opened, failed = await asyncio.gather(
         moment.core.search_actions(OPEN, RANGE), moment.core.search_actions(recent, RANGE)
@@ -67,7 +67,7 @@ def _awaits(action: Action, login: str) -> bool:
     return runs.awaits_approval(action) and login not in agreed
 
 
-async def _told(moment: Moment, actions: Sequence[Action]) -> list[Told]:
+async def _told(moment: Context, actions: Sequence[Action]) -> list[Told]:
     newest = runs.newest_first(actions)
     shown = newest[: home.SHOWN]
     found = await asyncio.gather(*(subjects.of_action(moment.core, a) for a in shown))
@@ -75,7 +75,7 @@ async def _told(moment: Moment, actions: Sequence[Action]) -> list[Told]:
     return [*zip(shown, found, strict=True), *rest]
 
 
-def _now(moment: Moment) -> int:
+def _now(moment: Context) -> int:
     return moment.tools.clock_ms()
 
 

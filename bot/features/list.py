@@ -2,14 +2,14 @@
 
 from bot.cards.lists import responder_list
 from bot.features import answers, subjects
-from bot.features.base import Command, Entry, Feature, Moment
+from bot.features.base import Command, Context, Entry, Feature
 from bot.features.gate import own_clearance
 from bot.features.typed import by_name
 
 USAGE = "list ~id"
 
 
-async def on_list_command(moment: Moment) -> None:
+async def on_list_command(moment: Context) -> None:
     """Answers with the list; a name beside the id narrows it."""
     name, object_id = subjects.id_in(moment, USAGE)
     subject = await subjects.find(moment.core, object_id)

@@ -6,12 +6,12 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.lists import only_words, responder_options
-from bot.features.base import Ack, Entry, Feature, Json, Moment
+from bot.features.base import Ack, Context, Entry, Feature, Json
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Kind
 
 
-async def on_responder_options(moment: Moment) -> Json:
+async def on_responder_options(moment: Context) -> Json:
     """Entries for a menu on a message; its block's id says which object it is for."""
     token = str(moment.payload.get("block_id") or "").removeprefix(ids.MENU_BLOCK)
     try:
@@ -23,7 +23,7 @@ async def on_responder_options(moment: Moment) -> Json:
     return await _entries(moment, intent.argument or "alert", intent.object_id)
 
 
-async def on_start_options(moment: Moment) -> Json:
+async def on_start_options(moment: Context) -> Json:
     """Entries for the menu in the modal; the view remembers which object it is for."""
     view = moment.payload.get("view")
     metadata = _metadata(view if isinstance(view, Mapping) else {})
@@ -32,7 +32,7 @@ async def on_start_options(moment: Moment) -> Json:
     return await _entries(moment, str(metadata.get("kind") or "alert"), str(metadata["id"]))
 
 
-async def _entries(moment: Moment, kind: str, object_id: str) -> Json:
+async def _entries(moment: Context, kind: str, object_id: str) -> Json:
     known: Kind = next((k for k in KINDS if k == kind), "alert")
     offered = await moment.core.responders(known, object_id, explain=True)
     return responder_options(offered, str(moment.payload.get("value") or ""))

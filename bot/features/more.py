@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from bot.cards import ids, notices
 from bot.cards.message import Intent
 from bot.features import actions, alert, answers, subjects, watch
-from bot.features.base import Ack, Entry, Feature, Moment
+from bot.features.base import Ack, Context, Entry, Feature
 
 REFRESHED = 5  # cards that a Refresh without a subject repaints
 
 
-async def on_more_menu(moment: Moment) -> None:
+async def on_more_menu(moment: Context) -> None:
     """Does what the chosen entry means."""
     intent = await answers.intent_of(moment)
     if intent is None:
@@ -22,35 +22,35 @@ async def on_more_menu(moment: Moment) -> None:
     await do(moment, intent)
 
 
-async def _details(moment: Moment, intent: Intent) -> None:
+async def _details(moment: Context, intent: Intent) -> None:
     await alert.show(moment, intent.object_id)
 
 
-async def _actions(moment: Moment, intent: Intent) -> None:
+async def _actions(moment: Context, intent: Intent) -> None:
     await actions.show(moment, await subjects.find(moment.core, intent.object_id))
 
 
-async def _watch(moment: Moment, intent: Intent) -> None:
+async def _watch(moment: Context, intent: Intent) -> None:
     await watch.start_watching(moment, intent.object_id)
 
 
-async def _read(moment: Moment, intent: Intent) -> None:
+async def _read(moment: Context, intent: Intent) -> None:
     await moment.core.mark_alert_read(intent.object_id)
     await moment.tools.repaint(intent.object_id)
 
 
-async def _unread(moment: Moment, intent: Intent) -> None:
+async def _unread(moment: Context, intent: Intent) -> None:
     await moment.core.mark_alert_unread(intent.object_id)
     await moment.tools.repaint(intent.object_id)
 
 
-async def _case(moment: Moment, intent: Intent) -> None:
+async def _case(moment: Context, intent: Intent) -> None:
     case = await moment.core.create_case_from_alert(intent.object_id)
     await moment.tools.repaint(intent.object_id)
     await moment.say(notices.notice(f"Case {case.id} was made from alert {intent.object_id}."))
 
 
-async def _refresh(moment: Moment, intent: Intent) -> None:
+async def _refresh(moment: Context, intent: Intent) -> None:
     """The card, or where the button told of none the newest ones of this channel."""
     known = [intent.object_id] if intent.object_id else await moment.tools.mail.subjects(moment.channel, REFRESHED)
     for subject_id in known:
@@ -60,7 +60,7 @@ async def _refresh(moment: Moment, intent: Intent) -> None:
         await moment.replace(notices.notice(f"{which} {'is' if intent.object_id else 'are'} painted anew."))
 
 
-_MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
+_MEANINGS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _details,
     "actions": _actions,
     "watch": _watch,
@@ -71,7 +71,7 @@ _MEANINGS: Mapping[str, Callable[[Moment, Intent], Awaitable[None]]] = {
 }
 
 
-async def on_link_button(moment: Moment) -> None:
+async def on_link_button(moment: Context) -> None:
     """A link was followed; Slack only tells of it."""
 
 

@@ -9,7 +9,7 @@ from bot.cards.lists import by_option, can_run, reasons
 from bot.cards.message import Message
 from bot.cards.text import foreign, when
 from bot.features import answers, subjects
-from bot.features.base import Ack, Command, Entry, Feature, Moment
+from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.gate import own_clearance
 from bot.features.typed import by_name, nearest, split_name_and_id
 from bot.redaction import Subject, kind_of
@@ -20,7 +20,7 @@ USAGE = "run NAME ~id"
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunRequest:
     """What somebody wants to run. `confirmed`: they were asked; `anyway`: though the same is still open."""
 
     subject: Subject
@@ -30,7 +30,7 @@ class Wish:
     anyway: bool = False
 
 
-async def on_run_command(moment: Moment) -> None:
+async def on_run_command(moment: Context) -> None:
     """Runs it, or asks first where its policy says so."""
     name, object_id = subjects.id_in(moment, USAGE)
     subject = await subjects.find(moment.core, object_id)
@@ -41,7 +41,7 @@ async def on_run_command(moment: Moment) -> None:
         return
     if not found:
         raise _no_such(name, offered, subject, moment.tools.command)
-    await start(moment, Wish(subject, found[0]))
+    await start(moment, RunRequest(subject, found[0]))
 
 
 def _mistake(rest: str, command: str) -> str:
@@ -66,7 +66,7 @@ def _no_such(name: str, offered: Sequence[OfferedResponder], subject: Subject, c
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
 
 
-async def on_responder_menu(moment: Moment) -> None:
+async def on_responder_menu(moment: Context) -> None:
     """An entry was chosen on a card: runs it, asks first, or says why it can't."""
     intent = await answers.intent_of(moment)
     if intent is None:
@@ -81,15 +81,15 @@ async def on_responder_menu(moment: Moment) -> None:
             await answers.repaint(moment, subject)  # or the menu would go on showing what was chosen
 
 
-async def _start_chosen(moment: Moment, subject: Subject) -> bool:
+async def _start_chosen(moment: Context, subject: Subject) -> bool:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     responder = by_option(offered, answers.chosen(moment))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
-    return await start(moment, Wish(subject, responder))
+    return await start(moment, RunRequest(subject, responder))
 
 
-async def on_run_button(moment: Moment) -> None:
+async def on_run_button(moment: Context) -> None:
     """Run, or Run anyway: the person was asked, and said yes."""
     intent = await answers.intent_of(moment)
     if intent is None:
@@ -97,10 +97,10 @@ async def on_run_button(moment: Moment) -> None:
     kind, _, responder_id = intent.argument.partition(" ")
     subject = await subjects.of_kind(moment.core, _kind(kind), intent.object_id)
     responder = await _offered(moment, subject, responder_id)
-    await start(moment, Wish(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
+    await start(moment, RunRequest(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
 
 
-async def on_run_again_button(moment: Moment) -> None:
+async def on_run_again_button(moment: Context) -> None:
     """The same responder on the same object once more; asked first if its policy says so."""
     intent = await answers.intent_of(moment)
     if intent is None:
@@ -109,15 +109,15 @@ async def on_run_again_button(moment: Moment) -> None:
     subject = await subjects.of_kind(moment.core, kind_of(before.object_type), before.object_id)
     responder = await _offered(moment, subject, before.responder_id)
     # A button that carried Slack's own question was answered with yes, or there would be no click.
-    await start(moment, Wish(subject, responder, confirmed=intent.argument == "confirmed"))
+    await start(moment, RunRequest(subject, responder, confirmed=intent.argument == "confirmed"))
 
 
-async def on_dismiss_button(moment: Moment) -> None:
+async def on_dismiss_button(moment: Context) -> None:
     """The question goes away, nothing runs."""
     await moment.replace(None)
 
 
-async def _offered(moment: Moment, subject: Subject, responder_id: str) -> OfferedResponder:
+async def _offered(moment: Context, subject: Subject, responder_id: str) -> OfferedResponder:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     found = next((r for r in offered if responder_id in (r.id, r.name)), None)
     if found is None:
@@ -132,7 +132,7 @@ def _kind(text: str) -> Kind:
 # --- the way of a wish ----------------------------------------------------------------------------------------------
 
 
-async def start(moment: Moment, wish: Wish) -> bool:
+async def start(moment: Context, wish: RunRequest) -> bool:
     """Runs it and says so; or (False) says why not, asks first, or tells of the run that is open already."""
     responder, subject = wish.responder, wish.subject
     if not can_run(responder):
@@ -163,13 +163,13 @@ async def start(moment: Moment, wish: Wish) -> bool:
     return True
 
 
-def asks_first(wish: Wish) -> bool:
+def asks_first(wish: RunRequest) -> bool:
     """Whether its policy wants a yes before (`slack.md 2`: core enforces approval, to confirm is the client's duty)."""
     policy = wish.responder.policy
     return policy is not None and bool(policy.confirm) and not wish.confirmed
 
 
-async def run(moment: Moment, wish: Wish) -> Action:
+async def run(moment: Context, wish: RunRequest) -> Action:
     """Core starts it, once for one moment however often Slack delivers it. Raises ResponderBotError."""
     body = RunInput(
         responder_id=wish.responder.id,
@@ -191,7 +191,7 @@ def open_action(error: ResponderBotError) -> Action | None:
     return found if isinstance(found, Action) else Action.model_validate(found)
 
 
-async def _tell(moment: Moment, action: Action, subject: Subject) -> None:
+async def _tell(moment: Context, action: Action, subject: Subject) -> None:
     """On a card its own line tells; elsewhere a sentence does."""
     if answers.on_ephemeral(moment) or not answers.clicked(moment):
         await answers.answer(moment, started(action, subject))

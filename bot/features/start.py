@@ -6,23 +6,23 @@ from typing import Any
 
 from bot.cards import ids, start, views
 from bot.cards.lists import by_option, can_run, reasons
-from bot.cards.start import Place
+from bot.cards.start import WizardState
 from bot.cards.text import escape
 from bot.features import answers, run, subjects
-from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.gate import own_clearance
 from bot.features.typed import ids_in, object_id
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 
 
-async def on_start_command(moment: Moment) -> None:
+async def on_start_command(moment: Context) -> None:
     """`/responder` alone, and the global shortcut."""
-    view = start.start_view(Place(channel=moment.channel), None, clearance=own_clearance(moment))
+    view = start.start_view(WizardState(channel=moment.channel), None, clearance=own_clearance(moment))
     await moment.show(view)
 
 
-async def on_message_shortcut(moment: Moment) -> None:
+async def on_message_shortcut(moment: Context) -> None:
     """Opens at once, then finds what the message speaks of; works in threads, where commands don't."""
     await moment.show(views.loading(start.TITLE))
     message = moment.payload.get("message")
@@ -30,7 +30,7 @@ async def on_message_shortcut(moment: Moment) -> None:
     await moment.show(await _first_known(moment, found))
 
 
-def _own(moment: Moment, message: Any) -> list[str]:
+def _own(moment: Context, message: Any) -> list[str]:
     """What a message of ours, or the thread it stands in, is about."""
     places = [message.get(key) for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
     shown = [moment.tools.mail.message_at(moment.channel, str(ts)) for ts in places if ts]
@@ -50,9 +50,9 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(item)
 
 
-async def _first_known(moment: Moment, found: list[str]) -> dict[str, Any]:
+async def _first_known(moment: Context, found: list[str]) -> dict[str, Any]:
     """The modal for the first of the ids that names something; core down is told in it."""
-    clearance, place = own_clearance(moment), Place(channel=moment.channel)
+    clearance, place = own_clearance(moment), WizardState(channel=moment.channel)
     for number, candidate in enumerate(found[:5]):
         try:
             subject = await subjects.find(moment.core, candidate)
@@ -66,20 +66,20 @@ async def _first_known(moment: Moment, found: list[str]) -> dict[str, Any]:
     return start.start_view(place, None, clearance=clearance)
 
 
-async def on_object_field(moment: Moment) -> None:
+async def on_object_field(moment: Context) -> None:
     """Enter in the object's field: shows what it is, and brings the menu of responders."""
     view = _view(moment)
-    place = Place.from_text(str(view.get("private_metadata") or ""))
+    place = WizardState.from_text(str(view.get("private_metadata") or ""))
     typed = views.values(view).get("object", "")
     subject = await _subject(moment, typed)
     shown = start.start_view(_at(place, subject), subject, clearance=own_clearance(moment), typed=typed)
     await moment.tools.slack.views_update(view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=shown)
 
 
-async def on_start_view(moment: Moment) -> Json | None:
+async def on_start_view(moment: Context) -> Json | None:
     """Next, Run, or Run anyway: each step is checked again in core."""
     view = _view(moment)
-    place = Place.from_text(str(view.get("private_metadata") or ""))
+    place = WizardState.from_text(str(view.get("private_metadata") or ""))
     if place.confirmed:
         subject = await subjects.of_kind(moment.core, place.kind, place.id)
         return await _run(moment, place, subject, place.responder, view)
@@ -97,7 +97,7 @@ async def on_start_view(moment: Moment) -> Json | None:
     return await _run(moment, _at(place, subject), subject, chosen, view)
 
 
-async def _run(moment: Moment, place: Place, subject: Subject, chosen: str, view: Json) -> Json | None:
+async def _run(moment: Context, place: WizardState, subject: Subject, chosen: str, view: Json) -> Json | None:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     responder = by_option(offered, chosen)
     at = f"responder:{subject.id}"
@@ -110,7 +110,7 @@ async def _run(moment: Moment, place: Place, subject: Subject, chosen: str, view
         parameters = start.parameters_of(text)
     except ValueError as error:
         return views.errors({"parameters": str(error)})
-    wish = run.Wish(subject, responder, parameters, confirmed=place.confirmed, anyway=place.anyway)
+    wish = run.RunRequest(subject, responder, parameters, confirmed=place.confirmed, anyway=place.anyway)
     place = replace(place, responder=chosen, confirmed=True)
     if run.asks_first(wish):
         clearance = own_clearance(moment)
@@ -118,7 +118,7 @@ async def _run(moment: Moment, place: Place, subject: Subject, chosen: str, view
     return await _started(moment, place, wish, text)
 
 
-async def _started(moment: Moment, place: Place, wish: run.Wish, parameters: str) -> Json:
+async def _started(moment: Context, place: WizardState, wish: run.RunRequest, parameters: str) -> Json:
     try:
         action = await run.run(moment, wish)
     except ResponderBotError as error:
@@ -131,23 +131,23 @@ async def _started(moment: Moment, place: Place, wish: run.Wish, parameters: str
     return views.update(views.message_view("Started", run.started(action, wish.subject)))
 
 
-def _wrong(place: Place, at: str, text: str) -> Json:
+def _wrong(place: WizardState, at: str, text: str) -> Json:
     """At the menu while it is there; a later step has no field for it."""
     return views.problem(text) if place.confirmed else views.errors({at: text})
 
 
-def _at(place: Place, subject: Subject) -> Place:
+def _at(place: WizardState, subject: Subject) -> WizardState:
     return replace(place, id=subject.id, kind=subject.kind)
 
 
-async def _subject(moment: Moment, typed: str) -> Subject:
+async def _subject(moment: Context, typed: str) -> Subject:
     found = object_id(typed.strip()) or next(iter(ids_in(typed)), None)
     if found is None:
         raise ResponderBotError("bad_request", "This is no id; one looks like ~12.")
     return await subjects.find(moment.core, found)
 
 
-def _view(moment: Moment) -> Mapping[str, Any]:
+def _view(moment: Context) -> Mapping[str, Any]:
     view = moment.payload.get("view")
     return view if isinstance(view, Mapping) else {}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from bot.features.base import Moment
+from bot.features.base import Context
 from bot.features.typed import split_name_and_id
 from bot.redaction import Subject, kind_of
 from core.common.errors import ResponderBotError
@@ -41,7 +41,7 @@ async def of_action(core: "CoreClient", action: Action) -> Subject:
     return found or Subject.unknown(action)
 
 
-def id_in(moment: Moment, usage: str) -> tuple[str, str]:
+def id_in(moment: Context, usage: str) -> tuple[str, str]:
     """Name (may be empty) and id of a command's text. Raises "bad_request" with an example where there is no id."""
     name, object_id = split_name_and_id(moment.text)
     if object_id is None:

@@ -7,20 +7,20 @@ from typing import Any
 from bot.cards import ids, template, views
 from bot.cards.template import Draft
 from bot.features.answers import clicked, need
-from bot.features.base import Ack, Command, Entry, Feature, Json, Moment
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from core.common.errors import ResponderBotError
 
 USAGE = "template"
 TOO_LONG = 200_000  # characters of JSON; core's own limit is 1 MiB
 
 
-async def on_template_command(moment: Moment) -> None:
+async def on_template_command(moment: Context) -> None:
     """Opens the modal."""
     need(moment, "manageCaseTemplate", "create case templates")
     await moment.show(template.template_view(Draft()))
 
 
-async def on_template_button(moment: Moment) -> None:
+async def on_template_button(moment: Context) -> None:
     """A task or a custom field comes or goes; what was typed stays, since block ids stay."""
     view = _view(moment)
     draft = Draft.from_text(str(view.get("private_metadata") or ""))
@@ -39,12 +39,12 @@ async def on_template_button(moment: Moment) -> None:
     )
 
 
-async def on_template_json_button(moment: Moment) -> None:
+async def on_template_json_button(moment: Context) -> None:
     """Opens the modal for JSON above this one."""
     await moment.tools.slack.views_push(trigger_id=moment.trigger_id, view=template.json_view())
 
 
-async def on_template_view(moment: Moment) -> Json:
+async def on_template_view(moment: Context) -> Json:
     """Creates it; an error stands at the field where it was made."""
     view = _view(moment)
     filled = template.filled(view)
@@ -54,7 +54,7 @@ async def on_template_view(moment: Moment) -> Json:
     return await _create(moment, filled.body, filled.places, shown)
 
 
-async def on_template_json_view(moment: Moment) -> Json:
+async def on_template_json_view(moment: Context) -> Json:
     """Shows what the JSON holds, before it is created."""
     view = _view(moment)
     try:
@@ -64,7 +64,7 @@ async def on_template_json_view(moment: Moment) -> Json:
         return views.errors({"json": error.message})
 
 
-async def on_template_check_view(moment: Moment) -> Json:
+async def on_template_check_view(moment: Context) -> Json:
     """Creates what was shown."""
     view = _view(moment)
     url = str(_metadata(view).get("file") or "")
@@ -75,7 +75,7 @@ async def on_template_check_view(moment: Moment) -> Json:
         return views.problem(error.message) if url else views.errors({"json": error.message})
 
 
-async def _create(moment: Moment, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]) -> Json:
+async def _create(moment: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]) -> Json:
     try:
         created = await moment.core.create_case_template(body)
     except ResponderBotError as error:
@@ -94,7 +94,7 @@ def _refused(error: ResponderBotError, places: Mapping[str, str], shown: list[st
     return views.errors({block if block in shown else at: text for block, text in found.items()})
 
 
-async def _json_text(moment: Moment, view: Mapping[str, Any]) -> tuple[str, str]:
+async def _json_text(moment: Context, view: Mapping[str, Any]) -> tuple[str, str]:
     """The JSON and, where it came as a file, the file's address."""
     uploaded = views.files(view, "file")
     if uploaded:
@@ -106,7 +106,7 @@ async def _json_text(moment: Moment, view: Mapping[str, Any]) -> tuple[str, str]
     return text, ""
 
 
-async def _downloaded(moment: Moment, url: str) -> str:
+async def _downloaded(moment: Context, url: str) -> str:
     data = await moment.tools.download(url)
     try:
         return data.decode("utf-8-sig")
@@ -132,7 +132,7 @@ def _body(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _view(moment: Moment) -> Mapping[str, Any]:
+def _view(moment: Context) -> Mapping[str, Any]:
     view = moment.payload.get("view")
     return view if isinstance(view, Mapping) else {}
 

@@ -3,7 +3,7 @@
 from bot.cards import notices
 from bot.cards.text import code, foreign
 from bot.features import subjects
-from bot.features.base import Ack, Command, Entry, Feature, Moment
+from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.typed import by_name, nearest, object_id, words
 from core.common.errors import ResponderBotError
 
@@ -12,7 +12,7 @@ RESPONDER = "responder:"  # before a responder's name among what is watched
 OFF = ("off", "stop", "end")
 
 
-async def on_watch_command(moment: Moment) -> None:
+async def on_watch_command(moment: Context) -> None:
     """Watches it; `watch off` ends that; alone it shows what is watched."""
     parts = words(moment.text)
     if not parts:
@@ -25,13 +25,13 @@ async def on_watch_command(moment: Moment) -> None:
         await _watch_responder(moment, " ".join(parts))
 
 
-async def start_watching(moment: Moment, subject_id: str) -> None:
+async def start_watching(moment: Context, subject_id: str) -> None:
     """Watches an object, which must be there."""
     subject = await subjects.find(moment.core, subject_id)
     await _remember(moment, subject.id, subject.id)
 
 
-async def _watch_responder(moment: Moment, name: str) -> None:
+async def _watch_responder(moment: Context, name: str) -> None:
     known = await _known_responders(moment)
     found = by_name(name, known)
     if len(found) != 1:
@@ -39,7 +39,7 @@ async def _watch_responder(moment: Moment, name: str) -> None:
     await _remember(moment, RESPONDER + found[0], found[0])
 
 
-async def _known_responders(moment: Moment) -> list[str]:
+async def _known_responders(moment: Context) -> list[str]:
     """All names, as core explains them for any one object: the newest alert will do, wherever it is shown."""
     found, _ = await moment.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
     if not found:
@@ -57,7 +57,7 @@ def _unclear(name: str, found: list[str], known: list[str]) -> ResponderBotError
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r} to watch. {hint}")
 
 
-async def _remember(moment: Moment, what: str, words_for_it: str) -> None:
+async def _remember(moment: Context, what: str, words_for_it: str) -> None:
     new = await moment.tools.mail.watch(moment.team, moment.user, what)
     off = code(f"{moment.tools.command} watch off {words_for_it}", 250)
     state = "You watch" if new else "You already watch"
@@ -66,7 +66,7 @@ async def _remember(moment: Moment, what: str, words_for_it: str) -> None:
     )
 
 
-async def _end(moment: Moment, typed: str) -> None:
+async def _end(moment: Context, typed: str) -> None:
     watched = list(await moment.tools.mail.watched(moment.team, moment.user))
     wanted = object_id(typed) or ""
     names = {w.removeprefix(RESPONDER): w for w in watched}
@@ -79,7 +79,7 @@ async def _end(moment: Moment, typed: str) -> None:
     await moment.say(notices.notice(f"You no longer watch {foreign(found[0].removeprefix(RESPONDER), 200)}."))
 
 
-async def _show(moment: Moment) -> None:
+async def _show(moment: Context) -> None:
     watched = await moment.tools.mail.watched(moment.team, moment.user)
     if not watched:
         example = code(f"{moment.tools.command} watch ~12", 100)

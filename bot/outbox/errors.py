@@ -46,7 +46,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Trouble:
+class DeliveryError:
     """`message` is the sentence for an administrator; `wait_s` what Slack asked for (429)."""
 
     kind: Kind
@@ -55,18 +55,20 @@ class Trouble:
     wait_s: float = 0.0
 
 
-def trouble(error: Exception, channel: str) -> Trouble:
+def classify(error: Exception, channel: str) -> DeliveryError:
     """What an error of a call to Slack means."""
     if isinstance(error, SlackApiError):
         return _answered(error.response, channel)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return Trouble("undone", "unreachable", f"Slack can't be reached ({error}); check the network.")
+        return DeliveryError("undone", "unreachable", f"Slack can't be reached ({error}); check the network.")
     if isinstance(error, TimeoutError | aiohttp.ClientError | OSError | SlackClientError):
-        return Trouble("unknown", "no_answer", f"Slack gave no answer ({type(error).__name__}); it is tried again.")
+        return DeliveryError(
+            "unknown", "no_answer", f"Slack gave no answer ({type(error).__name__}); it is tried again."
+        )
     raise error
 
 
-def of_upload(met: Trouble, channel: str) -> Trouble:
+def of_upload(met: DeliveryError, channel: str) -> DeliveryError:
     """What a refusal means where it was a file that Slack refused: its message stands, and need not change shape."""
     if met.kind not in ("blocks", "place", "app") or (met.code in SENTENCES and met.code != "missing_scope"):
         return met
@@ -77,19 +79,19 @@ def of_upload(met: Trouble, channel: str) -> Trouble:
         f"Slack refuses files{where} ({met.code}), so long reports show only their first lines; give the app "
         "files:write and reinstall it from manifest.yml, or let an owner of the workspace allow uploads."
     )
-    return Trouble("app" if met.kind == "app" else "place", met.code, sentence)
+    return DeliveryError("app" if met.kind == "app" else "place", met.code, sentence)
 
 
-def _answered(response: Any, channel: str) -> Trouble:
+def _answered(response: Any, channel: str) -> DeliveryError:
     status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
     data = getattr(response, "data", None)
     body = data if isinstance(data, dict) else {}
     code = str(body.get("error") or f"http_{status}")
     if status == 429 or code in ("ratelimited", "rate_limited"):
-        return Trouble("held", "ratelimited", "Slack holds us back (429).", _retry_after_s(response))
+        return DeliveryError("held", "ratelimited", "Slack holds us back (429).", _retry_after_s(response))
     if code.startswith("http_") or code in _MAYBE:
-        return Trouble("unknown", code, f"Slack answered {code}; it is tried again.")
-    return Trouble(_kind(code), code, _sentence(code, channel, body))
+        return DeliveryError("unknown", code, f"Slack answered {code}; it is tried again.")
+    return DeliveryError(_kind(code), code, _sentence(code, channel, body))
 
 
 def _kind(code: str) -> Kind:

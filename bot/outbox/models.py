@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.cards.message import Message
-from bot.redaction import Screen
+from bot.redaction import RedactedView
 from core.common.database.sqlite import Row
 
 
 @dataclass(frozen=True)
-class Desired:
+class DesiredMessage:
     """The state that one message shall have. Ten that pile up become one; only the last is sent.
 
     `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
@@ -29,7 +29,7 @@ class Desired:
     is_progress: bool = False
     in_bulk: bool = False
     file: tuple[str, str] | None = None
-    screen: Screen | None = None
+    screen: RedactedView | None = None
 
     def payload(self) -> str:
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
@@ -45,7 +45,7 @@ def digest(payload: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class MessageRecord:
     """A message as delivery knows it: what it shows, for which clearance it was made, how far Slack has it."""
 
     key: str
@@ -92,10 +92,10 @@ class Shown:
         return content
 
 
-def shown(row: Row) -> Shown:
-    values = {name: row[name] for name in Shown.__dataclass_fields__ if name != "in_bulk"}
+def shown(row: Row) -> MessageRecord:
+    values = {name: row[name] for name in MessageRecord.__dataclass_fields__ if name != "in_bulk"}
     values["in_bulk"] = values["by_person"] < 0
     values["by_person"] = values["by_person"] > 0
     for name in ("plain", "gone", "file_sent"):
         values[name] = bool(values[name])
-    return Shown(**values)
+    return MessageRecord(**values)

@@ -11,9 +11,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Button, Intent
 from bot.outbox import tables
-from bot.outbox.models import Desired, Shown, digest, shown
-from bot.outbox.rate_limiter import Pace
-from bot.outbox.sender import Gate, Sender
+from bot.outbox.models import DesiredMessage, MessageRecord, digest, shown
+from bot.outbox.rate_limiter import RateLimiter
+from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from core.common import process_identity as owner
 from core.common.database.probe import Probe
@@ -32,7 +32,7 @@ ONLY = "only:"  # keys of messages that one person sees: only:<team>:<user>:<abo
 
 
 @dataclass(frozen=True)
-class Problem:
+class DeliveryProblem:
     """Something that keeps messages from their channel, for `doctor`; `since` in ms."""
 
     channel: str
@@ -42,7 +42,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Left:
+class PendingInteraction:
     """A click that was acknowledged at `at` (ms) and perhaps not carried out."""
 
     key: str
@@ -59,7 +59,7 @@ class Seen:
     event: str
 
 
-class Delivery:
+class MessageOutbox:
     """The durable queue to Slack and the inbox of acknowledged clicks; replicas of the bot share its file."""
 
     def __init__(
@@ -68,17 +68,17 @@ class Delivery:
         slack: AsyncWebClient,
         clock_ms: Callable[[], int],
         *,
-        pace: Pace | None = None,
+        pace: RateLimiter | None = None,
         lease_ms: int = LEASE_MS,
-        gate: Gate | None = None,
+        gate: ClearanceGuard | None = None,
     ) -> None:
         self._store = open_store(path)
         self.probe = Probe(self._store, tables.touch)
         self._clock = clock_ms
         self._me = owner.me()
         self._lease_ms = lease_ms
-        self._pace = pace or Pace()
-        self.sender = Sender(self._store, slack, clock_ms, self._pace, gate or Gate())
+        self._pace = pace or RateLimiter()
+        self.sender = Sender(self._store, slack, clock_ms, self._pace, gate or ClearanceGuard())
 
     async def close(self) -> None:
         await self._store.close()
@@ -89,7 +89,7 @@ class Delivery:
         """The number of the last writing, to be asked before core is read for the next one."""
         return int(tables.value(self._store, "written") or 0)
 
-    async def want(self, *desired: Desired, since: int = NEVER) -> set[str]:
+    async def want(self, *desired: DesiredMessage, since: int = NEVER) -> set[str]:
         """Durable: the states that these messages shall have.
 
         Those that another changed after the writing `since` stay as they are, since that one may have read core later;
@@ -98,7 +98,7 @@ class Delivery:
         return await self._write(desired, since)
 
     async def follow(
-        self, desired: Sequence[Desired], cursor: int, *, since: int = NEVER, last_event: str = ""
+        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = NEVER, last_event: str = ""
     ) -> set[str]:
         """The same, and the place in core's feed that they come from, in one transaction; that stays where it was
         as long as something is to be made once more. `last_event`
@@ -111,7 +111,7 @@ class Delivery:
 
         return await self._write(desired, since, after)
 
-    async def obey(self, desired: Sequence[Desired], kept: Mapping[str, int], *, since: int) -> bool:
+    async def obey(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int], *, since: int) -> bool:
         """The states of messages that were made for another clearance; `kept`: which stay as they are, for which.
 
         False when some of them must be looked at once more.
@@ -128,7 +128,7 @@ class Delivery:
 
     async def _write(
         self,
-        desired: Sequence[Desired],
+        desired: Sequence[DesiredMessage],
         since: int,
         after: Callable[[Transaction, set[str]], None] = lambda _tx, _overtaken: None,
     ) -> set[str]:
@@ -182,21 +182,21 @@ class Delivery:
         if tables.value(self._store, "mismatch") != sentence:
             await self._store.transaction(lambda tx: tables.set_value(tx, "mismatch", sentence))
 
-    def message(self, key: str) -> Shown | None:
+    def message(self, key: str) -> MessageRecord | None:
         """A message as delivery knows it."""
         row = tables.by_key(self._store, key)
         return shown(row) if row else None
 
-    def message_at(self, channel: str, ts: str) -> Shown | None:
+    def message_at(self, channel: str, ts: str) -> MessageRecord | None:
         """The message of ours that stands there."""
         row = tables.in_slack(self._store, channel, ts)
         return shown(row) if row else None
 
-    def cards(self, subject: str) -> list[Shown]:
+    def cards(self, subject: str) -> list[MessageRecord]:
         """The top-level messages of an alert or a case."""
         return [shown(row) for row in tables.cards_of(self._store, subject)]
 
-    def story(self, subject: str) -> list[Shown]:
+    def story(self, subject: str) -> list[MessageRecord]:
         """All messages of an alert or a case, its cards among them, oldest first."""
         return [shown(row) for row in tables.of_subject(self._store, subject)]
 
@@ -216,11 +216,11 @@ class Delivery:
         """Ids whose cards were posted or repainted since then (ms)."""
         return [row["subject"] for row in tables.recent_subjects(self._store, since)]
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""
-        found = [Problem(r["channel"], r["problem"], r["n"], r["since"]) for r in tables.problems(self._store)]
+        found = [DeliveryProblem(r["channel"], r["problem"], r["n"], r["since"]) for r in tables.problems(self._store)]
         if self.sender.trouble and not found:
-            found.append(Problem("", self.sender.trouble, self.waiting(), self._clock()))
+            found.append(DeliveryProblem("", self.sender.trouble, self.waiting(), self._clock()))
         return found
 
     def waiting(self) -> int:
@@ -321,15 +321,15 @@ class Delivery:
         now = self._clock()
         await self._store.transaction(lambda tx: tables.settle(tx, key, now))
 
-    async def left_behind(self) -> list[Left]:
+    async def left_behind(self) -> list[PendingInteraction]:
         """Clicks whose process ended before it carried them out; they are ours from now on."""
         now = self._clock()
         rows = [row for row in tables.unsettled(self._store) if self._abandoned(row["owner"], row["owned_until"], now)]
 
-        def work(tx: Transaction) -> list[Left]:
+        def work(tx: Transaction) -> list[PendingInteraction]:
             until = now + INBOX_LEASE_MS
             return [
-                Left(row["key"], json.loads(row["payload"]), row["at"])
+                PendingInteraction(row["key"], json.loads(row["payload"]), row["at"])
                 for row in rows
                 if tables.take_over(tx, row["key"], row["owner"], self._me, until)
             ]
@@ -397,7 +397,7 @@ async def forget_messages(path: Path) -> int:
         await store.close()
 
 
-def _row(desired: Desired, now: int) -> dict[str, str | int]:
+def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
     screen = desired.screen

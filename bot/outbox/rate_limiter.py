@@ -21,7 +21,7 @@ class _Bucket:
         return 0 if self.left >= need else int((need - self.left) / self.per_s * 1000) + 1
 
 
-class Pace:
+class RateLimiter:
     """Remembers what was sent, in memory: after a restart the first 429 teaches it again."""
 
     def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 1.0, updates_a_minute: float = 50.0) -> None:

@@ -12,9 +12,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import tables
-from bot.outbox.errors import Trouble, of_upload, trouble
-from bot.outbox.models import Shown, is_person, shown
-from bot.outbox.rate_limiter import Pace
+from bot.outbox.errors import DeliveryError, classify, of_upload
+from bot.outbox.models import MessageRecord, is_person, shown
+from bot.outbox.rate_limiter import RateLimiter
 from bot.redaction import RED
 from core.common.database.sqlite import Database, Transaction
 from core.common.errors import ResponderBotError
@@ -36,7 +36,7 @@ log = structlog.get_logger("bot.outbox")
 
 
 @dataclass(frozen=True)
-class Gate:
+class ClearanceGuard:
     """The last look before something leaves: what a channel may show may have changed since it was made.
 
     `ceiling` is the highest clearance of a channel (or a person) now, `held` is told that something was held for it.
@@ -50,7 +50,12 @@ class Sender:
     """One task that sends; of several replicas only the one that holds the lease runs it."""
 
     def __init__(
-        self, store: Database, slack: AsyncWebClient, clock_ms: Callable[[], int], pace: Pace, gate: Gate
+        self,
+        store: Database,
+        slack: AsyncWebClient,
+        clock_ms: Callable[[], int],
+        pace: RateLimiter,
+        gate: ClearanceGuard,
     ) -> None:
         self._store = store
         self._slack = slack
@@ -102,7 +107,7 @@ class Sender:
             group.create_task(self._send(message, method))
         return until
 
-    def _may_leave(self, message: Shown) -> bool:
+    def _may_leave(self, message: MessageRecord) -> bool:
         return message.clearance != tables.UNKNOWN and message.clearance <= self._gate.ceiling(message.channel)
 
     async def _pause(self, version: int, until: int) -> None:
@@ -114,7 +119,7 @@ class Sender:
                 async with asyncio.timeout(min(left, LOOK_MS) / 1000):
                     await self._wake.wait()
 
-    async def _send(self, message: Shown, method: str) -> None:
+    async def _send(self, message: MessageRecord, method: str) -> None:
         try:
             await self._make_true(message)
         except ResponderBotError as error:  # our own database: the next round tries again
@@ -128,7 +133,7 @@ class Sender:
             self._busy.discard(message.channel)
             self._wake.set()
 
-    async def _make_true(self, message: Shown) -> None:
+    async def _make_true(self, message: MessageRecord) -> None:
         if _only_file_left(message):
             await (self._upload(message) if message.file_name else self._take_file_away(message))
         elif message.ts:
@@ -138,7 +143,7 @@ class Sender:
 
     # one message
 
-    async def _post(self, message: Shown) -> None:
+    async def _post(self, message: MessageRecord) -> None:
         place = message.place
         if is_person(place):
             place = await self._open(message)
@@ -158,30 +163,30 @@ class Sender:
         )
         await self._done(message, message.wanted, str(answer["ts"]), str(answer["channel"]))
 
-    async def _open(self, message: Shown) -> str:
+    async def _open(self, message: MessageRecord) -> str:
         answer = await self._slack.api_call("conversations.open", json={"users": message.channel})
         place = str(answer["channel"]["id"])
         await self._store.transaction(lambda tx: tables.set_conversation(tx, message.key, place))
         return place
 
-    async def _waits_for_answer(self, message: Shown) -> bool:
+    async def _waits_for_answer(self, message: MessageRecord) -> bool:
         settled = message.tried_at + SETTLE_MS
         if settled <= self._clock():
             return False
         await self._store.transaction(lambda tx: tables.later(tx, message.key, settled, message.problem))
         return True
 
-    async def _update(self, message: Shown) -> None:
+    async def _update(self, message: MessageRecord) -> None:
         await self._slack.api_call(
             "chat.update", json={"channel": message.place, "ts": message.ts, **self._content(message)}
         )
         await self._done(message, message.wanted, message.ts, message.place)
 
-    async def _done(self, message: Shown, number: int, ts: str, place: str) -> None:
+    async def _done(self, message: MessageRecord, number: int, ts: str, place: str) -> None:
         now = self._clock()
         await self._store.transaction(lambda tx: tables.done(tx, message.key, number, now, ts, place))
 
-    def _content(self, message: Shown) -> dict[str, Any]:
+    def _content(self, message: MessageRecord) -> dict[str, Any]:
         content = message.content()
         if message.plain:
             content = {"text": _three_lines(content["text"]), "blocks": [], "attachments": []}
@@ -190,18 +195,18 @@ class Sender:
             content = _held_back(content, waited_ms)
         return {**content, "metadata": {"event_type": EVENT_TYPE, "event_payload": {"key": message.mark}}}
 
-    def _pace_held(self, message: Shown) -> bool:
+    def _pace_held(self, message: MessageRecord) -> bool:
         """Only Slack's own limits are worth a word in the channel, where it is news; a parked one can't show one."""
         return not message.in_bulk and (not message.problem or "429" in message.problem)
 
-    async def _found(self, message: Shown, place: str) -> str:
+    async def _found(self, message: MessageRecord, place: str) -> str:
         """The timestamp of an attempt whose answer was lost, by the mark in its metadata; "" if it never arrived."""
         async with aclosing(self._standing(message, place, message.tried_at)) as found:
             async for ts in found:
                 return ts
         return ""
 
-    async def _look_for_double(self, message: Shown) -> None:
+    async def _look_for_double(self, message: MessageRecord) -> None:
         """A post that was repeated may have arrived after all, late: of two the one that isn't ours to know goes."""
         try:
             if not message.ts:  # it is still being posted
@@ -224,7 +229,7 @@ class Sender:
             self._busy.discard(message.channel)
             self._wake.set()
 
-    async def _standing(self, message: Shown, place: str, around_ms: int) -> AsyncGenerator[str, None]:
+    async def _standing(self, message: MessageRecord, place: str, around_ms: int) -> AsyncGenerator[str, None]:
         """The timestamps under which this message stands, by the mark in its metadata, posted at about that time."""
         method = "conversations.replies" if message.root_ts else "conversations.history"
         asked: dict[str, Any] = {
@@ -247,7 +252,7 @@ class Sender:
 
     # its file
 
-    async def _upload(self, message: Shown) -> None:
+    async def _upload(self, message: MessageRecord) -> None:
         """Put the file under its message. Only the last of three steps shows it, so only that one is looked for."""
         file_id = message.file_id
         if not file_id:
@@ -273,7 +278,7 @@ class Sender:
             return
         await self._store.transaction(lambda tx: tables.file_done(tx, message.key))
 
-    async def _take_file_away(self, message: Shown) -> None:
+    async def _take_file_away(self, message: MessageRecord) -> None:
         try:
             await self._slack.api_call("files.delete", json={"file": message.file_id})
         except SlackApiError as error:
@@ -281,7 +286,7 @@ class Sender:
                 raise
         await self._store.transaction(lambda tx: tables.set_file(tx, message.key, ""))
 
-    async def _uploaded(self, message: Shown) -> str:
+    async def _uploaded(self, message: MessageRecord) -> str:
         content = message.file_text.encode("utf-8", "replace")
         answer = await self._slack.api_call(
             "files.getUploadURLExternal",
@@ -292,7 +297,7 @@ class Sender:
             put.raise_for_status()
         return str(answer["file_id"])
 
-    async def _file_stands(self, message: Shown, file_id: str) -> bool:
+    async def _file_stands(self, message: MessageRecord, file_id: str) -> bool:
         thread = {"channel": message.place, "ts": message.root_ts or message.ts}
         answer = await self._slack.api_call(
             "conversations.replies", http_verb="GET", params=_params({**thread, "oldest": message.ts, "limit": 200})
@@ -302,20 +307,22 @@ class Sender:
 
     # what goes wrong
 
-    async def _meet(self, message: Shown, method: str, error: Exception) -> None:
+    async def _meet(self, message: MessageRecord, method: str, error: Exception) -> None:
         try:
-            met = trouble(error, message.channel)
+            met = classify(error, message.channel)
             if method == UPLOAD:
                 met = of_upload(met, message.channel)
         except Exception:
             log.exception("delivery_failed", key=message.key)
-            met = Trouble("undone", "bug", "A message could not be sent because of a fault of ours; it is in the log.")
+            met = DeliveryError(
+                "undone", "bug", "A message could not be sent because of a fault of ours; it is in the log."
+            )
         log.info("delivery_trouble", key=message.key, kind=met.kind, code=met.code)
         self.trouble = met.message if met.kind in ("app", "undone", "unknown") else ""
         with suppress(ResponderBotError):  # our own database is down too: the next round finds the row as it was
             await self._store.transaction(lambda tx: self._note(tx, message, method, met))
 
-    def _note(self, tx: Transaction, message: Shown, method: str, met: Trouble) -> None:
+    def _note(self, tx: Transaction, message: MessageRecord, method: str, met: DeliveryError) -> None:
         now = self._clock()
         if met.kind != "unknown":
             tables.never_begun(tx, message.key, message.tried_at)
@@ -333,14 +340,14 @@ class Sender:
         else:
             tables.later(tx, message.key, now + PARKED_MS, met.message)
 
-    def _note_gone(self, tx: Transaction, message: Shown, now: int) -> None:
+    def _note_gone(self, tx: Transaction, message: MessageRecord, now: int) -> None:
         """Somebody took the card away: machine news leave it so, what a person asks for is posted anew."""
         tables.set_gone(tx, message.key)
         if message.by_person and not message.thread_of:
             tables.anew(tx, message.key, now)
 
 
-def _only_file_left(message: Shown) -> bool:
+def _only_file_left(message: MessageRecord) -> bool:
     return message.sent >= message.wanted or message.gone
 
 
@@ -351,13 +358,13 @@ def _code(error: SlackApiError) -> str:
 def _passes(error: Exception, channel: str) -> bool:
     """Whether it makes sense to try again later."""
     try:
-        return trouble(error, channel).kind in ("held", "unknown", "undone")
+        return classify(error, channel).kind in ("held", "unknown", "undone")
     except Exception:
         log.exception("delivery_failed", channel=channel)
         return False
 
 
-def _method(message: Shown) -> str:
+def _method(message: MessageRecord) -> str:
     if _only_file_left(message):
         return UPLOAD if message.file_name else "files.delete"
     return "chat.update" if message.ts else "chat.postMessage"

@@ -20,18 +20,18 @@ requests instead. `workspace.faults` makes trouble. `bot.slack_emulator.limits.p
 """
 
 from bot.slack_emulator.faults import Faults
-from bot.slack_emulator.person import Person, Refused, Sight
+from bot.slack_emulator.person import EmulatedUser, EmulatorView, Refused
 from bot.slack_emulator.seed import Seed, SeedChannel, SeedMessage, SeedUser
-from bot.slack_emulator.server import Workspace
+from bot.slack_emulator.server import SlackEmulator
 
 __all__ = [
+    "EmulatedUser",
+    "EmulatorView",
     "Faults",
-    "Person",
     "Refused",
     "Seed",
     "SeedChannel",
     "SeedMessage",
     "SeedUser",
-    "Sight",
-    "Workspace",
+    "SlackEmulator",
 ]

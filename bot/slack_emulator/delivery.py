@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import aiohttp
 
 from bot.slack_emulator.faults import Faults
-from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.feed import PageFeed
 from bot.slack_emulator.http_delivery import HttpDelivery, HttpRefused
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.socket_mode import SocketMode
@@ -22,7 +22,7 @@ SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 
 
 @dataclass(frozen=True)
-class Answer:
+class AppAnswer:
     """How the app acknowledged; `error` is Slack's word when it didn't."""
 
     error: str | None = None
@@ -30,7 +30,7 @@ class Answer:
     no_retry: bool = False
 
 
-class Delivery:
+class AppDelivery:
     """Sends commands, interactions and events to the app."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Delivery:
         self.traffic: deque[Traffic] = deque(maxlen=TRAFFIC_KEPT)
         self.verification_token = secrets.token_hex(12)
         self._team = team
-        self._feed: Feed = team.feed
+        self._feed: PageFeed = team.feed
         self._manifest = manifest
         self._faults = faults
         self._socket = socket
@@ -57,7 +57,7 @@ class Delivery:
         self._retry_delays_s = retry_delays_s
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def ask(self, kind: str, what: str, payload: Json) -> Answer:
+    async def ask(self, kind: str, what: str, payload: Json) -> AppAnswer:
         """Deliver a command or an interaction, once, and wait for the acknowledgement."""
         self.show("to_app", what, payload)
         if self._faults.take(f"twice:{kind}"):
@@ -111,17 +111,17 @@ class Delivery:
             return "timeout"
         return {"operation_timeout": "http_timeout", "dispatch_failed": "connection_failed"}.get(error, "http_error")
 
-    async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
+    async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppAnswer:
         try:
             async with asyncio.timeout(self.ack_limit_s):
-                return Answer(body=await self._by_transport(kind, payload, retry))
+                return AppAnswer(body=await self._by_transport(kind, payload, retry))
         except TimeoutError:
-            return Answer("operation_timeout")
+            return AppAnswer("operation_timeout")
         except HttpRefused as refused:
             word = "http_client_error" if refused.status < 500 else "http_service_error"
-            return Answer(word, no_retry=refused.no_retry)
+            return AppAnswer(word, no_retry=refused.no_retry)
         except (ConnectionError, aiohttp.ClientError):
-            return Answer("dispatch_failed")
+            return AppAnswer("dispatch_failed")
 
     async def _by_transport(self, kind: str, payload: Json, retry: tuple[int, str] | None) -> Json:
         if self.requests_url is not None:

@@ -8,7 +8,7 @@ from typing import Any
 Event = dict[str, Any]
 
 
-class Feed:
+class PageFeed:
     """Hands each event to the open pages of the people it concerns."""
 
     def __init__(self) -> None:

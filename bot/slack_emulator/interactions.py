@@ -8,7 +8,7 @@ from bot.slack_emulator.state import Channel, Json, Team, User
 
 
 @dataclass(frozen=True)
-class Place:
+class InteractionOrigin:
     """Where an element stands: in a message (perhaps one that a single person sees) or in a view."""
 
     channel: Channel | None = None
@@ -63,7 +63,7 @@ def base(team: Team, kind: str, user: User, token: str) -> Json:
     }
 
 
-def _container(place: Place, block_id: str) -> Json:
+def _container(place: InteractionOrigin, block_id: str) -> Json:
     if place.view is not None:
         return {"type": "view", "view_id": place.view["id"]}
     channel, message = place.spot()
@@ -81,7 +81,7 @@ def _container(place: Place, block_id: str) -> Json:
     return container
 
 
-def _surroundings(place: Place) -> Json:
+def _surroundings(place: InteractionOrigin) -> Json:
     if place.view is not None:
         return {"view": copy.deepcopy(place.view)}
     channel, message = place.spot()
@@ -92,7 +92,13 @@ def _surroundings(place: Place) -> Json:
 
 
 def block_actions(
-    common: Json, place: Place, actions: list[Json], *, trigger_id: str, response_url: str | None, state: Json
+    common: Json,
+    place: InteractionOrigin,
+    actions: list[Json],
+    *,
+    trigger_id: str,
+    response_url: str | None,
+    state: Json,
 ) -> Json:
     """A click, a choice, or a dispatched input."""
     payload = {
@@ -107,7 +113,7 @@ def block_actions(
     return payload
 
 
-def block_suggestion(common: Json, place: Place, block: Json, element: Json, query: str) -> Json:
+def block_suggestion(common: Json, place: InteractionOrigin, block: Json, element: Json, query: str) -> Json:
     """Typing in a menu whose options the app provides."""
     return {
         **common,
@@ -135,7 +141,7 @@ def shortcut(common: Json, callback_id: str, trigger_id: str, action_ts: str) ->
 
 
 def message_action(
-    common: Json, callback_id: str, place: Place, *, trigger_id: str, action_ts: str, response_url: str
+    common: Json, callback_id: str, place: InteractionOrigin, *, trigger_id: str, action_ts: str, response_url: str
 ) -> Json:
     """A message shortcut."""
     return {

@@ -15,7 +15,7 @@ from bot.slack_emulator.feed import Event
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.state import Channel, Json, Team, User
-from bot.slack_emulator.user_actions import People
+from bot.slack_emulator.user_actions import UserActions
 from bot.slack_emulator.views import Views
 
 PAGE_FOLDER = Path(__file__).parent / "page"
@@ -48,7 +48,7 @@ class PageApi:
         token: str,
         team: Team,
         manifest: Manifest,
-        people: People,
+        people: UserActions,
         views: Views,
         files: Files,
         pointers: Sequence[Any],

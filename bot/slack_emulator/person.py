@@ -22,7 +22,7 @@ class Refused(Exception):
         self.error = str(body.get("error"))
 
 
-class Sight:
+class EmulatorView:
     """What the person sees, as the live feed tells it."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def _broadcast(message: Json) -> bool:
     return message.get("subtype") == "thread_broadcast"
 
 
-class Person:
+class EmulatedUser:
     """Somebody who uses the workspace. Use as `async with`, or call `leave()` at the end.
 
     Methods return the workspace's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
@@ -114,10 +114,10 @@ class Person:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._listener: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
-        self._sight = Sight()
+        self._sight = EmulatorView()
         self._ended = False
 
-    async def __aenter__(self) -> "Person":
+    async def __aenter__(self) -> "EmulatedUser":
         await self.connect()
         return self
 
@@ -273,7 +273,7 @@ class Person:
             answer.raise_for_status()
             return await answer.read()
 
-    async def until(self, seen: Callable[[Sight], T], timeout_s: float = 30.0) -> T:
+    async def until(self, seen: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
         """Wait on the live feed until `seen(sight)` is true; returns what it gave. Raises TimeoutError."""
         await self.connect()
         found: list[T] = []

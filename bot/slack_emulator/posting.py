@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from bot.slack_emulator.delivery import Delivery
+from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.elements import with_ids
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.interactions import event_changed, event_deleted, event_message
@@ -69,14 +69,14 @@ def from_app(team: Team, content: Json) -> Json:
     return {"type": "message", **author, **content}
 
 
-def send(team: Team, delivery: Delivery, channel: Channel, message: Json) -> Json:
+def send(team: Team, delivery: AppDelivery, channel: Channel, message: Json) -> Json:
     """Put a message into its channel; the app hears of it as it does in Slack."""
     posted = team.post(channel, message)
     _tell(team, delivery, channel, event_message(team, channel, posted))
     return posted
 
 
-def rewrite(team: Team, delivery: Delivery, channel: Channel, ts: str, changes: Json) -> Json:
+def rewrite(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes: Json) -> Json:
     """Change a message of the app; None takes a key away."""
     before = dict(channel.messages[ts])
     edited = {"user": team.bot_user_id, "ts": team.next_ts()}
@@ -85,14 +85,14 @@ def rewrite(team: Team, delivery: Delivery, channel: Channel, ts: str, changes: 
     return changed
 
 
-def delete(team: Team, delivery: Delivery, channel: Channel, ts: str) -> None:
+def delete(team: Team, delivery: AppDelivery, channel: Channel, ts: str) -> None:
     """Delete a message of the app."""
     before = dict(channel.messages[ts])
     team.remove(channel, ts)
     _tell(team, delivery, channel, event_deleted(team, channel, before))
 
 
-def _tell(team: Team, delivery: Delivery, channel: Channel, event: Json) -> None:
+def _tell(team: Team, delivery: AppDelivery, channel: Channel, event: Json) -> None:
     if team.bot_user_id in channel.members:
         event_name = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}[channel.kind]
         delivery.tell(event_name, event, channel)

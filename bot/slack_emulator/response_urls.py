@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 
 from bot.slack_emulator import posting
-from bot.slack_emulator.delivery import Delivery
+from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Channel, Json, Team
 
@@ -13,7 +13,7 @@ LIFE_S = 30 * 60
 
 
 @dataclass
-class Hook:
+class ResponseUrl:
     """Whom and what an interaction's answers reach."""
 
     channel: Channel
@@ -24,14 +24,14 @@ class Hook:
     uses: int = 0
 
 
-class Hooks:
+class ResponseUrls:
     """All response_urls that were given out."""
 
-    def __init__(self, team: Team, delivery: Delivery) -> None:
+    def __init__(self, team: Team, delivery: AppDelivery) -> None:
         self.base_url = ""
         self._team = team
         self._delivery = delivery
-        self._hooks: dict[str, Hook] = {}
+        self._hooks: dict[str, ResponseUrl] = {}
 
     def url(self, channel: Channel, user_id: str, message: Json | None = None) -> str:
         """A new response_url; `message` is the one that was acted upon."""
@@ -39,7 +39,7 @@ class Hooks:
         key = secrets.token_urlsafe(18)
         ts = None if message is None else message["ts"]
         ephemeral = bool(message and message.get("ephemeral"))
-        self._hooks[key] = Hook(channel, user_id, self._team.clock(), ts, ephemeral)
+        self._hooks[key] = ResponseUrl(channel, user_id, self._team.clock(), ts, ephemeral)
         return f"{self.base_url}/actions/{self._team.id}/{key}"
 
     def _forget_old(self) -> None:
@@ -62,7 +62,7 @@ class Hooks:
         self.respond(hook.channel, hook.user_id, answer, hook)
         hook.uses += 1
 
-    def respond(self, channel: Channel, user_id: str, answer: Json, hook: Hook | None = None) -> None:
+    def respond(self, channel: Channel, user_id: str, answer: Json, hook: ResponseUrl | None = None) -> None:
         """Show an answer: ephemeral unless it says in_channel, or in place of the original."""
         if answer.get("delete_original"):
             self._delete(hook)
@@ -80,7 +80,7 @@ class Hooks:
         else:
             self._team.whisper(channel, user_id, message)
 
-    def _delete(self, hook: Hook | None) -> None:
+    def _delete(self, hook: ResponseUrl | None) -> None:
         if hook is None or hook.message_ts is None:
             return
         if hook.is_ephemeral:
@@ -88,7 +88,7 @@ class Hooks:
         elif hook.message_ts in hook.channel.messages:
             posting.delete(self._team, self._delivery, hook.channel, hook.message_ts)
 
-    def _replace(self, hook: Hook, ts: str, content: Json) -> None:
+    def _replace(self, hook: ResponseUrl, ts: str, content: Json) -> None:
         if hook.is_ephemeral:
             before = hook.channel.ephemerals.get(hook.user_id, {}).get(ts, {})
             kept = {"thread_ts": before["thread_ts"]} if "thread_ts" in before else {}

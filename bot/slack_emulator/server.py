@@ -10,22 +10,22 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bot.slack_emulator.delivery import Delivery, Traffic
+from bot.slack_emulator.delivery import AppDelivery, Traffic
 from bot.slack_emulator.faults import Faults
-from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.feed import PageFeed
 from bot.slack_emulator.files import SIZE_LIMIT, Files
 from bot.slack_emulator.http_delivery import HttpDelivery
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.page_api import PageApi
 from bot.slack_emulator.rates import Rates
-from bot.slack_emulator.response_urls import Hooks
+from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.seed import Seed
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User
-from bot.slack_emulator.user_actions import People
+from bot.slack_emulator.user_actions import UserActions
 from bot.slack_emulator.views import Views
-from bot.slack_emulator.web_api import Desk, Tokens
-from bot.slack_emulator.wire import Wire
+from bot.slack_emulator.web_api import Tokens, WebApi
+from bot.slack_emulator.wire import AppEndpoints
 
 LOOPBACK = ("127.0.0.1", "localhost")
 EVENT_RETRIES_S = (0.0, 60.0, 300.0)  # slack.md 1: at once, 1 min, 5 min
@@ -33,7 +33,7 @@ ACK_LIMIT_S = 3.0  # slack.md 1
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Workspace:
+class SlackEmulator:
     """A local Slack. Everything is in memory; nothing but the loopback is served.
 
     Raises ValueError for a manifest whose events or commands lack their scopes.
@@ -62,10 +62,10 @@ class Workspace:
         self._manifest = Manifest(manifest)
         if self._manifest.problems():
             raise ValueError("Slack would refuse this manifest. " + " ".join(self._manifest.problems()))
-        self._team = Team(team_id, clock, Feed(), self._manifest.app_name)
+        self._team = Team(team_id, clock, PageFeed(), self._manifest.app_name)
         self._socket = SocketMode(self._team.app_id)
         self._http = HttpDelivery(self.signing_secret, clock)
-        self._delivery = Delivery(
+        self._delivery = AppDelivery(
             self._team,
             self._manifest,
             self.faults,
@@ -75,10 +75,10 @@ class Workspace:
             retry_delays_s=event_retries_s,
         )
         self._views = Views(self._team)
-        self._hooks = Hooks(self._team, self._delivery)
+        self._hooks = ResponseUrls(self._team, self._delivery)
         self._files = Files(self._team)
         self._rates = Rates(clock, on=rates)
-        self._people = People(self._team, self._manifest, self._delivery, self._views, self._hooks, self._files)
+        self._people = UserActions(self._team, self._manifest, self._delivery, self._views, self._hooks, self._files)
         self._page = PageApi(
             self.page_token, self._team, self._manifest, self._people, self._views, self._files, self.pointers
         )
@@ -135,7 +135,7 @@ class Workspace:
         self.url = f"http://{host}:{listener.getsockname()[1]}"
         self._hooks.base_url = self._files.base_url = self.url
         app = web.Application(middlewares=[_own_addresses_only(self.url)], client_max_size=SIZE_LIMIT)
-        app.add_routes([*Wire(self._desk(), self._hooks, self.faults).routes(), *self._page.routes()])
+        app.add_routes([*AppEndpoints(self._desk(), self._hooks, self.faults).routes(), *self._page.routes()])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.SockSite(self._runner, listener).start()
@@ -149,15 +149,15 @@ class Workspace:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def __aenter__(self) -> "Workspace":
+    async def __aenter__(self) -> "SlackEmulator":
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _desk(self) -> Desk:
-        return Desk(
+    def _desk(self) -> WebApi:
+        return WebApi(
             url=self.url,
             team=self._team,
             manifest=self._manifest,

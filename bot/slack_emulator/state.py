@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from bot.slack_emulator.errors import SlackError
-from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.feed import PageFeed
 
 Json: TypeAlias = dict[str, Any]
 
@@ -95,7 +95,7 @@ def new_id(prefix: str) -> str:
 class Team:
     """People, channels and messages of one workspace. Every change is told to the open pages."""
 
-    def __init__(self, team_id: str, clock: Callable[[], float], feed: Feed, app_name: str) -> None:
+    def __init__(self, team_id: str, clock: Callable[[], float], feed: PageFeed, app_name: str) -> None:
         self.id = team_id
         self.name = "Local workspace"
         self.domain = "local"

@@ -4,13 +4,13 @@ import re
 from typing import Any
 
 from bot.slack_emulator import elements, interactions, posting
-from bot.slack_emulator.delivery import Answer, Delivery
+from bot.slack_emulator.delivery import AppAnswer, AppDelivery
 from bot.slack_emulator.errors import PageError, SlackError
 from bot.slack_emulator.files import Files
-from bot.slack_emulator.interactions import Place
+from bot.slack_emulator.interactions import InteractionOrigin
 from bot.slack_emulator.limits import problems
 from bot.slack_emulator.manifest import Manifest
-from bot.slack_emulator.response_urls import Hooks
+from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.state import Channel, Json, Team, User
 from bot.slack_emulator.views import Views
 
@@ -22,11 +22,11 @@ TROUBLE = "We had some trouble connecting. Try again?"
 EXTERNAL = ("external_select", "multi_external_select")
 
 
-class People:
+class UserActions:
     """The deeds of the workspace's people."""
 
     def __init__(
-        self, team: Team, manifest: Manifest, delivery: Delivery, views: Views, hooks: Hooks, files: Files
+        self, team: Team, manifest: Manifest, delivery: AppDelivery, views: Views, hooks: ResponseUrls, files: Files
     ) -> None:
         self._team = team
         self._manifest = manifest
@@ -64,7 +64,7 @@ class People:
             return self._show_answer(user, channel, command, answer)
         return self._command_failed(user, channel, command, answer.error)
 
-    def _show_answer(self, user: User, channel: Channel, command: str, answer: Answer) -> Json:
+    def _show_answer(self, user: User, channel: Channel, command: str, answer: AppAnswer) -> Json:
         if answer.body.get("text") or answer.body.get("blocks") or answer.body.get("attachments"):
             try:
                 self._hooks.respond(channel, user.id, answer.body)
@@ -163,21 +163,23 @@ class People:
 
     # elements
 
-    def place(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> Place:
+    def place(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> InteractionOrigin:
         """The message or view that a person acts upon."""
         self._actor(user_id)
         if view_id is not None:
             view = self._views.of(user_id, view_id)
             if view is None:
                 raise PageError("no_such_view", "This view is closed.", status=404)
-            return Place(view=view)
+            return InteractionOrigin(view=view)
         _, channel = self._who_where(user_id, channel_id or "")
         message = channel.messages.get(ts or "") or channel.ephemerals.get(user_id, {}).get(ts or "")
         if message is None:
             raise PageError("no_such_message", "This message isn't there any more.", status=404)
-        return Place(channel=channel, message=message)
+        return InteractionOrigin(channel=channel, message=message)
 
-    async def act(self, user_id: str, place: Place, block_id: str | None, action_id: str, value: Any) -> Json:
+    async def act(
+        self, user_id: str, place: InteractionOrigin, block_id: str | None, action_id: str, value: Any
+    ) -> Json:
         """A click, a choice or typing; the app hears of it unless it's a plain input of a form."""
         block, element = elements.find(place.holder, action_id, block_id)
         chosen = await self._chosen_value(user_id, place, block, element, value)
@@ -197,7 +199,9 @@ class People:
         )
         return await self._interact(user_id, place, "block_actions", payload)
 
-    async def options(self, user_id: str, place: Place, block_id: str | None, action_id: str, query: str) -> Json:
+    async def options(
+        self, user_id: str, place: InteractionOrigin, block_id: str | None, action_id: str, query: str
+    ) -> Json:
         """What a menu offers for what was typed so far."""
         block, element = elements.find(place.holder, action_id, block_id)
         if element["type"] not in EXTERNAL:
@@ -216,31 +220,35 @@ class People:
         self._offered.setdefault(key, []).extend(elements.options_of(answer.body))
         return answer.body
 
-    async def _chosen_value(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> Json:
+    async def _chosen_value(
+        self, user_id: str, place: InteractionOrigin, block: Json, element: Json, value: Any
+    ) -> Json:
         await self._load_options(user_id, place, block, element, value)
         chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
         if element["type"] == "file_input":
             chosen["files"] = [self._files.shown(str(file_id)) for file_id in chosen["files"]]
         return chosen
 
-    async def _load_options(self, user_id: str, place: Place, block: Json, element: Json, value: Any) -> None:
+    async def _load_options(
+        self, user_id: str, place: InteractionOrigin, block: Json, element: Json, value: Any
+    ) -> None:
         """Somebody who chooses has seen the list: load it when nothing was typed."""
         if element["type"] in EXTERNAL and value and not self._offers(user_id, place, block, element):
             await self.options(user_id, place, block["block_id"], element["action_id"], "")
 
-    def _offers(self, user_id: str, place: Place, block: Json, element: Json) -> list[Json]:
+    def _offers(self, user_id: str, place: InteractionOrigin, block: Json, element: Json) -> list[Json]:
         key = (user_id, place.key, block["block_id"], element["action_id"])
         first = element.get("initial_options") or [element.get("initial_option")]
         return [*self._offered.get(key, [])[::-1], *[option for option in first if option]]
 
-    def _remember(self, user_id: str, place: Place, block: Json, element: Json, chosen: Json) -> None:
+    def _remember(self, user_id: str, place: InteractionOrigin, block: Json, element: Json, chosen: Json) -> None:
         if place.view is not None:
             self._views.typed(place.view, block["block_id"], element["action_id"], chosen)
             return
         state = self._chosen.setdefault((user_id, place.key), elements.state_of(place.holder))
         state.setdefault(block["block_id"], {})[element["action_id"]] = chosen
 
-    def _response_url(self, user_id: str, place: Place) -> str | None:
+    def _response_url(self, user_id: str, place: InteractionOrigin) -> str | None:
         if place.channel is None:
             return None
         return self._hooks.url(place.channel, user_id, place.message)
@@ -272,7 +280,7 @@ class People:
         """Whether a submission waits for the app."""
         return view_id in self._busy
 
-    async def _type(self, user_id: str, place: Place, block_id: str, action_id: str, value: Any) -> None:
+    async def _type(self, user_id: str, place: InteractionOrigin, block_id: str, action_id: str, value: Any) -> None:
         block, element = elements.find(place.holder, action_id, block_id)
         chosen = await self._chosen_value(user_id, place, block, element, value)
         self._remember(user_id, place, block, element, chosen)
@@ -362,7 +370,7 @@ class People:
         trigger_id, action_ts = self._views.trigger(user_id), self._team.next_ts()
         if ts is None:
             payload = interactions.shortcut(self._common("shortcut", user_id), callback_id, trigger_id, action_ts)
-            return await self._interact(user_id, Place(), "shortcut", payload)
+            return await self._interact(user_id, InteractionOrigin(), "shortcut", payload)
         place = self.place(user_id, channel_id, ts, None)
         payload = interactions.message_action(
             self._common("message_action", user_id),
@@ -376,7 +384,7 @@ class People:
 
     # inside
 
-    async def _interact(self, user_id: str, place: Place, what: str, payload: Json) -> Json:
+    async def _interact(self, user_id: str, place: InteractionOrigin, what: str, payload: Json) -> Json:
         answer = await self._delivery.ask("interactive", what, payload)
         if answer.error is None:
             return {"ok": True}

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.slack_emulator import posting
-from bot.slack_emulator.delivery import Delivery
+from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.rates import Rates
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User, is_root
-from bot.slack_emulator.user_actions import People, add_reaction
+from bot.slack_emulator.user_actions import UserActions, add_reaction
 from bot.slack_emulator.views import Views
 
 PAGE_SIZE = 100
@@ -31,16 +31,16 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Desk:
+class WebApi:
     """What the methods work on."""
 
     url: str
     team: Team
     manifest: Manifest
-    delivery: Delivery
+    delivery: AppDelivery
     views: Views
     files: Files
-    people: People
+    people: UserActions
     rates: Rates
     socket: SocketMode
     bot_token: str
@@ -110,7 +110,7 @@ class Args:
             raise SlackError(refusal) from None
 
 
-def call(desk: Desk, name: str, token: str | None, values: Json) -> Json:
+def call(desk: WebApi, name: str, token: str | None, values: Json) -> Json:
     """Run a method; raises SlackError."""
     method = METHODS.get(name)
     if method is None:
@@ -123,7 +123,7 @@ def call(desk: Desk, name: str, token: str | None, values: Json) -> Json:
     return {"ok": True, **method.run(desk, Args(values))}
 
 
-def _check_token(desk: Desk, method: "Method", token: str | None) -> None:
+def _check_token(desk: WebApi, method: "Method", token: str | None) -> None:
     if method.token is None:
         return
     if not token:
@@ -139,13 +139,13 @@ def _check_token(desk: Desk, method: "Method", token: str | None) -> None:
 # the app itself
 
 
-def api_test(desk: Desk, args: Args) -> Json:
+def api_test(desk: WebApi, args: Args) -> Json:
     if args.get("error"):
         raise SlackError(str(args.get("error")), args=args.values)
     return {"args": args.values}
 
 
-def auth_test(desk: Desk, args: Args) -> Json:
+def auth_test(desk: WebApi, args: Args) -> Json:
     team = desk.team
     return {
         "url": f"{desk.url}/",
@@ -159,7 +159,7 @@ def auth_test(desk: Desk, args: Args) -> Json:
     }
 
 
-def apps_connections_open(desk: Desk, args: Args) -> Json:
+def apps_connections_open(desk: WebApi, args: Args) -> Json:
     address = desk.url.replace("http://", "ws://")
     return {"url": f"{address}/link/?ticket={desk.socket.ticket()}&app_id={desk.team.app_id}"}
 
@@ -167,7 +167,7 @@ def apps_connections_open(desk: Desk, args: Args) -> Json:
 # messages
 
 
-def _target(desk: Desk, named: str) -> Channel:
+def _target(desk: WebApi, named: str) -> Channel:
     """Where a message goes: a channel's id or name, or a person (their direct messages)."""
     if named in desk.team.users and named != desk.team.bot_user_id:
         return desk.team.direct(desk.team.bot_user_id, named)
@@ -184,7 +184,7 @@ def _content(args: Args) -> Json:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _open_channel(desk: Desk, args: Args) -> Channel:
+def _open_channel(desk: WebApi, args: Args) -> Channel:
     channel = _target(desk, args.need("channel"))
     public = channel.kind == "channel" and desk.manifest.tree is not None and desk.manifest.may("chat:write.public")
     if desk.team.bot_user_id not in channel.members and not public:
@@ -194,7 +194,7 @@ def _open_channel(desk: Desk, args: Args) -> Channel:
     return channel
 
 
-def chat_post_message(desk: Desk, args: Args) -> Json:
+def chat_post_message(desk: WebApi, args: Args) -> Json:
     channel = _open_channel(desk, args)
     content = _content(args)
     posting.check(content)
@@ -211,7 +211,7 @@ def chat_post_message(desk: Desk, args: Args) -> Json:
     return {"channel": channel.id, "ts": message["ts"], "message": message}
 
 
-def _own_message(desk: Desk, args: Args, refusal: str) -> tuple[Channel, Json]:
+def _own_message(desk: WebApi, args: Args, refusal: str) -> tuple[Channel, Json]:
     channel = desk.known_channel(args.need("channel"))
     message = channel.messages.get(args.need("ts"))
     if message is None or message.get("subtype") == "tombstone":
@@ -223,7 +223,7 @@ def _own_message(desk: Desk, args: Args, refusal: str) -> tuple[Channel, Json]:
     return channel, message
 
 
-def chat_update(desk: Desk, args: Args) -> Json:
+def chat_update(desk: WebApi, args: Args) -> Json:
     channel, message = _own_message(desk, args, "cant_update_message")
     given = _content(args)
     posting.check(given, text_limit=posting.TEXT_OF_UPDATE)
@@ -236,13 +236,13 @@ def chat_update(desk: Desk, args: Args) -> Json:
     return {"channel": channel.id, "ts": message["ts"], "text": changed["text"], "message": changed}
 
 
-def chat_delete(desk: Desk, args: Args) -> Json:
+def chat_delete(desk: WebApi, args: Args) -> Json:
     channel, message = _own_message(desk, args, "cant_delete_message")
     posting.delete(desk.team, desk.delivery, channel, message["ts"])
     return {"channel": channel.id, "ts": message["ts"]}
 
 
-def chat_post_ephemeral(desk: Desk, args: Args) -> Json:
+def chat_post_ephemeral(desk: WebApi, args: Args) -> Json:
     channel = _open_channel(desk, args)
     user_id = args.need("user")
     if user_id not in channel.members:
@@ -256,7 +256,7 @@ def chat_post_ephemeral(desk: Desk, args: Args) -> Json:
     return {"message_ts": message["ts"]}
 
 
-def chat_get_permalink(desk: Desk, args: Args) -> Json:
+def chat_get_permalink(desk: WebApi, args: Args) -> Json:
     channel = desk.known_channel(args.need("channel"))
     ts = args.need("message_ts")
     if ts not in channel.messages:
@@ -267,7 +267,7 @@ def chat_get_permalink(desk: Desk, args: Args) -> Json:
     return {"channel": channel.id, "permalink": address + suffix}
 
 
-def reactions_add(desk: Desk, args: Args) -> Json:
+def reactions_add(desk: WebApi, args: Args) -> Json:
     channel = desk.member_channel(args.need("channel"))
     message = channel.messages.get(args.need("timestamp"))
     if message is None:
@@ -279,7 +279,7 @@ def reactions_add(desk: Desk, args: Args) -> Json:
 # channels
 
 
-def _shown_channel(desk: Desk, channel: Channel) -> Json:
+def _shown_channel(desk: WebApi, channel: Channel) -> Json:
     shown: Json = {
         "id": channel.id,
         "created": channel.created,
@@ -308,7 +308,7 @@ def _shown_channel(desk: Desk, channel: Channel) -> Json:
     }
 
 
-def conversations_info(desk: Desk, args: Args) -> Json:
+def conversations_info(desk: WebApi, args: Args) -> Json:
     channel = desk.known_channel(args.need("channel"))
     desk.require(f"{channel.scope_word}:read")
     shown = _shown_channel(desk, channel)
@@ -317,14 +317,14 @@ def conversations_info(desk: Desk, args: Args) -> Json:
     return {"channel": shown}
 
 
-def conversations_members(desk: Desk, args: Args) -> Json:
+def conversations_members(desk: WebApi, args: Args) -> Json:
     channel = desk.known_channel(args.need("channel"))
     desk.require(f"{channel.scope_word}:read")
     members, more = _page(sorted(channel.members), args)
     return {"members": members, **more}
 
 
-def conversations_list(desk: Desk, args: Args) -> Json:
+def conversations_list(desk: WebApi, args: Args) -> Json:
     wanted = str(args.get("types") or "public_channel").split(",")
     words = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
     kinds = {words.get(word.strip(), "") for word in wanted}
@@ -337,7 +337,7 @@ def conversations_list(desk: Desk, args: Args) -> Json:
     return {"channels": channels, **more}
 
 
-def conversations_open(desk: Desk, args: Args) -> Json:
+def conversations_open(desk: WebApi, args: Args) -> Json:
     if args.get("channel"):
         channel = desk.known_channel(args.get("channel"))
     else:
@@ -349,7 +349,7 @@ def conversations_open(desk: Desk, args: Args) -> Json:
     return {"channel": _shown_channel(desk, channel) if args.flag("return_im") else {"id": channel.id}}
 
 
-def conversations_join(desk: Desk, args: Args) -> Json:
+def conversations_join(desk: WebApi, args: Args) -> Json:
     channel = desk.known_channel(args.need("channel"))
     if channel.kind != "channel":
         raise SlackError("method_not_supported_for_channel_type")
@@ -389,19 +389,19 @@ def _moment(ts: str) -> tuple[int, int]:
         raise SlackError("invalid_ts_latest") from None
 
 
-def _readable(desk: Desk, args: Args) -> Channel:
+def _readable(desk: WebApi, args: Args) -> Channel:
     channel = desk.member_channel(args.need("channel"))
     desk.require(f"{channel.scope_word}:history")
     return channel
 
 
-def _with_metadata(desk: Desk, messages: list[Json], args: Args) -> list[Json]:
+def _with_metadata(desk: WebApi, messages: list[Json], args: Args) -> list[Json]:
     if args.flag("include_all_metadata") and desk.manifest.may("metadata.message:read"):
         return messages
     return [{key: value for key, value in m.items() if key != "metadata"} for m in messages]
 
 
-def conversations_history(desk: Desk, args: Args) -> Json:
+def conversations_history(desk: WebApi, args: Args) -> Json:
     channel = _readable(desk, args)
     newest_first = _between(channel.roots(), args)[::-1]
     messages, more = _page(newest_first, args)
@@ -409,7 +409,7 @@ def conversations_history(desk: Desk, args: Args) -> Json:
     return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, "pin_count": 0, **more}
 
 
-def conversations_replies(desk: Desk, args: Args) -> Json:
+def conversations_replies(desk: WebApi, args: Args) -> Json:
     channel = _readable(desk, args)
     ts = args.need("ts")
     if ts not in channel.messages:
@@ -424,7 +424,7 @@ def conversations_replies(desk: Desk, args: Args) -> Json:
 # people
 
 
-def _shown_user(desk: Desk, user: User) -> Json:
+def _shown_user(desk: WebApi, user: User) -> Json:
     team_id = user.team_id or desk.team.id
     profile = {"real_name": user.real_name, "display_name": user.name, "team": team_id}
     if user.email and desk.manifest.may("users:read.email"):
@@ -456,11 +456,11 @@ def _shown_user(desk: Desk, user: User) -> Json:
     return shown
 
 
-def users_info(desk: Desk, args: Args) -> Json:
+def users_info(desk: WebApi, args: Args) -> Json:
     return {"user": _shown_user(desk, desk.team.user(args.need("user")))}
 
 
-def users_lookup_by_email(desk: Desk, args: Args) -> Json:
+def users_lookup_by_email(desk: WebApi, args: Args) -> Json:
     email = args.need("email").lower()
     found = next((u for u in desk.team.users.values() if u.email and u.email.lower() == email), None)
     if found is None:
@@ -479,20 +479,20 @@ def _view(args: Args) -> Json:
     return {key: value for key, value in view.items() if value is not None}
 
 
-def views_open(desk: Desk, args: Args) -> Json:
+def views_open(desk: WebApi, args: Args) -> Json:
     return {"view": desk.views.open(args.need("trigger_id"), _view(args))}
 
 
-def views_push(desk: Desk, args: Args) -> Json:
+def views_push(desk: WebApi, args: Args) -> Json:
     return {"view": desk.views.push(args.need("trigger_id"), _view(args))}
 
 
-def views_update(desk: Desk, args: Args) -> Json:
+def views_update(desk: WebApi, args: Args) -> Json:
     updated = desk.views.update(args.get("view_id"), args.get("external_id"), args.get("hash"), _view(args))
     return {"view": updated}
 
 
-def views_publish(desk: Desk, args: Args) -> Json:
+def views_publish(desk: WebApi, args: Args) -> Json:
     if not desk.manifest.has_home:
         raise SlackError("not_enabled")
     return {"view": desk.views.publish(args.need("user_id"), args.get("hash"), _view(args))}
@@ -501,21 +501,21 @@ def views_publish(desk: Desk, args: Args) -> Json:
 # files
 
 
-def files_get_upload_url(desk: Desk, args: Args) -> Json:
+def files_get_upload_url(desk: WebApi, args: Args) -> Json:
     stored = desk.files.expect(args.need("filename"), args.number("length", 0), desk.team.bot_user_id)
     return {"upload_url": f"{desk.url}/upload/v1/{stored.key}", "file_id": stored.id}
 
 
-def files_info(desk: Desk, args: Args) -> Json:
+def files_info(desk: WebApi, args: Args) -> Json:
     return {"file": desk.files.shown(args.need("file"))}
 
 
-def files_delete(desk: Desk, args: Args) -> Json:
+def files_delete(desk: WebApi, args: Args) -> Json:
     desk.files.delete(args.need("file"))
     return {}
 
 
-def files_complete_upload(desk: Desk, args: Args) -> Json:
+def files_complete_upload(desk: WebApi, args: Args) -> Json:
     given = args.parsed("files")
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise SlackError("invalid_arguments")
@@ -536,7 +536,7 @@ def files_complete_upload(desk: Desk, args: Args) -> Json:
 class Method:
     """A Web API method."""
 
-    run: Callable[[Desk, Args], Json]
+    run: Callable[[WebApi, Args], Json]
     tier: int | None
     scope: str | None = None
     token: str | None = "bot"  # noqa: S105  # the kind of token: bot, app, or None for no token at all

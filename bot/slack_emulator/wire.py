@@ -10,15 +10,15 @@ from aiohttp import web
 from bot.slack_emulator import web_api
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.faults import Fault, Faults
-from bot.slack_emulator.response_urls import Hooks
+from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.state import Json
-from bot.slack_emulator.web_api import Desk
+from bot.slack_emulator.web_api import WebApi
 
 
-class Wire:
+class AppEndpoints:
     """Slack's addresses, as the SDK calls them."""
 
-    def __init__(self, desk: Desk, hooks: Hooks, faults: Faults) -> None:
+    def __init__(self, desk: WebApi, hooks: ResponseUrls, faults: Faults) -> None:
         self._desk = desk
         self._hooks = hooks
         self._faults = faults

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Place:
+class OperationContext:
     """Where operations are applied: the object that the responder ran on, and in whose name."""
 
     kind: Kind
@@ -55,7 +55,7 @@ class Objects:
     """
 
     tx: Transaction
-    place: Place
+    place: OperationContext
     _before: dict[Kind, Any] = field(default_factory=dict)
     """As they are kept."""
     _loaded: dict[Kind, Any] = field(default_factory=dict)
@@ -170,7 +170,7 @@ def bounded(asked: Sequence[Any], limits: Limits) -> list[Any]:
     return list(asked[: limits.count])
 
 
-def apply_slice(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[str]:
+def apply_slice(tx: Transaction, place: OperationContext, slice_: Sequence[Any]) -> list[str]:
     """Apply each operation alone, in order; returns for each why it failed, `""` where it didn't.
 
     One that can't be applied changes nothing and stops nothing else.
@@ -184,7 +184,7 @@ def apply_slice(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[st
         return [outcome for operation in slice_ for outcome in apply_slice(tx, place, [operation])]
 
 
-def _together(tx: Transaction, place: Place, slice_: Sequence[Any]) -> list[str]:
+def _together(tx: Transaction, place: OperationContext, slice_: Sequence[Any]) -> list[str]:
     objects = Objects(tx, place)
     outcomes = [_apply(objects, operation) for operation in slice_]
     objects.save()

@@ -62,7 +62,7 @@ def loaded(text: str) -> Ending:
 
 
 @dataclass(frozen=True)
-class Written:
+class SerializedReport:
     """A report and its operations as text: what listings show, and the whole where that had to be cut."""
 
     report: str
@@ -84,7 +84,7 @@ def _measured(success: bool, parts: Mapping[str, str], operations: Sequence[Any]
     return Ending(success, parts, operations, left_out, {key: len(part.encode()) for key, part in parts.items()})
 
 
-def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
+def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> SerializedReport:
     """The JSON of report and operations; listings leave out the bulk of what is over the limit.
 
     `outcomes` says why each operation failed, `""` where it didn't.
@@ -98,11 +98,11 @@ def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
     sizes = {**ended.sizes, "operations": len(whole_operations.encode())}
     size = sum(sizes.values()) + len(_object(dict.fromkeys(_KEYS, "")))
     if size + sizes["operations"] <= limits.listed_bytes:
-        return Written(whole, whole_operations)
+        return SerializedReport(whole, whole_operations)
     listed_operations = _first_of(entries, limits.listed_bytes // 2)
     left = limits.listed_bytes - len(listed_operations.encode())
     if size <= left:
-        return Written(whole, listed_operations, None, _other(whole_operations, listed_operations))
+        return SerializedReport(whole, listed_operations, None, _other(whole_operations, listed_operations))
     cut = {"full": _dump({"truncated": True, "bytes": size})}
     size += len(cut["full"]) - sizes["full"]
     for key in _CUT:
@@ -112,7 +112,9 @@ def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> Written:
         if parts[key] == "null":
             cut[key] = "null"
         size += len(cut[key]) - sizes[key]
-    return Written(_object({**parts, **cut}), listed_operations, whole, _other(whole_operations, listed_operations))
+    return SerializedReport(
+        _object({**parts, **cut}), listed_operations, whole, _other(whole_operations, listed_operations)
+    )
 
 
 _LEAST_CHARS = 2_048  # shorter texts stay: what would stand for them is as long

@@ -11,7 +11,7 @@ import structlog
 from core.access import Caller
 from core.actions import service as life
 from core.actions.catalog import Responders
-from core.actions.service import Actions, Owner
+from core.actions.service import Actions, LeaseHolder
 from core.common import process_identity as owner
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Row, Transaction
@@ -30,7 +30,7 @@ STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer 
 STORE_RETRY_S = 1.0  # between tries to store an end while the store can't be written
 
 
-class _Line:
+class EngineQueue:
     """The free places of one engine, and the actions that wait for one, the oldest first."""
 
     def __init__(self, places: int) -> None:
@@ -62,13 +62,13 @@ class Runner:
         self._job_known: dict[int, asyncio.Event] = {}
         self._from_living: set[int] = set()
         self._lines = {
-            state.engine.name: _Line(state.engine.capacity)
+            state.engine.name: EngineQueue(state.engine.capacity)
             for state in responders.states()
             if state.engine.capacity is not None
         }
         self._is_closed = False
         self._ticking: list[asyncio.Task[None]] = []
-        actions.own(Owner(self._id, self._accept))
+        actions.own(LeaseHolder(self._id, self._accept))
 
     async def open(self) -> None:
         """Clean up after an earlier core, take over what it followed, then look again at intervals."""
@@ -166,7 +166,7 @@ class Runner:
         if row is not None and row["owner"] == self._id:
             self._accept(number, row["engine_name"], may_run=row["handed_at"] is not None)
 
-    def _next(self, line: _Line, engine_name: str) -> None:
+    def _next(self, line: EngineQueue, engine_name: str) -> None:
         while line.free and line.waiting and not self._is_closed:
             line.free -= 1
             number, _ = line.waiting.popitem(last=False)
@@ -192,7 +192,7 @@ class Runner:
                 self._from_living.add(row["id"])
             self._accept(row["id"], row["engine_name"], may_run=row["handed_at"] is not None)
 
-    async def _follow(self, number: int, engine_name: str, line: _Line | None) -> None:
+    async def _follow(self, number: int, engine_name: str, line: EngineQueue | None) -> None:
         """Follow an action to its end; `line`: where it has taken a place."""
         try:
             await self._run(number, engine_name)

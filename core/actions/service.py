@@ -42,7 +42,7 @@ LIST_LIMIT = 1_000  # of actions in one answer; with the least that is left of t
 log = structlog.get_logger()
 
 
-class Started(NamedTuple):
+class StartedRun(NamedTuple):
     """An action that a request led to; `new` is False when the Idempotency-Key had come before."""
 
     action: Action
@@ -50,7 +50,7 @@ class Started(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Owner:
+class LeaseHolder:
     """The process that follows an action, in this core."""
 
     id: str
@@ -90,15 +90,15 @@ class Actions:
         self._product = product
         self._limits = limits
         self._spread_load = spread_load
-        self._owner = Owner("", lambda number, engine_name: None)
+        self._owner = LeaseHolder("", lambda number, engine_name: None)
 
-    def own(self, owner: Owner) -> None:
+    def own(self, owner: LeaseHolder) -> None:
         """Name who follows the actions that this process accepts."""
         self._owner = owner
 
     # --- what people ask for ----------------------------------------------------------------------------------------
 
-    async def start(self, caller: Caller, asked: RunInput, *, key: str = "", body: str = "") -> Started:
+    async def start(self, caller: Caller, asked: RunInput, *, key: str = "", body: str = "") -> StartedRun:
         """Record a run, durably, before its engine is called (`interface.md 4.4`).
 
         `key` and `body` are the Idempotency-Key and the decoded body to compare. Raises ResponderBotError as
@@ -106,22 +106,22 @@ class Actions:
         """
         earlier = self._earlier(self._database, caller, key, body)
         if earlier is not None:
-            return Started(earlier, False)
+            return StartedRun(earlier, False)
         number = objects.parse_id(asked.object_id)
         target = targets.load(self._database, asked.object_type, number, on_run=True)
         choice = self._responders.choose(target, asked.responder_id, asked.engine_id)
         policy = self._responders.policy(choice.offer.name)
 
-        def work(tx: Transaction) -> Started:
+        def work(tx: Transaction) -> StartedRun:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
-                return Started(earlier, False)
+                return StartedRun(earlier, False)
             if asked.only_if_idle:
                 _refuse_while_open(tx, target, choice.offer.name)
             action = self._record(tx, caller, asked, target, self._with_room(tx, choice, asked, target), policy)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
-            return Started(action, True)
+            return StartedRun(action, True)
 
         started = await self._database.transaction(work)
         if started.new and started.action.approval is None:
@@ -340,7 +340,7 @@ class Actions:
         asked = ending.report.operations
         known = stored.outcomes(tx, number)
         outcomes: list[str] = [] if known is None else json.loads(known)
-        where = operations.Place(row["kind"], row["object_id"], row["created_by"], ending.at)
+        where = operations.OperationContext(row["kind"], row["object_id"], row["created_by"], ending.at)
         slice_ = asked[len(outcomes) : len(outcomes) + operations.SLICE]
         outcomes += operations.apply_slice(tx, where, slice_)
         if len(outcomes) < len(asked):

@@ -11,7 +11,7 @@ from core.actions import target as targets
 from core.actions.runner import Runner
 from core.actions.service import LIST_LIMIT, Actions
 from core.api import search as search_api
-from core.api.router import Endpoint, Request, answer, whole_seconds
+from core.api.router import Endpoint, Request, answer, wait_seconds
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Decision, RunInput
 from core.records.events import Feed
@@ -49,7 +49,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
 
     async def one(request: Request) -> Response:
         action_id = request.path["id"]
-        wait_s = whole_seconds(request, "wait", MAX_WAIT_S)
+        wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
         mark = feed.mark()
         found = before = actions.json_of(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:

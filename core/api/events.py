@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, answer, whole_seconds
+from core.api.router import Endpoint, Request, answer, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import EventPage
@@ -19,7 +19,7 @@ def endpoints(feed: Feed, clock: Clock, lagged: Callable[[float], None]) -> Sequ
 
     async def page(request: Request) -> Response:
         after = _after(request.query.get("after"))
-        found = await feed.page(after, whole_seconds(request, "wait", LONGEST_WAIT_S))
+        found = await feed.page(after, wait_seconds(request, "wait", LONGEST_WAIT_S))
         lagged((clock() - found.events[0].at) / 1000 if found.events else 0.0)
         return answer(found)
 

@@ -17,7 +17,7 @@ from core.common import logs
 from core.common.database.probe import Probe
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
-from core.models import Word
+from core.models import ApiModel
 from core.store import measures
 
 COUNT_EVERY_S = 15.0  # the usual distance between two scrapes; counting looks at every action
@@ -34,7 +34,7 @@ class Part:
     vital: bool = False
 
 
-class PartWord(Word):
+class HealthPartModel(ApiModel):
     """A part on the wire."""
 
     name: str
@@ -42,20 +42,20 @@ class PartWord(Word):
     message: str
 
 
-class HealthWord(Word):
+class HealthModel(ApiModel):
     """The answer of `/health`."""
 
     status: Literal["ok", "degraded", "down"]
-    parts: list[PartWord]
+    parts: list[HealthPartModel]
 
 
-def judged(parts: Sequence[Part]) -> HealthWord:
+def judged(parts: Sequence[Part]) -> HealthModel:
     """Health of the whole, from its parts."""
     status: Literal["ok", "degraded", "down"] = "ok"
     if any(not part.ok for part in parts):
         status = "down" if any(part.vital and not part.ok for part in parts) else "degraded"
-    words = [PartWord(name=part.name, ok=part.ok, message=part.message) for part in parts]
-    return HealthWord(status=status, parts=words)
+    words = [HealthPartModel(name=part.name, ok=part.ok, message=part.message) for part in parts]
+    return HealthModel(status=status, parts=words)
 
 
 class StoreProbe:
@@ -188,6 +188,6 @@ def endpoints(
         return Response(await metrics.text(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
-        Endpoint("GET", "/health", health, "Say how core is", answer=HealthWord, open=True, errors=(503,)),
+        Endpoint("GET", "/health", health, "Say how core is", answer=HealthModel, open=True, errors=(503,)),
         Endpoint("GET", "/metrics", prometheus, "Figures for Prometheus", answer="text/plain", open=True),
     ]

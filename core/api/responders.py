@@ -6,7 +6,7 @@ from starlette.responses import Response
 from core.actions import target as targets
 from core.actions.catalog import Responders
 from core.actions.service import Actions
-from core.api.router import Endpoint, Request, answer, yes
+from core.api.router import Endpoint, Request, answer, bool_param
 from core.common.database.sqlite import Reads
 from core.models import ObjectInContext, OfferedResponder
 from core.store.objects import parse_id
@@ -20,7 +20,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
     async def offered(request: Request) -> Response:
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
-        if not yes(request, "explain"):
+        if not bool_param(request, "explain"):
             return answer(_json(responders.offered(target)))
         may_run = request.caller.may("manageAction")
         return answer(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))

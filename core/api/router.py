@@ -32,7 +32,7 @@ from core.access import Access, Caller
 from core.api import forms
 from core.common.errors import Code, ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientGone, read_body
-from core.models import ERRORS_LIMIT, ArtifactsInput, ErrorCount, Input, Permission, Word
+from core.models import ERRORS_LIMIT, ApiModel, ArtifactsInput, ErrorCount, Input, Permission
 
 ERRORS: Mapping[Code, tuple[int, str]] = {
     "authentication": (401, "AuthenticationError"),
@@ -142,19 +142,21 @@ class Endpoint:
         return self.method != "GET" and not self.path.endswith(("/_search", "/query"))
 
 
-def answer(content: str | bytes | Word, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(content: str | bytes | ApiModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer: of stored text as it is, or of a word."""
-    text = content.wire() if isinstance(content, Word) else content
+    text = content.wire() if isinstance(content, ApiModel) else content
     return Response(text, status, headers, JSON_TYPE)
 
 
-def answer_all(contents: Iterable[str | Word], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer_all(
+    contents: Iterable[str | ApiModel], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """A JSON list of stored texts or words."""
-    texts = (item.wire() if isinstance(item, Word) else item for item in contents)
+    texts = (item.wire() if isinstance(item, ApiModel) else item for item in contents)
     return Response("[" + ",".join(texts) + "]", status, headers, JSON_TYPE)
 
 
-def whole_seconds(request: Request, name: str, most: int) -> float:
+def wait_seconds(request: Request, name: str, most: int) -> float:
     """A query parameter that says how long to wait; at most `most`. Raises ResponderBotError("bad_request")."""
     text = request.query.get(name, "0")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
@@ -162,7 +164,7 @@ def whole_seconds(request: Request, name: str, most: int) -> float:
     return min(float(text), float(most))
 
 
-def yes(request: Request, name: str) -> bool:
+def bool_param(request: Request, name: str) -> bool:
     """A query parameter that is a choice: `true` or `1` is yes."""
     return request.query.get(name, "").lower() in ("true", "1")
 
@@ -177,7 +179,7 @@ def error_body(error: ResponderBotError, request_id: str) -> tuple[int, str]:
     if error.fields:
         body["errors"] = list(error.fields)
     for key, value in error.details.items():
-        body.setdefault(key, json.loads(value.wire()) if isinstance(value, Word) else value)
+        body.setdefault(key, json.loads(value.wire()) if isinstance(value, ApiModel) else value)
     body.setdefault("requestId", request_id)
     return status, json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -340,7 +342,7 @@ class _Node:
         self.ends: dict[str, tuple[Endpoint, tuple[str, ...]]] = {}
 
 
-class Routes:
+class RouteTable:
     """The table of endpoints, as a tree of segments: the time to find one does not grow with the table."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
@@ -416,7 +418,7 @@ _EVERY_ANSWER = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"
 _NOBODY = Caller("", frozenset(), "", "read-only", 0)
 
 
-class Wire:
+class Router:
     """The ASGI application of core."""
 
     def __init__(
@@ -428,7 +430,7 @@ class Wire:
         body_timeout_s: float = BODY_TIMEOUT_S,
         observe: Observe | None = None,
     ) -> None:
-        self._routes = Routes(endpoints)
+        self._routes = RouteTable(endpoints)
         self._access = access
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout_s = body_timeout_s
@@ -440,7 +442,7 @@ class Wire:
         if scope["type"] != "http":
             raise RuntimeError(f"core speaks HTTP only, not {scope['type']}")
         started = time.perf_counter()
-        visit = _Visit(scope)
+        visit = _RequestContext(scope)
         try:
             response = await self._respond(visit, receive)
         except ClientGone:
@@ -450,7 +452,7 @@ class Wire:
         self._note(visit, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 
-    async def _respond(self, visit: "_Visit", receive: Receive) -> Response:
+    async def _respond(self, visit: "_RequestContext", receive: Receive) -> Response:
         try:
             response = await self._handled(visit, receive)
         except ResponderBotError as error:
@@ -482,7 +484,7 @@ class Wire:
             response = Response(renamed, response.status_code, headers, response.media_type)
         return response
 
-    async def _handled(self, visit: "_Visit", receive: Receive) -> Response:
+    async def _handled(self, visit: "_RequestContext", receive: Receive) -> Response:
         """The order of checks of `semantics.md 1`."""
         caller = self._caller(visit.headers) if visit.needs_key() else _NOBODY
         visit.came(caller)
@@ -532,7 +534,7 @@ class Wire:
         name = headers.get("x-on-behalf-of")
         return caller if name is None else self._access.acting_for(caller, name)
 
-    async def _body(self, visit: "_Visit", endpoint: Endpoint, receive: Receive) -> tuple[Any, Input | None]:
+    async def _body(self, visit: "_RequestContext", endpoint: Endpoint, receive: Receive) -> tuple[Any, Input | None]:
         if not endpoint.takes_body:
             return None, None
         content = self._unpacked(visit, await self._read(visit, receive))
@@ -553,7 +555,7 @@ class Wire:
         # A client that has nothing to say says so with no body, or with null.
         return raw, _validated(endpoint.body, {} if raw is None and not _required(endpoint.body) else raw)
 
-    def _unpacked(self, visit: "_Visit", content: bytes) -> bytes:
+    def _unpacked(self, visit: "_RequestContext", content: bytes) -> bytes:
         """The body without its Content-Encoding; what it becomes is bounded like what arrives."""
         encoding = visit.headers.get("content-encoding", "").lower()
         if encoding in ("", "identity") or not content:
@@ -571,7 +573,7 @@ class Wire:
             raise ResponderBotError("bad_request", "The body is not one whole gzip; send it again.")
         return text
 
-    async def _read(self, visit: "_Visit", receive: Receive) -> bytes:
+    async def _read(self, visit: "_RequestContext", receive: Receive) -> bytes:
         """The body, bounded in size and in time, whatever its headers claim."""
         if visit.claimed_length() > self._body_limit_bytes:
             raise self._too_large()
@@ -585,7 +587,7 @@ class Wire:
     def _too_large(self) -> ResponderBotError:
         return ResponderBotError("too_large", f"The body is over the limit of {self._body_limit_bytes} bytes.")
 
-    def _failed(self, visit: "_Visit", error: ResponderBotError) -> Response:
+    def _failed(self, visit: "_RequestContext", error: ResponderBotError) -> Response:
         status, text = error_body(error, visit.request_id)
         headers: dict[str, str] = {}
         if isinstance(error, _NotAllowed):
@@ -598,7 +600,7 @@ class Wire:
             headers["Retry-After"] = "1"
         return Response(text, status, headers, JSON_TYPE)
 
-    def _note(self, visit: "_Visit", status: int, seconds: float) -> None:
+    def _note(self, visit: "_RequestContext", status: int, seconds: float) -> None:
         if self._observe is not None:
             self._observe(visit.route, visit.method, status, seconds)
         level = logging.INFO if status >= 400 or (visit.endpoint and visit.endpoint.writes) else logging.DEBUG
@@ -617,7 +619,7 @@ class Wire:
         )
 
 
-class _Visit:
+class _RequestContext:
     """One request on its way through the checks."""
 
     __slots__ = (

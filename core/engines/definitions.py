@@ -151,7 +151,7 @@ def _is_responder_folder(root: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedDefinitions:
     """What was found in some folders."""
 
     definitions: Sequence[Definition]
@@ -160,7 +160,7 @@ class Loaded:
     """A sentence for each folder that can't be read."""
 
 
-def load(folders: Sequence[Path]) -> Loaded:
+def load(folders: Sequence[Path]) -> LoadedDefinitions:
     """All definitions of `folders`; of a name that comes twice the first is taken.
 
     Raises OSError where the machine is exhausted: then nothing is known of what is there.
@@ -180,7 +180,7 @@ def load(folders: Sequence[Path]) -> Loaded:
             continue
         for file in files:
             _take(file, taken, skipped)
-    return Loaded(list(taken.values()), skipped, unreadable)
+    return LoadedDefinitions(list(taken.values()), skipped, unreadable)
 
 
 def _take(file: Path, taken: dict[str, Definition], skipped: list[Skipped]) -> None:

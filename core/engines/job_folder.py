@@ -60,7 +60,7 @@ STOP_REASONS = ("timeout", "cancel")
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """What a later core must know to end this run, even when the definition is gone by then."""
 
     timeout_minutes: float
@@ -124,12 +124,12 @@ class JobFolder:
         """Note why core ends the run, for the core that reads its result. Raises OSError."""
         files.replace(self.path.parent, self.path.name, "stop", content=reason.encode())
 
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         """Read back what `create` wrote. Raises OSError or ValueError when somebody took it away."""
         content = self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES)
         try:
             raw = json.loads(content)
-            return Facts(
+            return RunFacts(
                 float(raw["timeout_minutes"]),
                 frozenset(raw["secret_names"]),
                 tuple(map(str, raw["secrets"])),
@@ -296,7 +296,7 @@ def secrets_of(configured: Configured, outer: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Left:
+class RunOutput:
     """What a program left behind, read and bounded."""
 
     output: Any
@@ -306,17 +306,19 @@ class Left:
     printed: str
 
 
-def read_left(folder: JobFolder) -> Left:
+def read_left(folder: JobFolder) -> RunOutput:
     """Read a job folder after its program's end."""
     printed = read_printed(folder.printed)
     try:
-        return Left(decoded(_output_bytes(folder)), "", printed)
+        return RunOutput(decoded(_output_bytes(folder)), "", printed)
     except FileNotFoundError:
-        return Left(None, "wrote no output/output.json", printed)
+        return RunOutput(None, "wrote no output/output.json", printed)
     except (OSError, UnicodeDecodeError) as error:
-        return Left(None, f"wrote an output/output.json that can't be read ({error})", printed)
+        return RunOutput(None, f"wrote an output/output.json that can't be read ({error})", printed)
     except ValueError as error:
-        return Left(None, f"wrote an output/output.json that is not JSON, or none that can be used ({error})", printed)
+        return RunOutput(
+            None, f"wrote an output/output.json that is not JSON, or none that can be used ({error})", printed
+        )
 
 
 def _output_bytes(folder: JobFolder) -> bytes:
@@ -356,7 +358,7 @@ def last_lines(printed: str) -> str:
     return "\n".join(lines[-_LAST_LINES:])[-_LAST_LINES_CHARACTERS:]
 
 
-def report_of(folder: JobFolder, facts: Facts | None, stop_reason: str, ended: str) -> Report:
+def report_of(folder: JobFolder, facts: RunFacts | None, stop_reason: str, ended: str) -> Report:
     """The report of a run that has ended; `ended` says how in words, `""` when nobody knows."""
     if facts is None:
         return Report(success=False, message=VANISHED)
@@ -364,7 +366,9 @@ def report_of(folder: JobFolder, facts: Facts | None, stop_reason: str, ended: s
     return judged(facts, read_left(folder), stop_reason, ended, dict.fromkeys(paths, folder.path.name))
 
 
-def judged(facts: Facts, left: Left, stop_reason: str, ended: str, names: Mapping[str, str] | None = None) -> Report:
+def judged(
+    facts: RunFacts, left: RunOutput, stop_reason: str, ended: str, names: Mapping[str, str] | None = None
+) -> Report:
     """Decide what a run's end means. `names` are what to say in place of paths, beside those of the facts."""
     redact = Redactor(facts.secrets, {**facts.names, **(names or {})})
     printed = redact.text(left.printed)
@@ -392,11 +396,11 @@ def _no_output(fault: str, ended: str, printed: str) -> str:
     return f"{sentence}. It printed last:\n{lines}" if lines else f"{sentence}, and printed nothing."
 
 
-def _failure(facts: Facts, message: str, printed: str) -> Report:
+def _failure(facts: RunFacts, message: str, printed: str) -> Report:
     return Report(success=False, message=message, error_message=message, config=facts.config, printed=printed)
 
 
-def _failed(facts: Facts, output: dict[str, Any], printed: str) -> Report:
+def _failed(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
     error_message, given = output["errorMessage"], output["input"]
     return Report(
         success=False,
@@ -408,12 +412,12 @@ def _failed(facts: Facts, output: dict[str, Any], printed: str) -> Report:
     )
 
 
-def _safe(given: dict[str, Any], facts: Facts) -> Mapping[str, Any]:
+def _safe(given: dict[str, Any], facts: RunFacts) -> Mapping[str, Any]:
     safe: dict[str, Any] = without_secrets(given, facts.secret_names)
     return {**safe, "config": without_logins(safe["config"])} if "config" in safe else safe
 
 
-def _succeeded(facts: Facts, output: dict[str, Any], printed: str) -> Report:
+def _succeeded(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
     full, summary = output["full"], output["summary"]
     message = full.get("message", full.get("Message"))  # some public responders write it large
     return Report(

@@ -30,7 +30,7 @@ from core.models import (
     LogInput,
     LogUpdate,
     SearchInput,
-    Stored,
+    StoredModel,
     Task,
     TaskInput,
     TaskUpdate,
@@ -53,7 +53,7 @@ COPIED_LIMIT_CHARS = 8 * 1_048_576
 ARTIFACT_CHARS = 256  # what an artifact takes beside its texts
 
 T = TypeVar("T")
-W = TypeVar("W", bound=Stored)
+W = TypeVar("W", bound=StoredModel)
 
 
 class Cases:
@@ -481,7 +481,7 @@ def _artifact_key(case_number: int, data_type: str, data: str) -> str:
     return hashlib.sha256(json.dumps([case_number, data_type, data]).encode()).hexdigest()
 
 
-def _number_of(word: Stored) -> int:
+def _number_of(word: StoredModel) -> int:
     return int(word.id[1:])
 
 

@@ -33,7 +33,7 @@ def record_all(
 
 
 @dataclass(frozen=True)
-class Mark:
+class FeedPosition:
     """A place in the store's history, for `Feed.changed`."""
 
     committed: asyncio.Event
@@ -73,11 +73,11 @@ class Feed:
                         page = self._read(seq)  # before the next mark: it would cost as much again
         return page
 
-    def mark(self) -> Mark:
+    def mark(self) -> FeedPosition:
         """Where the store stands; take it before you look, and `changed` misses nothing."""
-        return Mark(self._committed, self._database.version())
+        return FeedPosition(self._committed, self._database.version())
 
-    async def changed(self, mark: Mark) -> None:
+    async def changed(self, mark: FeedPosition) -> None:
         """Return once something was committed after `mark`, by this process or by another."""
         while not mark.committed.is_set() and self._database.version() == mark.version:
             with suppress(TimeoutError):

@@ -34,7 +34,7 @@ from core.store.search import (
     Sort,
     Window,
 )
-from core.store.search import Path as StoredPath
+from core.store.search import JsonPath as StoredPath
 
 MAX_DEPTH = 12  # deeper is no question of a person, and the database's parser has a bottom
 MAX_STEPS = 4  # from object to object, by _parent and _child; each weighs several levels for that parser
@@ -92,7 +92,7 @@ _OPERATORS: Mapping[str, Operator] = {"_eq": "=", "_gt": ">", "_gte": ">=", "_lt
 
 
 @dataclass(frozen=True)
-class Path(StoredPath):
+class FieldPath(StoredPath):
     """A field: where it is, and what a value of it must be."""
 
     check: "Callable[[Any], Scalar]" = lambda value: value
@@ -268,7 +268,7 @@ def _leaf_contains(value: Any, kind: str) -> Condition:
     name = value.get("_field") if isinstance(value, Mapping) else value
     path = _path(name, kind)
     if isinstance(name, str) and name.startswith("customFields."):
-        return Has(Path((path.texts[0].rpartition(".")[0],)))  # it is there also when its value is null
+        return Has(FieldPath((path.texts[0].rpartition(".")[0],)))  # it is there also when its value is null
     return Has(path)
 
 
@@ -307,7 +307,7 @@ def _field_and_value(operator: str, value: Any) -> tuple[Any, Any]:
     return next(iter(query.items()))
 
 
-def _compare(path: Path, operator: Operator, value: Any) -> Condition:
+def _compare(path: FieldPath, operator: Operator, value: Any) -> Condition:
     if value is None:
         if operator != "=":
             raise _bad("null can only be compared for being equal")
@@ -315,7 +315,7 @@ def _compare(path: Path, operator: Operator, value: Any) -> Condition:
     return Compare(path, operator, _value(path, value))
 
 
-def _path(name: Any, kind: str) -> Path:
+def _path(name: Any, kind: str) -> FieldPath:
     """Where a field of a kind is. Raises ResponderBotError("bad_request") where there is none."""
     if not isinstance(name, str):
         raise _bad("A field is named by a text")
@@ -324,18 +324,18 @@ def _path(name: Any, kind: str) -> Path:
     if name not in _FIELDS[kind].split():
         raise _bad(f"There is no field {_shown(name)}; there are {', '.join(_FIELDS[kind].split())}")
     if name in ("_id", "id"):
-        return Path(("$.id",), column="id", check=_text)
+        return FieldPath(("$.id",), column="id", check=_text)
     if kind == "action" and name == "objectId":
-        return Path((f"$.{name}",), column="object_id", check=_text)
+        return FieldPath((f"$.{name}",), column="object_id", check=_text)
     if kind == "action" and name in _ACTION_COLUMNS:
-        return Path((f"$.{name}",), column=_ACTION_COLUMNS[name], check=_number if name in _NUMBERS else _text)
+        return FieldPath((f"$.{name}",), column=_ACTION_COLUMNS[name], check=_number if name in _NUMBERS else _text)
     outer, _, inner = name.partition(".")
     check = _number if name in _NUMBERS else _flag if name in _FLAGS else _text
     many = name == "tags" or bool(inner)
-    return Path((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", check=check)
+    return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", check=check)
 
 
-def _custom_path(name: str) -> Path:
+def _custom_path(name: str) -> FieldPath:
     """`customFields.<name>` is the value whatever its kind, `customFields.<name>.<kind>` the one of that kind."""
     field = name.removeprefix("customFields.")
     head, dot, kind = field.rpartition(".")
@@ -344,7 +344,7 @@ def _custom_path(name: str) -> Path:
     # A quoted key of a path can hold anything but these.
     if not field or any(char in field for char in '"\\\0') or len(field) > MAX_PATTERN_CHARS:
         raise _bad(f"There is no custom field {_shown(field)}")
-    return Path(tuple(f'$.customFields."{field}".{one}' for one in kinds), check=_scalar)
+    return FieldPath(tuple(f'$.customFields."{field}".{one}' for one in kinds), check=_scalar)
 
 
 def _sort(name: str, kind: str) -> Sort:
@@ -377,7 +377,7 @@ def _text(value: Any) -> Scalar:
     return value
 
 
-def _value(path: Path, value: Any) -> Scalar:
+def _value(path: FieldPath, value: Any) -> Scalar:
     checked = path.check(value)
     if path.column not in _ID_COLUMNS:
         return checked

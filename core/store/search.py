@@ -13,7 +13,7 @@ Operator = Literal["=", ">", ">=", "<", "<="]
 
 
 @dataclass(frozen=True)
-class Path:
+class JsonPath:
     """Where a field is: paths into the JSON, the first that holds anything counts.
 
     With `many`, what is there is a list, whose members are looked at, each under `inner` if it is an object.
@@ -35,7 +35,7 @@ class Everything:
 class Compare:
     """A field, or one of its values, stands to a value as the operator says."""
 
-    path: Path
+    path: JsonPath
     operator: Operator
     value: Scalar
 
@@ -44,7 +44,7 @@ class Compare:
 class Like:
     """A text matches a pattern in LIKE's own language, with backslash to escape."""
 
-    path: Path
+    path: JsonPath
     pattern: str
 
 
@@ -52,7 +52,7 @@ class Like:
 class OneOf:
     """A field, or one of its values, is among these; `values` is a JSON list."""
 
-    path: Path
+    path: JsonPath
     values: str
 
 
@@ -60,7 +60,7 @@ class OneOf:
 class Has:
     """A field is there and not null."""
 
-    path: Path
+    path: JsonPath
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ Condition = Everything | Compare | Like | OneOf | Has | All | Any_ | Not | Above
 
 @dataclass(frozen=True)
 class Sort:
-    path: Path
+    path: JsonPath
     descending: bool
 
 
@@ -194,7 +194,7 @@ class _Writer:
         self.params[name] = value
         return f":{name}"
 
-    def scalar(self, path: Path, level: int) -> str:
+    def scalar(self, path: JsonPath, level: int) -> str:
         if path.column:
             return f"o{level}.{path.column}"
         found = [f"json_extract(o{level}.doc, {self.bind(text)})" for text in path.texts]
@@ -221,7 +221,7 @@ class _Writer:
             case Above(part, kind) | Below(part, kind):
                 return self._related(part, kind, level, up=isinstance(condition, Above))
 
-    def _values(self, path: Path, level: int, test: str) -> str:
+    def _values(self, path: JsonPath, level: int, test: str) -> str:
         """A test of a field. Null where the field is absent would make NOT of it null too, hence coalesce."""
         if path.column:
             return test.format(self.scalar(path, level))

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from bot.slack_emulator import Workspace
+from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.http_delivery import signature
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale
@@ -29,7 +29,7 @@ USER, CHANNEL = "U0BENCH", "C0BENCH"
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
     await asyncio.to_thread(fill, folder / "core" / "core.db", 1, 0)
-    workspace = Workspace(team_id="T0BENCH", rates=False)
+    workspace = SlackEmulator(team_id="T0BENCH", rates=False)
     workspace.add_user(USER, name="bench")
     workspace.add_channel(CHANNEL, name="bench", members=[USER, workspace.bot_user_id])
     async with workspace:

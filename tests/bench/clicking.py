@@ -25,7 +25,7 @@ import httpx
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards import ids, runs
-from bot.slack_emulator import Person, Sight, Workspace
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from tests.bench import figures
 from tests.bench.figures import Figure, Goal, Row, Scale
@@ -110,15 +110,15 @@ async def _in_turns(ours: Click, peer: Click, works: Sequence[float], scale: Sca
 
 
 @asynccontextmanager
-async def _desk() -> AsyncIterator[tuple[Workspace, Person]]:
-    workspace = Workspace(team_id=TEAM, rates=False)
+async def _desk() -> AsyncIterator[tuple[SlackEmulator, EmulatedUser]]:
+    workspace = SlackEmulator(team_id=TEAM, rates=False)
     workspace.add_user(USER, name="bench")
     workspace.add_channel(CHANNEL, name="bench", members=[USER, workspace.bot_user_id])
-    async with workspace, Person(workspace.url, workspace.page_token, USER) as person:
+    async with workspace, EmulatedUser(workspace.url, workspace.page_token, USER) as person:
         yield workspace, person
 
 
-def _slack(workspace: Workspace) -> dict[str, str]:
+def _slack(workspace: SlackEmulator) -> dict[str, str]:
     return {
         "bot_token": workspace.bot_token,
         "signing_secret": workspace.signing_secret,
@@ -165,7 +165,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
         yield click
 
 
-def _card(sight: Sight, alert_id: str) -> dict[str, Any]:
+def _card(sight: EmulatorView, alert_id: str) -> dict[str, Any]:
     return next((message for message in sight.messages(CHANNEL) if f"alert {alert_id}:" in message["text"]), {})
 
 
@@ -206,12 +206,12 @@ async def _peer(folder: Path, scale: Scale) -> AsyncIterator[Click]:
 # both
 
 
-async def _clicked(person: Person, ts: str, core: Child, alert_id: str, **what: Any) -> Way:
+async def _clicked(person: EmulatedUser, ts: str, core: Child, alert_id: str, **what: Any) -> Way:
     """Click, and look at the page until the card shows the end."""
     seen: dict[str, float] = {}
     before = await person.until(lambda sight: sight.message(CHANNEL, ts) or {})
 
-    def look(sight: Sight) -> bool:
+    def look(sight: EmulatorView) -> bool:
         now = time.time()
         message = sight.message(CHANNEL, ts) or {}
         if message.get("text") != before["text"]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot.app import Bot, running
-from bot.app.transports import EVENTS_PATH, Http
-from bot.outbox import Pace
+from bot.app.transports import EVENTS_PATH, HttpTransport
+from bot.outbox import RateLimiter
 from bot.settings import BotSettings, parse
-from bot.slack_emulator import Person, Workspace
+from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Profile
@@ -53,7 +53,7 @@ ALERT: Mapping[str, Any] = {
 class Scene:
     """Everything that a test of the bot needs."""
 
-    workspace: Workspace
+    workspace: SlackEmulator
     core: RunningCore
     bot: Bot
     client: CoreClient
@@ -69,9 +69,9 @@ class Scene:
         await self._core_stack.aclose()
         return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
-    async def person(self, user_id: str = ANNA) -> Person:
+    async def person(self, user_id: str = ANNA) -> EmulatedUser:
         """Somebody at the workspace's page, who leaves when the scene ends."""
-        who = Person(self.workspace.url, self.workspace.page_token, user_id)
+        who = EmulatedUser(self.workspace.url, self.workspace.page_token, user_id)
         return await self._stack.enter_async_context(who)
 
     async def post_alert(self, **changes: Any) -> str:
@@ -79,7 +79,7 @@ class Scene:
         alert = await self.client.create_alert({**ALERT, **changes})
         return alert.id
 
-    async def card(self, who: Person, alert_id: str, channel: str = SOC) -> dict[str, Any]:
+    async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
         """The card of an alert, once it is there."""
         return await who.until(lambda sight: find_card(sight.messages(channel), alert_id) or {})
 
@@ -96,7 +96,7 @@ async def running_bot(
     transport: Literal["socket", "http"] = "socket",
     manifest: Mapping[str, object] | None = None,
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
-    pace: Callable[[], Pace] | None = None,
+    pace: Callable[[], RateLimiter] | None = None,
     rates: bool = False,
     link_by_email: bool = False,
     clock_ms: Callable[[], int] = now_ms,
@@ -110,7 +110,7 @@ async def running_bot(
     `way` makes of core's address the one that the bot is given, such as a door that can be held shut.
     """
     async with AsyncExitStack() as stack:
-        workspace = Workspace(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
+        workspace = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
         furnish(workspace)
         for channel in shared:  # with another company
             members = [*PEOPLE, workspace.bot_user_id]
@@ -123,16 +123,16 @@ async def running_bot(
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(way(core.url)) if way else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
-        running_now = running(settings, as_service, clock_ms=clock_ms, pace=pace() if pace else Pace(**QUICK))
+        running_now = running(settings, as_service, clock_ms=clock_ms, pace=pace() if pace else RateLimiter(**QUICK))
         bot = await stack.enter_async_context(running_now)
-        if isinstance(bot.transport, Http):
+        if isinstance(bot.transport, HttpTransport):
             workspace.requests_url = bot.transport.url + EVENTS_PATH
         else:
             await workspace.wait_connected()
         yield Scene(workspace, core, bot, client, settings, service, core_stack, stack)
 
 
-def furnish(workspace: Workspace) -> None:
+def furnish(workspace: SlackEmulator) -> None:
     """People and channels."""
     for user_id, (name, _, _) in PEOPLE.items():
         workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
@@ -152,7 +152,7 @@ async def people(core: RunningCore) -> str:
 
 def bot_settings(
     folder: Path,
-    workspace: Workspace,
+    workspace: SlackEmulator,
     core: RunningCore,
     service_key: str,
     transport: str = "socket",

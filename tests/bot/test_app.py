@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from bot import doctor
 from bot.app import running
-from bot.app.interactions import SURFACES, entry_of, read
-from bot.app.transports import EVENTS_PATH, Http
-from bot.outbox import Pace
-from bot.slack_emulator import Sight
+from bot.app.interactions import INTERACTION_TYPES, entry_of, read
+from bot.app.transports import EVENTS_PATH, HttpTransport
+from bot.outbox import RateLimiter
+from bot.slack_emulator import EmulatorView
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -116,7 +116,7 @@ def signed(secret: str, body: str, at: int) -> dict[str, str]:
 
 
 async def status_of(scene: Scene, headers: dict[str, str], body: str = BODY) -> int:
-    assert isinstance(scene.bot.transport, Http)
+    assert isinstance(scene.bot.transport, HttpTransport)
     url = scene.bot.transport.url + EVENTS_PATH
     async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
         return answer.status
@@ -166,7 +166,7 @@ async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as scene:
-        assert isinstance(scene.bot.transport, Http)
+        assert isinstance(scene.bot.transport, HttpTransport)
         place = urlsplit(scene.bot.transport.url)
         opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(90)]
         for number, (_, writer) in enumerate(opened):
@@ -181,7 +181,7 @@ async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> No
 
 async def statuses_of(scene: Scene, head: str, body: bytes) -> list[int]:
     """The status of each answer to one raw request, after which its connection ends."""
-    assert isinstance(scene.bot.transport, Http)
+    assert isinstance(scene.bot.transport, HttpTransport)
     place = urlsplit(scene.bot.transport.url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     first = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nConnection: close\r\n"
@@ -196,7 +196,7 @@ async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: 
     async with running_bot(tmp_path, transport="http") as scene:
         body = BODY.replace("T0LOCAL", "T0OTHER")
         headers = signed(scene.workspace.signing_secret, body, int(time.time()))
-        assert isinstance(scene.bot.transport, Http)
+        assert isinstance(scene.bot.transport, HttpTransport)
         url = scene.bot.transport.url + EVENTS_PATH
         async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
             assert "Only members of this workspace" in (await answer.json())["text"]
@@ -210,7 +210,10 @@ async def test_health_and_metrics_tell_how_the_bot_is(
         anna = await scene.person(ANNA)
         await anna.command(SOC, "/responder help")
         assert scene.bot.vitals is not None
-        urls = [scene.bot.vitals.url, *([scene.bot.transport.url] if isinstance(scene.bot.transport, Http) else [])]
+        urls = [
+            scene.bot.vitals.url,
+            *([scene.bot.transport.url] if isinstance(scene.bot.transport, HttpTransport) else []),
+        ]
         for url in urls:
             async with session.get(url + "/health") as answer:
                 told = await answer.json()
@@ -222,17 +225,17 @@ async def test_health_and_metrics_tell_how_the_bot_is(
             assert "responder_bot_messages_stuck 0.0" in counted
 
 
-def done_replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
+def done_replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
     return [message for message in replies(sight, alert_id) if "done" in str(message)]
 
 
-def replies(sight: Sight, alert_id: str) -> list[dict[str, Any]]:
+def replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
     card = find_card(sight.messages(SOC), alert_id)
     return sight.thread(SOC, card["ts"])[1:] if card else []
 
 
 @given(
-    surface=st.sampled_from(SURFACES),
+    surface=st.sampled_from(INTERACTION_TYPES),
     body=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),
         lambda inner: (
@@ -261,7 +264,7 @@ async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Pat
 
 async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
-        async with running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)):
+        async with running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)):
             await scene.workspace.wait_connected(2)
             anna = await scene.person(ANNA)
             ids = [await scene.post_alert(sourceRef=f"eve-{n}") for n in range(4)]

@@ -17,10 +17,10 @@ import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Intent, Message
-from bot.outbox import Delivery, Desired, Gate, Pace, tables
+from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, tables
 from bot.outbox.store import migrations, open_store
-from bot.redaction import Screen, Subject
-from bot.slack_emulator import Person, Sight, Workspace
+from bot.redaction import RedactedView, Subject
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from tests.bot.running import QUICK
@@ -32,9 +32,9 @@ SOC = "C0SOC"
 class Desk:
     """A delivery that sends, and somebody who looks at the channel."""
 
-    delivery: Delivery
-    workspace: Workspace
-    anna: Person
+    delivery: MessageOutbox
+    workspace: SlackEmulator
+    anna: EmulatedUser
     clock: "Clock"
 
     async def shows(self, *texts: str) -> None:
@@ -57,24 +57,24 @@ class Clock:
         return (self._stopped_ms or now_ms()) + self.ahead_ms
 
 
-def texts_in(sight: Sight) -> list[str]:
+def texts_in(sight: EmulatorView) -> list[str]:
     return [m["text"] for root in sight.messages(SOC) for m in (sight.thread(SOC, root["ts"]) or [root])]
 
 
-def desired(key: str, text: str, **more: Any) -> Desired:
-    return Desired(key, SOC, Message(text), subject="~1", **more)
+def desired(key: str, text: str, **more: Any) -> DesiredMessage:
+    return DesiredMessage(key, SOC, Message(text), subject="~1", **more)
 
 
 @asynccontextmanager
 async def desk(
-    folder: Path, *, send: bool = True, pace: Pace | None = None, gate: Gate | None = None
+    folder: Path, *, send: bool = True, pace: RateLimiter | None = None, gate: ClearanceGuard | None = None
 ) -> AsyncIterator[Desk]:
     async with AsyncExitStack() as stack:
         workspace = await stack.enter_async_context(workspace_with_channel())
-        anna = await stack.enter_async_context(Person(workspace.url, workspace.page_token, "U0ANNA"))
+        anna = await stack.enter_async_context(EmulatedUser(workspace.url, workspace.page_token, "U0ANNA"))
         clock = Clock()
         slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
-        delivery = Delivery(folder / "slack.db", slack, clock, pace=pace or Pace(**QUICK), gate=gate)
+        delivery = MessageOutbox(folder / "slack.db", slack, clock, pace=pace or RateLimiter(**QUICK), gate=gate)
         stack.push_async_callback(delivery.close)
         if send:
             sending = asyncio.create_task(delivery.sender.run())
@@ -82,8 +82,8 @@ async def desk(
         yield Desk(delivery, workspace, anna, clock)
 
 
-def workspace_with_channel() -> Workspace:
-    workspace = Workspace(rates=False)
+def workspace_with_channel() -> SlackEmulator:
+    workspace = SlackEmulator(rates=False)
     workspace.add_user("U0ANNA", name="anna")
     workspace.add_channel(SOC, name="soc")
     return workspace
@@ -116,7 +116,7 @@ async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: st
     async with desk(tmp_path) as it:
         getattr(it.workspace.faults, trouble)("chat.postMessage")
         await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(Desired("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
+        await it.delivery.want(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
         await it.shows("card", "another")
 
 
@@ -124,7 +124,7 @@ async def test_a_card_that_slack_held_back_says_so(tmp_path: Path) -> None:
     block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
     async with desk(tmp_path) as it:
         it.workspace.faults.ratelimit("chat.postMessage", retry_after_s=30)
-        await it.delivery.want(Desired("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
+        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
         await until(it.delivery.problems)
         it.clock.ahead_ms = 31_000
         it.delivery.sender.wake()
@@ -213,14 +213,14 @@ async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_pat
 async def test_what_slack_does_not_take_is_said_plainly(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
-        await it.delivery.want(Desired("alert:~1:C0SOC", SOC, wrong, subject="~1"))
+        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, wrong, subject="~1"))
         await it.shows("High alert ~1")
 
 
 async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         it.workspace.add_channel("C0LATER", name="later", is_private=True, bot=False)
-        await it.delivery.want(Desired("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
+        await it.delivery.want(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
         await it.delivery.want(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         await until(it.delivery.problems)
@@ -299,7 +299,7 @@ async def test_a_file_is_put_once_into_a_long_thread_too(tmp_path: Path) -> None
         assert len(await files_in(it.anna)) == 1
 
 
-async def files_in(anna: Person) -> list[dict[str, Any]]:
+async def files_in(anna: EmulatedUser) -> list[dict[str, Any]]:
     roots = await anna.messages(SOC)
     threads = [await anna.thread(SOC, root["ts"]) for root in roots]
     return [file for thread in threads for message in thread for file in message.get("files") or []]
@@ -366,12 +366,12 @@ async def test_the_file_of_a_reply_that_somebody_deleted_goes_too(tmp_path: Path
 async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_path: Path) -> None:
     held = asyncio.Event()
     ceilings = {SOC: 0}
-    async with desk(tmp_path, gate=Gate(ceilings.__getitem__, held.set)) as it:
+    async with desk(tmp_path, gate=ClearanceGuard(ceilings.__getitem__, held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=Screen(secret, 2)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=RedactedView(secret, 2)))
         await asyncio.wait_for(held.wait(), 5)
         assert await it.anna.messages(SOC) == []
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=Screen(secret, 0)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=RedactedView(secret, 0)))
         await it.shows("withheld")
 
 
@@ -391,9 +391,9 @@ async def test_a_file_that_must_go_goes_also_before_its_message_was_looked_at(tm
 
 async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked_at(tmp_path: Path) -> None:
     held = asyncio.Event()
-    async with desk(tmp_path, send=False, gate=Gate(held=held.set)) as it:
+    async with desk(tmp_path, send=False, gate=ClearanceGuard(held=held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=Screen(secret, 2)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=RedactedView(secret, 2)))
         await it.delivery.doubt_all()
         sending = asyncio.create_task(it.delivery.sender.run())
         await until(held.is_set)
@@ -404,8 +404,8 @@ async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked
 
 async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        before = Screen(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
-        after = Screen(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
+        before = RedactedView(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
+        after = RedactedView(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
         await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", screen=before)], 10)
         since = it.delivery.written()
         await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=after, by_person=True), since=since)
@@ -422,7 +422,7 @@ async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp
 
 
 async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Path) -> None:
-    pace = Pace(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
+    pace = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
     async with desk(tmp_path, pace=pace) as it:
         old = [f"alert:~{n}:C0SOC" for n in range(20)]
         await it.delivery.want(*[desired(key, "old") for key in old])
@@ -442,7 +442,7 @@ async def test_an_old_reply_that_is_made_anew_does_not_say_how_long_that_took(tm
         await rest(it)
         it.workspace.faults.ratelimit("chat.update", retry_after_s=30)
         anew = Message("withheld", (block,))
-        await it.delivery.want(Desired("alert:~1:C0SOC", SOC, anew, subject="~1", in_bulk=True))
+        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, anew, subject="~1", in_bulk=True))
         await until(it.delivery.problems)
         it.clock.ahead_ms = 31_000
         it.delivery.sender.wake()
@@ -560,7 +560,7 @@ async def test_a_click_is_taken_once_and_left_behind_only_while_undone(tmp_path:
 
 async def test_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
-        other = Delivery(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
         assert await it.delivery.hold_lease()
         assert not await other.hold_lease()
         it.clock.ahead_ms = 11_000
@@ -573,7 +573,7 @@ async def test_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
 
 async def test_a_replica_is_told_of_what_another_wants(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        other = Delivery(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
         await other.want(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         await other.close()
@@ -606,7 +606,10 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.mark.parametrize("point", ["before the post", "after the post", "in a reply", "in an update"])
 async def test_killed_at_any_point_each_message_stands_once(tmp_path: Path, point: str) -> None:
-    async with workspace_with_channel() as workspace, Person(workspace.url, workspace.page_token, "U0ANNA") as anna:
+    async with (
+        workspace_with_channel() as workspace,
+        EmulatedUser(workspace.url, workspace.page_token, "U0ANNA") as anna,
+    ):
         never = asyncio.Event()
         method = "chat.postMessage"
         if point == "before the post":
@@ -640,7 +643,7 @@ async def test_killed_at_any_point_each_message_stands_once(tmp_path: Path, poin
             await second.wait()
 
 
-async def started(folder: Path, workspace: Workspace) -> asyncio.subprocess.Process:
+async def started(folder: Path, workspace: SlackEmulator) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -656,7 +659,7 @@ async def started(folder: Path, workspace: Workspace) -> asyncio.subprocess.Proc
     return process
 
 
-async def all_texts(anna: Person) -> list[str]:
+async def all_texts(anna: EmulatedUser) -> list[str]:
     roots = await anna.messages(SOC)
     return [m["text"] for root in roots for m in await anna.thread(SOC, root["ts"])]
 

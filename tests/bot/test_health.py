@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bot.app.workers import Workers
-from bot.slack_emulator import Person, Workspace
+from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish, running_bot
 from tests.bot.test_serve import ROOT, SETTINGS, said, user_added
@@ -89,11 +89,11 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (tmp_path / "responder-bot.toml").write_text(f"{SETTINGS}\n[bot]\nhealth_port = {port}\n")
-    workspace = Workspace(rates=False)
+    workspace = SlackEmulator(rates=False)
     furnish(workspace)
     reading, writing = os.pipe()
     os.close(reading)
-    async with workspace, Person(workspace.url, workspace.page_token, ANNA) as anna:
+    async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:
         slack = {
             "SLACK_BOT_TOKEN": workspace.bot_token,
             "SLACK_APP_TOKEN": workspace.app_token,

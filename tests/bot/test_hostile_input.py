@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.app.interactions import read
-from bot.app.transports import EVENTS_PATH, Http
+from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.cards import ids
 from bot.cards.lists import option_value
 from bot.cards.message import Intent
@@ -78,7 +78,7 @@ class Slack:
     """Sends the bot whatever it is told to, signed as Slack would."""
 
     def __init__(self, scene: Scene, session: aiohttp.ClientSession) -> None:
-        assert isinstance(scene.bot.transport, Http)
+        assert isinstance(scene.bot.transport, HttpTransport)
         self._url, self._session = scene.bot.transport.url + EVENTS_PATH, session
         self._secret = scene.workspace.signing_secret
 

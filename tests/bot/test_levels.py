@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bot.app import Bot, running
 from bot.settings import BotSettings
-from bot.slack_emulator import Person
+from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
@@ -48,8 +48,8 @@ class Story:
     """An alert and its case, with all that can be told of them."""
 
     scene: Scene
-    anna: Person
-    ben: Person
+    anna: EmulatedUser
+    ben: EmulatedUser
     alert_id: str = ""
     case_id: str = ""
     task_id: str = ""
@@ -96,7 +96,7 @@ class Story:
         return {secret for secret in SECRETS if secret in everything}
 
 
-async def stored(who: Person, channel: str) -> str:
+async def stored(who: EmulatedUser, channel: str) -> str:
     """Everything that the workspace keeps of a channel: messages with their threads and metadata, and files."""
     roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
     messages = [message for root in roots for message in await who.thread(channel, root["ts"])]
@@ -105,7 +105,7 @@ async def stored(who: Person, channel: str) -> str:
     return json.dumps(messages, ensure_ascii=False).replace("[.]", ".") + "\n".join(contents)
 
 
-async def content(who: Person, file_id: str) -> str:
+async def content(who: EmulatedUser, file_id: str) -> str:
     try:
         return (await who.file(file_id)).decode()
     except aiohttp.ClientResponseError as error:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import ids
-from bot.notifier import News
-from bot.slack_emulator import Sight
+from bot.notifier import FeedChanges
+from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, find_card, running_bot
@@ -13,7 +13,7 @@ from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, find_card, runni
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-def thread(sight: Sight, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
+def thread(sight: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
     card = find_card(sight.messages(channel), alert_id)
     return sight.thread(channel, card["ts"])[1:] if card else []
 
@@ -23,7 +23,7 @@ def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = 
 
 
 def test_news_say_each_thing_once() -> None:
-    news = News.of(
+    news = FeedChanges.of(
         [
             event(1, "alert.created", "~1", "~1", "Alert"),
             event(2, "action.created", "~2", "~1"),
@@ -33,7 +33,7 @@ def test_news_say_each_thing_once() -> None:
             event(6, "case_template.created", "~8", "~8", "CaseTemplate"),
         ]
     )
-    assert news == News(
+    assert news == FeedChanges(
         created_alerts=("~1",),
         roots=("~1", "~7"),
         actions=(("~2", "~1"),),

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.outbox import Pace
+from bot.outbox import RateLimiter
 
 MINUTE_MS = 60_000
 
 
 @given(st.lists(st.integers(0, 3_000), min_size=60, max_size=200), st.sampled_from(["chat.update", "files.delete"]))
 def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method: str) -> None:
-    pace, now, sent = Pace(), 1_700_000_000_000, []
+    pace, now, sent = RateLimiter(), 1_700_000_000_000, []
     for gap in gaps_ms:
         now += gap
         if pace.wait_ms(method, "C1", now, by_person=True) == 0:
@@ -20,7 +20,7 @@ def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method
 
 
 def test_what_a_person_caused_may_use_what_machines_must_leave() -> None:
-    pace, now = Pace(), 1_700_000_000_000
+    pace, now = RateLimiter(), 1_700_000_000_000
     while pace.wait_ms("chat.update", "C1", now, by_person=False) == 0:
         pace.took("chat.update", "C1", now)
     assert pace.wait_ms("chat.update", "C1", now, by_person=True) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.cards import asking, ended, home, lists, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
-from bot.redaction import MASK, Screen, Subject, seen, sees, withheld
+from bot.redaction import MASK, RedactedView, Subject, seen, sees, withheld
 from core.models import Action, Alert, Person
 from tests.bot.cards import words as make
 from tests.bot.cards.words import NOW, button
@@ -32,7 +32,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
     told = [(action, subject) for action in actions]
     offered = [make.responder()]
-    place = start.Place("~12")
+    place = start.WizardState("~12")
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
         dump(lists.alert_in_full(alert, clearance=clearance)),
@@ -77,9 +77,9 @@ def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withh
 
 def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:
     alert = make.alert(title="Beacon to EVIL.example", artifacts=[make.artifact(data="evil.example", tlp=3)])
-    assert Screen(Subject.alert(alert), 2).title() == "Beacon to [withheld]"
-    assert Screen(Subject.alert(alert), 2).text("evil[.]example") == "[withheld]"
-    assert Screen(Subject.alert(alert), 3).title() == "Beacon to EVIL.example"
+    assert RedactedView(Subject.alert(alert), 2).title() == "Beacon to [withheld]"
+    assert RedactedView(Subject.alert(alert), 2).text("evil[.]example") == "[withheld]"
+    assert RedactedView(Subject.alert(alert), 3).title() == "Beacon to EVIL.example"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:
 )
 def test_a_hidden_artifact_is_masked_in_every_spelling(hidden: str, words: str) -> None:
     alert = make.alert(title=words, artifacts=[make.artifact(data=hidden, tlp=3)])
-    assert Screen(Subject.alert(alert), 2).title() == "Beacon to [withheld] seen"
+    assert RedactedView(Subject.alert(alert), 2).title() == "Beacon to [withheld] seen"
 
 
 def test_a_link_that_leads_to_what_is_hidden_is_no_link() -> None:
@@ -112,15 +112,15 @@ def test_a_link_that_leads_to_what_is_hidden_is_no_link() -> None:
 def test_a_report_on_an_artifact_counts_as_high_as_its_case() -> None:
     """The responder was given the case with it (`semantics.md 7`)."""
     artifact, case = make.artifact(tlp=0), make.case(tlp=3)
-    assert Screen(Subject.artifact(artifact, case), 2).report("words") == "details withheld (TLP:RED)"
-    assert Screen(Subject.artifact(artifact, None), 2).report("words") == "details withheld (TLP:RED)"
-    assert Screen(Subject.artifact(artifact, make.case(tlp=2)), 2).report("words") == "words"
+    assert RedactedView(Subject.artifact(artifact, case), 2).report("words") == "details withheld (TLP:RED)"
+    assert RedactedView(Subject.artifact(artifact, None), 2).report("words") == "details withheld (TLP:RED)"
+    assert RedactedView(Subject.artifact(artifact, make.case(tlp=2)), 2).report("words") == "words"
 
 
 @given(st.text(max_size=30), st.text(max_size=60))
 def test_no_hidden_data_breaks_the_masking(hidden: str, words: str) -> None:
     alert = make.alert(title=f"{words}{hidden}{words}", artifacts=[make.artifact(data=hidden, tlp=3)])
-    shown = Screen(Subject.alert(alert), 2).title()
+    shown = RedactedView(Subject.alert(alert), 2).title()
     data = seen(hidden).strip()
     if len(data) >= 3 and data.isascii() and data.lower() not in MASK:
         assert data.lower() not in shown.lower()

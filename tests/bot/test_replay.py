@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import Delivery
+from bot.outbox import MessageOutbox
 from core.common.clock import now_ms
 from tests.bot.running import ANNA, SOC, running_bot
 
@@ -23,7 +23,7 @@ async def left_behind(folder: Path, text: str, minutes: int) -> None:
         "channel_id": SOC,
         "trigger_id": "1.2.3",
     }
-    earlier = Delivery(folder / "slack.db", AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS)
+    earlier = MessageOutbox(folder / "slack.db", AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS)
     assert await earlier.accept("the-click", {"surface": "command", "body": body})
     await earlier.close()
 

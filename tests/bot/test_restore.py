@@ -12,8 +12,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app import running
 from bot.cards.message import Message
-from bot.outbox import Delivery, Desired, Pace, forget_messages
-from bot.slack_emulator import Sight
+from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter, forget_messages
+from bot.slack_emulator import EmulatorView
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -96,7 +96,7 @@ async def test_the_messages_of_another_database_are_left_alone_until_they_are_fo
             assert later != lost
 
 
-def titled(sight: Sight, title: str) -> list[dict[str, Any]]:
+def titled(sight: EmulatorView, title: str) -> list[dict[str, Any]]:
     return [m for m in sight.messages(SOC) if title in str(m)]
 
 
@@ -114,7 +114,7 @@ async def test_a_raw_copy_that_has_run_on_is_known_by_its_events(tmp_path: Path)
                 await scene.post_alert(sourceRef=str(number))
             async with (
                 CoreClient(scene.core.url, scene.service_key) as core,
-                running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)) as scene.bot,
+                running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)) as scene.bot,
             ):
                 assert "was another one" in await refused(scene)
 
@@ -137,7 +137,7 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
         async with (
             serving(settings, grace_s=0),
             CoreClient(scene.core.url, scene.service_key) as core,
-            running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)),
+            running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)),
         ):
             told = await anna.until(
                 lambda sight: [
@@ -154,21 +154,21 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
 
 async def test_a_click_that_a_backup_caught_is_not_carried_out(tmp_path: Path) -> None:
     slack = AsyncWebClient(token="xoxb-none")
-    delivery = Delivery(tmp_path / "slack.db", slack, now_ms)
+    delivery = MessageOutbox(tmp_path / "slack.db", slack, now_ms)
     await delivery.accept("click", {"what": "run"})
     await delivery.watch("T0LOCAL", ANNA, "responder:Mailer_1_0")
     await delivery.watch("T0LOCAL", ANNA, "~1")
-    await delivery.want(Desired("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
+    await delivery.want(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
     copy(tmp_path / "slack.db", tmp_path / "copy.db", now_ms())
     await delivery.close()
     for name in ("copy.db", "copy.db"):  # the second time it is a live database
-        delivery = Delivery(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
+        delivery = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
         assert await delivery.left_behind() == []
         assert not await delivery.accept("click", {"what": "run"})
         assert (shown := delivery.message("alert:~1:C0SOC")) is not None
         assert shown.tried_at  # it is looked for in Slack before it is posted
         await delivery.close()
     assert await forget_messages(tmp_path / "copy.db") == 1
-    delivery = Delivery(tmp_path / "copy.db", slack, now_ms)
+    delivery = MessageOutbox(tmp_path / "copy.db", slack, now_ms)
     assert await delivery.watched("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
     await delivery.close()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot.slack_emulator import Person, Workspace
+from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish
 from tests.core.running import running_core
@@ -76,9 +76,9 @@ async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> N
 
 async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
-    workspace = Workspace(rates=False)
+    workspace = SlackEmulator(rates=False)
     furnish(workspace)
-    async with workspace, Person(workspace.url, workspace.page_token, ANNA) as anna:
+    async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:
         slack = {
             "SLACK_BOT_TOKEN": workspace.bot_token,
             "SLACK_APP_TOKEN": workspace.app_token,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bot.app import Bot, running
 from bot.cards import ids
-from bot.outbox import Pace
-from bot.slack_emulator import Sight
+from bot.outbox import RateLimiter
+from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.door import Door
@@ -34,12 +34,12 @@ async def slow_replica(scene: Scene, door: Door) -> AsyncIterator[Bot]:
     async with (
         door.way(scene.core.url) as address,
         CoreClient(address, scene.service_key) as core,
-        running(scene.settings, core, clock_ms=now_ms, pace=Pace(**QUICK)) as bot,
+        running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)) as bot,
     ):
         yield bot
 
 
-def told_of_the_other(sight: Sight) -> bool:
+def told_of_the_other(sight: EmulatorView) -> bool:
     return any("Nothing new was started" in said(m) for m in sight.ephemerals(SOC))
 
 
@@ -76,7 +76,7 @@ async def test_what_one_replica_painted_the_other_understands_and_nothing_stands
             await scene.told("ben", "Nothing was run.")
             before = menu_block(card)
 
-            def changed(sight: Sight, before: str = before) -> bool:
+            def changed(sight: EmulatorView, before: str = before) -> bool:
                 now = card_in(sight, SOC, alert.id)
                 return now is not None and menu_block(now) != before
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import ids
-from bot.slack_emulator import Sight
+from bot.slack_emulator import EmulatorView
 from tests.bot.door import Door
 from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot
 
@@ -79,7 +79,7 @@ async def test_the_card_shows_a_run_before_core_has_answered_who_started_it(tmp_
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await door.came.wait()
 
-        def run_line(sight: Sight) -> bool:
+        def run_line(sight: EmulatorView) -> bool:
             return f"*{CLOSE}*" in str(find_card(sight.messages(SOC), alert_id))
 
         await anna.until(run_line)

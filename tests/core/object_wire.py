@@ -13,7 +13,7 @@ from core.api import alerts as alerts_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import events as events_api
-from core.api.router import Wire
+from core.api.router import Router
 from core.common.database.sqlite import Database
 from core.models import Profile
 from core.records.alerts import Alerts
@@ -80,7 +80,7 @@ async def object_wire(folder: Path) -> AsyncIterator[ObjectWire]:
     database = Database(folder / "core.db", migrate)
     try:
         access = Access(database, "soc.example", clock)
-        wire = Wire(
+        wire = Router(
             [
                 *alerts_api.endpoints(Alerts(database, clock, "default")),
                 *cases_api.endpoints(Cases(database, clock)),

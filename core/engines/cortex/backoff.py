@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pace:
+class PollInterval:
     """The rhythm of the calls to a remote engine. All in seconds."""
 
     backoff_s: tuple[float, ...] = (0.5, 1, 2, 4, 8, 15)
@@ -28,10 +28,10 @@ class Pace:
     """A job that the engine still has not started after this is given up, so that no action hangs."""
 
 
-class Patience:
+class Backoff:
     """A time limit with growing pauses in it."""
 
-    def __init__(self, clock: Callable[[], float], limit_s: float, pace: Pace) -> None:
+    def __init__(self, clock: Callable[[], float], limit_s: float, pace: PollInterval) -> None:
         self._clock = clock
         self._until = clock() + limit_s
         self._pace = pace

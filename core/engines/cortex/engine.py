@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Job, Progress, Report, Told
-from core.engines.cortex.backoff import Pace, Patience
-from core.engines.cortex.http import ANSWER_LIMIT_BYTES, Answer, CortexWire, Unanswered
-from core.engines.cortex.job_poller import Following
+from core.engines.cortex.backoff import Backoff, PollInterval
+from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
+from core.engines.cortex.job_poller import JobPoller
 from core.engines.cortex.translate import catalogue_of, find_ours, job_id_of, refusal, run_body
 
 KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
@@ -35,13 +35,13 @@ class CortexEngine:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         deadline_minutes: float = 30,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: PollInterval = PollInterval(),  # noqa: B008 - frozen
         product: str = "thehive",
         answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
         self._name = name
         self._url = url
-        self._wire = CortexWire(
+        self._wire = CortexHttp(
             name,
             url=url,
             api_key=api_key,
@@ -74,7 +74,7 @@ class CortexEngine:
                 return catalogue_of(await self._entries())
         except TimeoutError:
             raise self._unavailable(f"gave no list of responders within {self._timeout_s:g} s") from None
-        except Unanswered as lost:
+        except NoAnswer as lost:
             raise self._unavailable(f"can't be reached: {lost.reason}") from lost
 
     def job_id(self, action_id: str) -> str:
@@ -88,7 +88,7 @@ class CortexEngine:
                 return begun
             engine_job_id = begun
             await told(Progress(engine_job_id))
-        return await Following(
+        return await JobPoller(
             self._name, self._wire, engine_job_id, told, self._clock, self._pace, self._deadline_minutes
         ).to_the_end()
 
@@ -123,7 +123,7 @@ class CortexEngine:
                 entries.setdefault(job_id_of(entry) or f"?{len(entries)}", entry)
         return list(entries.values())
 
-    def _list_in(self, answer: Answer) -> list[Any]:
+    def _list_in(self, answer: CortexAnswer) -> list[Any]:
         if answer.status in (401, 403):
             raise ResponderBotError("unavailable", refusal(self._name, answer, "list responders"))
         if not answer.ok:
@@ -134,13 +134,13 @@ class CortexEngine:
 
     async def _start(self, job: Job) -> str | Report:
         """Hand the job over, at most once. Asked again only where the engine surely has not taken it."""
-        patience = Patience(self._clock, self._pace.start_s, self._pace)
+        patience = Backoff(self._clock, self._pace.start_s, self._pace)
         path = f"responder/{quote(job.responder_id, safe='')}/run"
         while True:
             asked_s = None
             try:
                 answer = await self._wire.call("POST", path, run_body(job))
-            except Unanswered as lost:
+            except NoAnswer as lost:
                 if lost.sent:
                     return await self._find(job, lost.reason)
                 why = f"Engine {self._name!r} can't be reached: {lost.reason}. Nothing was started; try again later."
@@ -152,7 +152,7 @@ class CortexEngine:
             if not await patience.pause(asked_s):
                 return Report(False, why.strip())
 
-    async def _begun(self, job: Job, answer: Answer) -> str | Report:
+    async def _begun(self, job: Job, answer: CortexAnswer) -> str | Report:
         if answer.ok or answer.status >= 500:
             found = job_id_of(answer.body) if answer.ok else ""
             return found or await self._find(job, f"it answered {answer.status} without a job")
@@ -166,7 +166,7 @@ class CortexEngine:
 
     async def _find(self, job: Job, why: str) -> str | Report:
         """Look for a job whose id is not known, by its label. It is never started again (`responder-process.md 4`)."""
-        patience = Patience(self._clock, self._deadline_minutes * 60, self._pace)
+        patience = Backoff(self._clock, self._deadline_minutes * 60, self._pace)
         for pause_s in (*self._pace.search_s, 0):
             listed = await self._labelled(job, patience)
             if isinstance(listed, str):
@@ -178,7 +178,7 @@ class CortexEngine:
                 break
         return Report(False, f"{self._unknown(job)} ({why.rstrip('.')}.)")
 
-    async def _labelled(self, job: Job, patience: Patience) -> list[Any] | str:
+    async def _labelled(self, job: Job, patience: Backoff) -> list[Any] | str:
         """The jobs with its label, asked for until the engine lists them; else why it never did."""
         query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
         trouble, rubbish = "", 0
@@ -186,7 +186,7 @@ class CortexEngine:
             asked_s = None
             try:
                 answer = await self._wire.call("POST", "job/_search", query)
-            except Unanswered as lost:
+            except NoAnswer as lost:
                 trouble = lost.reason
             else:
                 if answer.ok and isinstance(answer.body, list):

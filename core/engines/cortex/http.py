@@ -22,7 +22,7 @@ ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broke
 CONNECTIONS = 1000  # each job that is followed holds one in its long poll
 
 
-class Unanswered(Exception):
+class NoAnswer(Exception):
     """No answer came. `sent` is False only when the request surely did not reach the server."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
@@ -32,7 +32,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class CortexAnswer:
     """What came back: `body` is its JSON, or None with a `flaw` that says why there is none."""
 
     status: int
@@ -63,7 +63,7 @@ class Answer:
         return said if isinstance(said, str) else ""
 
 
-class CortexWire:
+class CortexHttp:
     """One long-lived client for one server."""
 
     def __init__(
@@ -93,7 +93,7 @@ class CortexWire:
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=5),
         )
 
-    async def call(self, method: str, path: str, body: Any = None, *, extra_s: float = 0) -> Answer:
+    async def call(self, method: str, path: str, body: Any = None, *, extra_s: float = 0) -> CortexAnswer:
         """Ask once. `extra_s` is time that the server is asked to take. Raises Unanswered."""
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
@@ -105,22 +105,22 @@ class CortexWire:
                 return await self._read(response)
         # `from None`: the libraries' errors carry the request, and the request carries the key.
         except TimeoutError:
-            raise Unanswered(f"no answer within {self._timeout_s + extra_s:g} s", sent=True) from None
+            raise NoAnswer(f"no answer within {self._timeout_s + extra_s:g} s", sent=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
             raise _unanswered(error.__cause__ or error) from None
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _read(self, response: httpx.Response) -> Answer:
+    async def _read(self, response: httpx.Response) -> CortexAnswer:
         raw = bytearray()
         async for chunk in response.aiter_bytes():
             raw += chunk
             if len(raw) > self._answer_limit_bytes:
-                return Answer(response.status_code, flaw=f"it is longer than {self._answer_limit_bytes} bytes")
+                return CortexAnswer(response.status_code, flaw=f"it is longer than {self._answer_limit_bytes} bytes")
         in_thread = len(raw) > INLINE_BYTES
         body, flaw = await asyncio.to_thread(self._decoded, bytes(raw)) if in_thread else self._decoded(bytes(raw))
-        return Answer(
+        return CortexAnswer(
             response.status_code, body, flaw, _seconds(response.headers.get("Retry-After")), _at_ms(response.headers)
         )
 
@@ -160,17 +160,17 @@ def _at_ms(headers: httpx.Headers) -> int | None:
         return None
 
 
-def _unanswered(cause: BaseException) -> Unanswered:
+def _unanswered(cause: BaseException) -> NoAnswer:
     """By aiohttp's own error: the words of the transport in between don't tell "refused" from "cut"."""
     if isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        return Unanswered("the proxy did not let it through", sent=False)
+        return NoAnswer("the proxy did not let it through", sent=False)
     if isinstance(cause, aiohttp.ClientSSLError):
-        return Unanswered("its certificate is not trusted (is ca_file right?)", sent=False)
+        return NoAnswer("its certificate is not trusted (is ca_file right?)", sent=False)
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
-        return Unanswered("its host name is not known", sent=False)
+        return NoAnswer("its host name is not known", sent=False)
     if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
-        return Unanswered("it takes no connection", sent=False)
-    return Unanswered(f"the connection broke ({type(cause).__name__})", sent=True)
+        return NoAnswer("it takes no connection", sent=False)
+    return NoAnswer(f"the connection broke ({type(cause).__name__})", sent=True)
 
 
 def _base_url(name: str, url: str) -> httpx.URL:

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from core.engines.base import Progress, Report, Told
-from core.engines.cortex.backoff import Pace, Patience
-from core.engines.cortex.http import Answer, CortexWire, Unanswered
-from core.engines.cortex.translate import News, news_of, refusal
+from core.engines.cortex.backoff import Backoff, PollInterval
+from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
+from core.engines.cortex.translate import JobUpdate, news_of, refusal
 
 IN_A_ROW = {"missing": 3, "rubbish": 6}
 """So many such answers one after the other are believed; one alone may come from something in between."""
 
 
-class Following:
+class JobPoller:
     """The state of following one job. The deadline counts from the start of the program (`semantics.md 5`)."""
 
     def __init__(
         self,
         name: str,
-        wire: CortexWire,
+        wire: CortexHttp,
         engine_job_id: str,
         told: Told,
         clock: Callable[[], float],
-        pace: Pace,
+        pace: PollInterval,
         deadline_minutes: float,
     ) -> None:
         self._name = name
@@ -34,8 +34,8 @@ class Following:
         self._clock = clock
         self._pace = pace
         self._deadline_minutes = deadline_minutes
-        self._patience = Patience(clock, deadline_minutes * 60, pace)
-        self._queueing = Patience(clock, pace.waiting_limit_s, pace)
+        self._patience = Backoff(clock, deadline_minutes * 60, pace)
+        self._queueing = Backoff(clock, pace.waiting_limit_s, pace)
         self._running = False
         self._last_kind = ""
         self._in_a_row = 0
@@ -45,7 +45,7 @@ class Following:
         while True:
             asked_at = self._clock()
             answer = await self._asked()
-            if isinstance(answer, Answer) and answer.refused and answer.status != 404:
+            if isinstance(answer, CortexAnswer) and answer.refused and answer.status != 404:
                 return self._refused(answer)
             news = await self._news(answer)
             await self._tell(news)
@@ -54,30 +54,30 @@ class Following:
             if not await self._paused(news, quick=self._clock() - asked_at < self._poll_s() / 2):
                 return self._timed_out()
 
-    async def _asked(self) -> Answer | Unanswered:
+    async def _asked(self) -> CortexAnswer | NoAnswer:
         poll_s = min(self._poll_s(), max(1, math.ceil(self._patience.left_s)))
         path = f"job/{quote(self._engine_job_id, safe='')}/waitreport?atMost={poll_s}seconds"
         try:
             return await self._wire.call("GET", path, extra_s=poll_s)
-        except Unanswered as lost:
+        except NoAnswer as lost:
             return lost
 
-    async def _news(self, answer: Answer | Unanswered) -> News:
-        if isinstance(answer, Unanswered):
-            return News("busy", why=answer.reason)
+    async def _news(self, answer: CortexAnswer | NoAnswer) -> JobUpdate:
+        if isinstance(answer, NoAnswer):
+            return JobUpdate("busy", why=answer.reason)
         return await asyncio.to_thread(news_of, answer)  # a report may be large
 
     def _poll_s(self) -> int:
         return self._pace.running_poll_s if self._running else self._pace.waiting_poll_s
 
-    async def _tell(self, news: News) -> None:
+    async def _tell(self, news: JobUpdate) -> None:
         if not news.started or self._running:
             return
         self._running = True
         self._patience.limit(max(0.0, self._deadline_minutes * 60 - news.ran_s))
         await self._told(Progress(self._engine_job_id, running=True))
 
-    def _verdict(self, news: News) -> Report | None:
+    def _verdict(self, news: JobUpdate) -> Report | None:
         """The report, if there is one now or there will never be one."""
         if news.report is not None:
             return news.report
@@ -98,7 +98,7 @@ class Following:
             "It is not known how the responder ended; look at that server.",
         )
 
-    async def _paused(self, news: News, *, quick: bool) -> bool:
+    async def _paused(self, news: JobUpdate, *, quick: bool) -> bool:
         """Wait until it makes sense to ask again; False when the time is over."""
         if news.kind in ("missing", "rubbish", "busy"):
             return await self._patience.pause(news.retry_after_s)
@@ -115,5 +115,5 @@ class Following:
         trouble = f" The last that was heard of the engine: {self._trouble}." if self._trouble else ""
         return Report(False, f"{sentence} The responder may still run on engine {self._name!r}.{trouble}")
 
-    def _refused(self, answer: Answer) -> Report:
+    def _refused(self, answer: CortexAnswer) -> Report:
         return Report(False, f"{refusal(self._name, answer, 'read jobs')} The responder may still run there.")

@@ -13,7 +13,7 @@ from core.engines.base import (
     Skipped,
     as_sentence,
 )
-from core.engines.cortex.http import Answer, read_json
+from core.engines.cortex.http import CortexAnswer, read_json
 from core.engines.redaction import Redactor, bounded, secrets_in, without_logins, without_secrets
 
 UNCHECKED = 3
@@ -23,7 +23,7 @@ ID_LIMIT = 256
 
 
 @dataclass(frozen=True)
-class News:
+class JobUpdate:
     """What an answer about a job means."""
 
     kind: Literal["waiting", "running", "ended", "still", "busy", "missing", "rubbish"]
@@ -118,35 +118,35 @@ def _fits(found: JsonObject, job: Job) -> bool:
     return all(data.get(key) == job.data.get(key) for key in ("_id", "id", "createdAt") if key in data)
 
 
-def news_of(answer: Answer) -> News:
+def news_of(answer: CortexAnswer) -> JobUpdate:
     """What the answer to a question about a job means. Refusals but 404 are not for here."""
     if answer.status == 429:
-        return News("busy", retry_after_s=answer.retry_after_s, why="it takes no more calls for now")
+        return JobUpdate("busy", retry_after_s=answer.retry_after_s, why="it takes no more calls for now")
     if answer.status == 404:
-        return News("missing")
+        return JobUpdate("missing")
     if answer.status >= 500:
         if "AskTimeoutException" in answer.type:
-            return News("still")
-        return News("busy", retry_after_s=answer.retry_after_s, why=f"it answers {answer.status}")
+            return JobUpdate("still")
+        return JobUpdate("busy", retry_after_s=answer.retry_after_s, why=f"it answers {answer.status}")
     if not isinstance(answer.body, Mapping):
-        return News("rubbish", why=answer.flaw or "its answer is no job")
+        return JobUpdate("rubbish", why=answer.flaw or "its answer is no job")
     return _news_of_job(answer.body, answer.at_ms)
 
 
-def _news_of_job(body: JsonObject, at_ms: int | None) -> News:
+def _news_of_job(body: JsonObject, at_ms: int | None) -> JobUpdate:
     status = body.get("status")
     if status == "Waiting":
-        return News("waiting")
+        return JobUpdate("waiting")
     if status == "InProgress":
-        return News("running", started=True, ran_s=_ran_s(body, at_ms))
+        return JobUpdate("running", started=True, ran_s=_ran_s(body, at_ms))
     if status == "Deleted":
-        return News("ended", Report(False, "The job was deleted on the engine, so it is not known how it ended."))
+        return JobUpdate("ended", Report(False, "The job was deleted on the engine, so it is not known how it ended."))
     if status not in ("Success", "Failure"):
-        return News("rubbish", why="its answer is no job")
+        return JobUpdate("rubbish", why="its answer is no job")
     report = _success(body) if status == "Success" else _failure(body)
     if report is None:
-        return News("rubbish", why=f"it says {status} and gives no report")
-    return News("ended", report, started=status == "Success" or _is_number(body.get("startDate")))
+        return JobUpdate("rubbish", why=f"it says {status} and gives no report")
+    return JobUpdate("ended", report, started=status == "Success" or _is_number(body.get("startDate")))
 
 
 def _ran_s(body: JsonObject, at_ms: int | None) -> float:
@@ -242,7 +242,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def refusal(name: str, answer: Answer, what: str) -> str:
+def refusal(name: str, answer: CortexAnswer, what: str) -> str:
     """The sentence for an answer that asking again would not change."""
     if answer.status == 401:
         return f"Engine {name!r} refused the API key. Put a valid one into api_key of this engine in the settings."

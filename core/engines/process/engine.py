@@ -28,9 +28,9 @@ from core.engines.definitions import (
     section_for,
 )
 from core.engines.environments import Environments, Interpreter, Unavailable
-from core.engines.job_folder import OUTPUT_LIMIT_BYTES, Facts, JobFolder
+from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import launcher, processes
-from core.engines.process.fork_server import ForkServers, Order
+from core.engines.process.fork_server import ForkRequest, ForkServers
 from core.engines.process.processes import Started
 from core.settings import ResponderSection
 
@@ -319,7 +319,7 @@ class ProcessEngine:
         finally:
             os.close(hold)
 
-    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, Started | None, Facts | None]:
+    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, Started | None, RunFacts | None]:
         """Have it started, by us or by who was here before; with a hold on its folder, and what is known of it.
 
         Facts are None where the folder doesn't tell them any more. Raises _CannotRun, OSError or ValueError.
@@ -370,9 +370,9 @@ class ProcessEngine:
             os.waitid(os.P_PID, pid, os.WEXITED)
         return Started.read(folder.started)  # another launcher was first
 
-    def _order(self, folder: JobFolder, offer: _Offer) -> Order:
+    def _order(self, folder: JobFolder, offer: _Offer) -> ForkRequest:
         definition = offer.configured.definition
-        return Order(
+        return ForkRequest(
             job=folder.path,
             home=folder.run,
             folder=definition.root,
@@ -406,14 +406,14 @@ class ProcessEngine:
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
 
-    def _not_started(self, action_id: str, facts: Facts | None) -> Report:
+    def _not_started(self, action_id: str, facts: RunFacts | None) -> Report:
         folder = self._folder(action_id)
         if reason := self._stop_reasons.get(action_id) or folder.stop_reason():
             return job_folder.report_of(folder, facts, reason, "")
         lines = job_folder.last_lines(job_folder.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _followed(self, action_id: str, started: Started, facts: Facts | None) -> Report:
+    async def _followed(self, action_id: str, started: Started, facts: RunFacts | None) -> Report:
         folder = self._folder(action_id)
         if reason := await asyncio.to_thread(folder.stop_reason):
             self._stop_reasons.setdefault(action_id, reason)  # asked for before it began, or by a core that died
@@ -424,7 +424,7 @@ class ProcessEngine:
                 await self._until_end(action_id, started, facts, watch)
             return await asyncio.to_thread(self._collected, action_id, started, facts, watch is not None)
 
-    async def _until_end(self, action_id: str, started: Started, facts: Facts | None, watch: int) -> None:
+    async def _until_end(self, action_id: str, started: Started, facts: RunFacts | None, watch: int) -> None:
         minutes = facts.timeout_minutes if facts else 0.0  # nothing can come of this run any more
         try:
             async with asyncio.timeout(max(0.0, started.at + minutes * 60 - self._clock())):
@@ -445,7 +445,7 @@ class ProcessEngine:
                 processes.kill_supervisor(started)
                 await processes.readable(watch)
 
-    def _collected(self, action_id: str, started: Started, facts: Facts | None, just_ended: bool) -> Report:
+    def _collected(self, action_id: str, started: Started, facts: RunFacts | None, just_ended: bool) -> Report:
         """Read what the program wrote, once all that it left behind is killed.
 
         Its supervisor has done that if it ended by itself, and only then has it an exit code. Reaped last, since a
@@ -489,7 +489,7 @@ class _CannotRun(Exception):
     """Why a run can't begin, in a sentence."""
 
 
-def _adopted(folder: JobFolder) -> tuple[int, Facts | None]:
+def _adopted(folder: JobFolder) -> tuple[int, RunFacts | None]:
     hold = job_folder.follow(folder)
     try:
         return hold, folder.facts()

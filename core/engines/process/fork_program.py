@@ -46,21 +46,21 @@ LOADED = (
 CANNOT_START = 126
 
 
-class _Unusual(Exception):
+class _NeedsExec(Exception):
     """Something is not as it should be: nothing is forked, core starts the program by other means."""
 
 
 def prepare() -> dict[str, list[str]]:
-    """Import what is to be loaded, and see that it can be forked. Raises `_Unusual`."""
+    """Import what is to be loaded, and see that it can be forked. Raises `_NeedsExec`."""
     for name in LOADED:
         try:
             importlib.import_module(name)
         except Exception:  # noqa: S112 - whatever it is, the responder that imports it will say so
             continue
     if threading.active_count() != 1 or len(os.listdir("/proc/self/task")) != 1:
-        raise _Unusual("a module has started a thread")
+        raise _NeedsExec("a module has started a thread")
     if len(os.listdir("/proc/self/fd")) > 5:  # three standard ones, the control socket, this listing
-        raise _Unusual("a module keeps something open")
+        raise _NeedsExec("a module keeps something open")
     gc.collect()
     gc.freeze()  # so that a child's first collection doesn't copy all pages
     modules = {name.partition(".")[0] for name in sys.modules}
@@ -271,7 +271,7 @@ def main() -> None:
     try:
         facts = prepare()
         control.send(json.dumps(facts).encode())
-    except (_Unusual, OSError):
+    except (_NeedsExec, OSError):
         os._exit(1)
     run_program(*become(serve(control, idle_s), launcher))
 

@@ -47,7 +47,7 @@ _LOCALE = ("LANG", "LC_ALL", "TZ")
 
 
 @dataclass(frozen=True)
-class Order:
+class ForkRequest:
     """What a child needs to know to become a responder's program."""
 
     job: Path
@@ -67,7 +67,7 @@ class Order:
 
 
 @dataclass
-class Server:
+class ForkServer:
     """One fork server, as core sees it; its lock is held for each question with its answer."""
 
     pid: int
@@ -110,7 +110,7 @@ class Server:
             raise ConnectionResetError("it has ended")
         return answer.decode().strip()
 
-    def fork(self, order: Order) -> tuple[int, socket.socket]:
+    def fork(self, order: ForkRequest) -> tuple[int, socket.socket]:
         """Have a child forked and tell it what to run: its number, and the socket on which it answers.
 
         Raises OSError or ValueError.
@@ -172,16 +172,16 @@ class ForkServers:
         self._answer_s = answer_s
         self._wait_s = wait_s
         self._lock = threading.Lock()
-        self._servers: dict[tuple[object, ...], Server] = {}
+        self._servers: dict[tuple[object, ...], ForkServer] = {}
         self._unusable: dict[tuple[object, ...], object] = {}
-        self._of_child: dict[int, Server] = {}
+        self._of_child: dict[int, ForkServer] = {}
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> tuple[ForkServer, ...]:
         """Those that take runs now."""
         with self._lock:
             return tuple(self._servers.values())
 
-    def launch(self, interpreter: Path, order: Order) -> Started | None:
+    def launch(self, interpreter: Path, order: ForkRequest) -> Started | None:
         """Fork a run; returns when the child has announced itself or given up.
 
         None: nothing was started here, or nobody knows: the job folder tells.
@@ -199,7 +199,7 @@ class ForkServers:
                 self._release(server)
         return started
 
-    def take(self, interpreter: Path, order: Order) -> Server | None:
+    def take(self, interpreter: Path, order: ForkRequest) -> ForkServer | None:
         """The server to fork that run; None while there is none that can."""
         locale = {name: order.environment[name] for name in _LOCALE if name in order.environment}
         try:
@@ -244,7 +244,7 @@ class ForkServers:
             self._servers.clear()
             self._of_child.clear()
 
-    def _forked(self, server: Server, order: Order) -> Started | None:
+    def _forked(self, server: ForkServer, order: ForkRequest) -> Started | None:
         """What the child announced, None when it did not."""
         pid, run = server.fork(order)
         with run, run.makefile("rb") as said:
@@ -255,7 +255,7 @@ class ForkServers:
         self._of_child[pid] = server
         return Started.parsed(announced)
 
-    def _found(self, interpreter: Path, locale: Mapping[str, str]) -> Server | None:
+    def _found(self, interpreter: Path, locale: Mapping[str, str]) -> ForkServer | None:
         key = (interpreter, *locale.items())
         mark = _mark_of((interpreter, interpreter.parent.parent))
         for known in list(self._servers.values()):
@@ -277,20 +277,20 @@ class ForkServers:
             self._retire(unused[0])
         return bool(unused)
 
-    def _retire(self, server: Server) -> None:
+    def _retire(self, server: ForkServer) -> None:
         """It takes no more runs, and ends with the last of those that it has."""
         self._servers = {key: known for key, known in self._servers.items() if known is not server}
         if not server.is_retired and not server.holds:
             server.end()
         server.is_retired = True
 
-    def _release(self, server: Server) -> None:
+    def _release(self, server: ForkServer) -> None:
         with self._lock:
             server.holds -= 1
             if server.is_retired and not server.holds:
                 server.end()
 
-    def _give_up(self, server: Server) -> None:
+    def _give_up(self, server: ForkServer) -> None:
         """It can't be used, and a new one could not either as long as nothing changes."""
         with self._lock:
             for key, known in self._servers.items():
@@ -298,14 +298,14 @@ class ForkServers:
                     self._unusable[key] = server.mark
             self._retire(server)
 
-    def _drop(self, server: Server) -> None:
+    def _drop(self, server: ForkServer) -> None:
         with self._lock:
             if not server.is_reaped:  # else the number may be another's
                 os.kill(server.pid, signal.SIGKILL)
             self._retire(server)
 
 
-def _start(interpreter: Path, locale: Mapping[str, str], mark: object, idle_s: float, answer_s: float) -> Server:
+def _start(interpreter: Path, locale: Mapping[str, str], mark: object, idle_s: float, answer_s: float) -> ForkServer:
     """Send a server off, with nothing of ours but one end of a socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(answer_s)
@@ -325,7 +325,7 @@ def _start(interpreter: Path, locale: Mapping[str, str], mark: object, idle_s: f
             setsigmask=[],
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
-    return Server(pid, ours, mark)
+    return ForkServer(pid, ours, mark)
 
 
 def _mark_of(paths: Iterable[Path]) -> tuple[object, ...]:

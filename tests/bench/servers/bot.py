@@ -8,7 +8,7 @@ from typing import Any
 import uvloop
 
 from bot.app import running
-from bot.app.transports import EVENTS_PATH, Http
+from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.settings import parse
 from core.app import stop_signal
 from core.client import CoreClient
@@ -29,7 +29,7 @@ async def main(given: dict[str, Any]) -> None:
         CoreClient(given["core_url"], given["core_key"]) as core,
         running(settings, core, clock_ms=now_ms) as bot,
     ):
-        assert isinstance(bot.transport, Http)
+        assert isinstance(bot.transport, HttpTransport)
         tell({"url": bot.transport.url, "path": EVENTS_PATH})
         await stop_signal()
 

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
-from bot.slack_emulator import Workspace
+from bot.slack_emulator import SlackEmulator
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
 from tests.bot.browser.story import Story, Tried, trying
 
@@ -36,7 +36,7 @@ PATIENCE_MS = 30_000  # far more than anything here takes on a busy machine
 class Desk:
     """Everything a test needs; `trouble` holds what the page complained of."""
 
-    workspace: Workspace
+    workspace: SlackEmulator
     app: SampleApp
     browser: Browser
     page: Page
@@ -109,7 +109,7 @@ async def keep(page: Page, name: str) -> None:
 
 @pytest_asyncio.fixture
 async def desk() -> AsyncIterator[Desk]:
-    workspace = Workspace(MANIFEST, rates=False)
+    workspace = SlackEmulator(MANIFEST, rates=False)
     people(workspace)
     await workspace.start()
     app = SampleApp(workspace)

@@ -8,7 +8,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Workspace
+from bot.slack_emulator import SlackEmulator
 from tests.bot.browser import sample_blocks as blocks
 
 Json = dict[str, Any]
@@ -68,7 +68,7 @@ GROUPS = [
 class SampleApp:
     """The app, connected by Socket Mode; `heard` holds (kind, detail) of everything that reached it."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: SlackEmulator) -> None:
         self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
         self.app = AsyncApp(client=self.client)
@@ -207,7 +207,7 @@ class SampleApp:
         self.heard.put_nowait(("message", event.get("text", "")))
 
 
-def people(workspace: Workspace) -> None:
+def people(workspace: SlackEmulator) -> None:
     """The people and channels of these tests."""
     workspace.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
     workspace.add_user("U0BEN", name="ben", real_name="Ben Second")

@@ -173,12 +173,12 @@ def test_what_was_created_fits() -> None:
 @given(words.alerts(NO_MARKS), words.responders(), words.levels, words.foreign_text)
 @quick
 def test_the_leading_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
-    subject, place = Subject.alert(alert), start.Place("~12", "alert", "r" * 32, True, False, "C0SOC")
+    subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
     fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
     fine_view(start.start_view(place, subject, clearance=clearance, typed=typed, also=("~13", "~14")))
     fine_view(start.confirm_view(place, responder, subject, clearance=clearance, parameters=typed))
     fine_view(start.collision_view(place, words.action(), responder, subject, parameters=typed))
-    assert start.Place.from_text(place.to_text()) == place
+    assert start.WizardState.from_text(place.to_text()) == place
 
 
 @given(st.lists(words.actions(), max_size=14, unique_by=lambda a: a.id), words.alerts(NO_MARKS))

@@ -13,7 +13,7 @@ import yaml
 
 from bot.app import Bot, running
 from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection
-from bot.slack_emulator import Person, Sight, Workspace
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from bot.slack_emulator.limits import problems
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -107,11 +107,11 @@ class Stage:
     core: RunningCore
     admin: CoreClient
     bot: Bot
-    workspace: Workspace
+    workspace: SlackEmulator
     folder: Path
-    people: dict[str, Person] = field(default_factory=dict)
+    people: dict[str, EmulatedUser] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Person:
+    def __getitem__(self, name: str) -> EmulatedUser:
         """A person by name."""
         return self.people[f"U0{name.upper()}"]
 
@@ -122,7 +122,7 @@ class Stage:
         """The alert's card, once it is there."""
         return await self.seen(name, lambda sight: card_in(sight, channel, alert.id))
 
-    async def seen(self, name: str, look: Callable[[Sight], T | None]) -> T:
+    async def seen(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
         """What a person sees, once it is there."""
         found = await self[name].until(look)
         assert found is not None  # `until` waits for it
@@ -142,13 +142,13 @@ class Stage:
     async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
         """What only this person sees, once it holds these words."""
 
-        def seen(sight: Sight) -> dict[str, Any] | None:
+        def seen(sight: EmulatorView) -> dict[str, Any] | None:
             return next((m for m in reversed(sight.ephemerals(channel)) if words in said(m)), None)
 
         return checked(await self.seen(name, seen))
 
 
-def card_in(sight: Sight, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
+def card_in(sight: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
     """The card of an alert that a person sees, when it holds these words."""
     for message in sight.messages(channel):
         if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in said(message):
@@ -176,7 +176,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
     engine = EngineSection(name="local", responders=(folder / "responders",))
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(running_core(folder, engine=(engine,), responder=policies))
-        workspace = Workspace(MANIFEST, team_id=TEAM, rates=False)
+        workspace = SlackEmulator(MANIFEST, team_id=TEAM, rates=False)
         await _people(core, workspace)
         await workspace.start()
         stack.push_async_callback(workspace.stop)
@@ -187,13 +187,13 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
         bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
         made = Stage(core, admin, bot, workspace, folder)
         for user_id in PEOPLE:
-            person = Person(workspace.url, workspace.page_token, user_id)
+            person = EmulatedUser(workspace.url, workspace.page_token, user_id)
             made.people[user_id] = await stack.enter_async_context(person)
         await bot.leads.wait()
         yield made
 
 
-async def _people(core: RunningCore, workspace: Workspace) -> None:
+async def _people(core: RunningCore, workspace: SlackEmulator) -> None:
     for user_id, (name, profile, clearance) in PEOPLE.items():
         workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@soc.example")
         if profile is not None:
@@ -203,7 +203,7 @@ async def _people(core: RunningCore, workspace: Workspace) -> None:
         workspace.add_channel(channel, name=name)
 
 
-def bot_settings(folder: Path, workspace: Workspace, core_url: str, key: str) -> BotSettings:
+def bot_settings(folder: Path, workspace: SlackEmulator, core_url: str, key: str) -> BotSettings:
     """Settings of a bot on this folder's database."""
     slack = SlackSection(bot_token=workspace.bot_token, app_token=workspace.app_token, api_url=workspace.api_url)
     channels = (

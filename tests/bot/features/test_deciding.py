@@ -3,13 +3,13 @@
 from typing import Any
 
 from bot.cards import ids
-from bot.slack_emulator import Sight
+from bot.slack_emulator import EmulatorView
 from tests.bot.features.stage import OPEN, SOC, Stage, card_in, checked, said
 from tests.bot.features.test_running import blocks, choose
 
 
 def in_thread(ts: str, words: str) -> Any:
-    def look(sight: Sight) -> dict[str, Any] | None:
+    def look(sight: EmulatorView) -> dict[str, Any] | None:
         return next((m for m in sight.thread(SOC, ts)[1:] if words in said(m) and not m.get("ephemeral")), None)
 
     return look
@@ -104,7 +104,7 @@ async def test_a_watcher_gets_one_direct_message_at_the_end(scene: Stage) -> Non
     await scene.told("ben", "You watch nothing.")
 
 
-def direct(sight: Sight) -> list[dict[str, Any]]:
+def direct(sight: EmulatorView) -> list[dict[str, Any]]:
     """The direct messages that somebody sees."""
     return [m for c in sight.channels if c.startswith("D") for m in sight.messages(c)]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.message import Intent
-from bot.slack_emulator import Sight
+from bot.slack_emulator import EmulatorView
 from tests.bot.features.stage import SOC, Stage, card_in, checked, said
 
 
@@ -113,7 +113,7 @@ async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(
     before = menu_block(card)
     await choose(scene, "anna", card, "Secret")
 
-    def repainted(sight: Sight) -> dict[str, Any] | None:
+    def repainted(sight: EmulatorView) -> dict[str, Any] | None:
         now = card_in(sight, SOC, alert.id)
         return now if now and menu_block(now) != before else None
 

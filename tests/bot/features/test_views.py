@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from bot.cards import ids
-from bot.slack_emulator import Sight
+from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.limits import problems
 from tests.bot.features.stage import SOC, Stage, card_in, said
 from tests.bot.features.test_running import choose
@@ -13,7 +13,7 @@ VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "priva
 
 
 def topmost(callback_id: str, words: str = "") -> Any:
-    def look(sight: Sight) -> dict[str, Any] | None:
+    def look(sight: EmulatorView) -> dict[str, Any] | None:
         view = sight.view
         return view if view and view["callback_id"] == callback_id and words in said(view) else None
 
@@ -119,7 +119,7 @@ async def test_a_shortcut_on_a_message_finds_the_alert_it_is_about(scene: Stage)
     await scene["anna"].close(view["id"])
     await scene["anna"].say(SOC, f"who looks at {alert.id}?", thread_ts=card["ts"])
 
-    def reply(sight: Sight) -> dict[str, Any] | None:
+    def reply(sight: EmulatorView) -> dict[str, Any] | None:
         return next((m for m in sight.thread(SOC, card["ts"]) if "who looks" in m["text"]), None)
 
     said_in_thread = await scene.seen("anna", reply)

@@ -9,10 +9,10 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Faults, Person, Workspace
+from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
 
 
-def fill(workspace: Workspace) -> None:
+def fill(workspace: SlackEmulator) -> None:
     workspace.add_user("U0ANNA", name="anna", real_name="Anna Analyst", email="anna@example.org")
     workspace.add_user("U0BEN", name="ben", real_name="Ben Second", email="ben@example.org")
     workspace.add_channel("C0SOC", name="soc-alerts")
@@ -24,8 +24,8 @@ def faults() -> Faults:
 
 
 @pytest.fixture
-async def workspace(faults: Faults) -> AsyncIterator[Workspace]:
-    workspace = Workspace(faults=faults, event_retries_s=(0, 0.05, 0.05))
+async def workspace(faults: Faults) -> AsyncIterator[SlackEmulator]:
+    workspace = SlackEmulator(faults=faults, event_retries_s=(0, 0.05, 0.05))
     fill(workspace)
     await workspace.start()
     yield workspace
@@ -33,29 +33,29 @@ async def workspace(faults: Faults) -> AsyncIterator[Workspace]:
 
 
 @pytest.fixture
-async def anna(workspace: Workspace) -> AsyncIterator[Person]:
-    async with Person(workspace.url, workspace.page_token, "U0ANNA") as person:
+async def anna(workspace: SlackEmulator) -> AsyncIterator[EmulatedUser]:
+    async with EmulatedUser(workspace.url, workspace.page_token, "U0ANNA") as person:
         yield person
 
 
 @pytest.fixture
-async def ben(workspace: Workspace) -> AsyncIterator[Person]:
-    async with Person(workspace.url, workspace.page_token, "U0BEN") as person:
+async def ben(workspace: SlackEmulator) -> AsyncIterator[EmulatedUser]:
+    async with EmulatedUser(workspace.url, workspace.page_token, "U0BEN") as person:
         yield person
 
 
 @pytest.fixture
-def client(workspace: Workspace) -> AsyncWebClient:
+def client(workspace: SlackEmulator) -> AsyncWebClient:
     return AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
 
 
 @pytest.fixture
-def app(workspace: Workspace, client: AsyncWebClient) -> AsyncApp:
+def app(workspace: SlackEmulator, client: AsyncWebClient) -> AsyncApp:
     return AsyncApp(client=client, signing_secret=workspace.signing_secret)
 
 
 @asynccontextmanager
-async def socket_mode(workspace: Workspace, app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
+async def socket_mode(workspace: SlackEmulator, app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
     """The app connected by Socket Mode."""
     handler = AsyncSocketModeHandler(app, workspace.app_token, ping_interval=1)
     await handler.connect_async()  # type: ignore[no-untyped-call]  # the SDK has no type for it
@@ -65,7 +65,7 @@ async def socket_mode(workspace: Workspace, app: AsyncApp) -> AsyncIterator[Asyn
 
 
 @asynccontextmanager
-async def http_requests(workspace: Workspace, app: AsyncApp) -> AsyncIterator[None]:
+async def http_requests(workspace: SlackEmulator, app: AsyncApp) -> AsyncIterator[None]:
     """The app behind an address for signed requests."""
     runner = web.AppRunner(app.web_app("/slack/events"), shutdown_timeout=1)
     await runner.setup()
@@ -76,6 +76,6 @@ async def http_requests(workspace: Workspace, app: AsyncApp) -> AsyncIterator[No
 
 
 @pytest.fixture
-async def connected(workspace: Workspace, app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
+async def connected(workspace: SlackEmulator, app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
     async with socket_mode(workspace, app) as handler:
         yield handler

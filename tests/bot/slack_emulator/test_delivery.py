@@ -16,7 +16,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Faults, Person, Workspace
+from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
 from tests.bot.slack_emulator.conftest import http_requests, socket_mode
 from tests.bot.slack_emulator.starter_app import BUTTON
 
@@ -52,7 +52,7 @@ def listen(app: AsyncApp, heard: Heard) -> None:
 
 
 async def test_each_payload_goes_to_one_of_several_connections(
-    workspace: Workspace, app: AsyncApp, anna: Person, heard: Heard
+    workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
     used: set[int] = set()
@@ -75,7 +75,7 @@ async def test_each_payload_goes_to_one_of_several_connections(
 
 
 async def test_a_renewed_connection_loses_nothing(
-    workspace: Workspace, app: AsyncApp, connected: object, anna: Person, heard: Heard
+    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
     await workspace.refresh_connections()
@@ -85,7 +85,7 @@ async def test_a_renewed_connection_loses_nothing(
 
 
 async def test_the_app_comes_back_after_its_connection_was_cut(
-    workspace: Workspace, app: AsyncApp, connected: object, anna: Person, heard: Heard
+    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
     workspace.drop_connections()
@@ -96,7 +96,7 @@ async def test_the_app_comes_back_after_its_connection_was_cut(
     assert heard.things == ["again"]
 
 
-async def test_without_an_app_a_command_fails_as_in_slack(anna: Person) -> None:
+async def test_without_an_app_a_command_fails_as_in_slack(anna: EmulatedUser) -> None:
     answer = await anna.command("C0SOC", "/who")
     assert answer == {
         "ok": False,
@@ -107,7 +107,7 @@ async def test_without_an_app_a_command_fails_as_in_slack(anna: Person) -> None:
 
 
 async def test_a_late_acknowledgement_is_shown(
-    workspace: Workspace, app: AsyncApp, connected: object, anna: Person
+    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser
 ) -> None:
     workspace.ack_limit_s = 0.2
     release = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_a_late_acknowledgement_is_shown(
 
 
 async def test_a_click_that_is_not_acknowledged_in_time_is_shown(
-    workspace: Workspace, app: AsyncApp, client: AsyncWebClient, connected: object, anna: Person
+    workspace: SlackEmulator, app: AsyncApp, client: AsyncWebClient, connected: object, anna: EmulatedUser
 ) -> None:
     workspace.ack_limit_s = 0.2
     release = asyncio.Event()
@@ -144,7 +144,7 @@ async def test_a_click_that_is_not_acknowledged_in_time_is_shown(
     release.set()
 
 
-async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: AsyncWebClient, anna: Person) -> None:
+async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: AsyncWebClient, anna: EmulatedUser) -> None:
     release = asyncio.Event()
     faults.hold("chat.postMessage", release)
     faults.slow("chat.postMessage", 0.05)
@@ -157,7 +157,7 @@ async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: Async
 
 
 async def test_a_repeated_delivery_comes_with_the_same_payload(
-    app: AsyncApp, connected: object, faults: Faults, anna: Person, heard: Heard
+    app: AsyncApp, connected: object, faults: Faults, anna: EmulatedUser, heard: Heard
 ) -> None:
     @app.command("/who")
     async def who(ack: Any, body: Any) -> None:
@@ -171,7 +171,7 @@ async def test_a_repeated_delivery_comes_with_the_same_payload(
 
 
 @asynccontextmanager
-async def bare_socket(workspace: Workspace) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+async def bare_socket(workspace: SlackEmulator) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Socket Mode without Bolt: the test itself reads and acknowledges."""
     client = AsyncWebClient(base_url=workspace.api_url)
     address = (await client.apps_connections_open(app_token=workspace.app_token))["url"]
@@ -181,7 +181,7 @@ async def bare_socket(workspace: Workspace) -> AsyncIterator[aiohttp.ClientWebSo
         yield socket
 
 
-async def test_an_unacknowledged_event_comes_again_by_socket(workspace: Workspace, anna: Person) -> None:
+async def test_an_unacknowledged_event_comes_again_by_socket(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     workspace.ack_limit_s = 0.1
     async with bare_socket(workspace) as socket:
         await anna.say("C0SOC", "hello")
@@ -197,7 +197,9 @@ async def test_an_unacknowledged_event_comes_again_by_socket(workspace: Workspac
     assert {(e["type"], e["accepts_response_payload"]) for e in envelopes} == {("events_api", False)}
 
 
-async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(workspace: Workspace, anna: Person) -> None:
+async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(
+    workspace: SlackEmulator, anna: EmulatedUser
+) -> None:
     async with bare_socket(workspace) as first:
         await anna.say("C0SOC", "hello")
         lost = await first.receive_json(timeout=5)
@@ -208,7 +210,9 @@ async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(workspac
     assert again["payload"] == lost["payload"]
 
 
-async def test_an_update_and_a_deletion_reach_the_app_as_messages(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_an_update_and_a_deletion_reach_the_app_as_messages(
+    workspace: SlackEmulator, client: AsyncWebClient
+) -> None:
     async with bare_socket(workspace) as socket:
 
         async def next_event() -> Any:
@@ -233,7 +237,7 @@ async def test_an_update_and_a_deletion_reach_the_app_as_messages(workspace: Wor
 
 
 async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
-    workspace: Workspace, client: AsyncWebClient
+    workspace: SlackEmulator, client: AsyncWebClient
 ) -> None:
     async with bare_socket(workspace) as socket:
         workspace.rename("C0SOC", "soc")
@@ -256,7 +260,7 @@ async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
 
 async def test_an_eleventh_connection_is_one_too_many() -> None:
     async with AsyncExitStack() as stack:
-        workspace = await stack.enter_async_context(Workspace(rates=False))
+        workspace = await stack.enter_async_context(SlackEmulator(rates=False))
         for _ in range(10):
             await stack.enter_async_context(bare_socket(workspace))
         client = AsyncWebClient(base_url=workspace.api_url)
@@ -266,7 +270,7 @@ async def test_an_eleventh_connection_is_one_too_many() -> None:
         assert (await socket.receive_json(timeout=5))["reason"] == "too_many_websockets"
 
 
-async def test_a_ticket_opens_one_connection(workspace: Workspace) -> None:
+async def test_a_ticket_opens_one_connection(workspace: SlackEmulator) -> None:
     client = AsyncWebClient(base_url=workspace.api_url)
     address = (await client.apps_connections_open(app_token=workspace.app_token))["url"]
     async with aiohttp.ClientSession() as session:
@@ -292,7 +296,7 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def serving(workspace: Workspace, endpoint: Endpoint) -> AsyncIterator[None]:
+async def serving(workspace: SlackEmulator, endpoint: Endpoint) -> AsyncIterator[None]:
     app = web.Application()
     app.router.add_post("/in", endpoint.handle)
     runner = web.AppRunner(app, shutdown_timeout=1)
@@ -303,7 +307,7 @@ async def serving(workspace: Workspace, endpoint: Endpoint) -> AsyncIterator[Non
     await runner.cleanup()
 
 
-async def test_requests_carry_slacks_signature_and_forms(workspace: Workspace, anna: Person) -> None:
+async def test_requests_carry_slacks_signature_and_forms(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.json_response({"text": "hi"}))
     async with serving(workspace, endpoint):
         await anna.command("C0SOC", "/who a&b")
@@ -320,7 +324,7 @@ async def test_requests_carry_slacks_signature_and_forms(workspace: Workspace, a
     assert [m["text"] for m in await anna.ephemerals("C0SOC")] == ["hi"]
 
 
-async def test_a_failed_event_request_comes_again_with_its_number(workspace: Workspace, anna: Person) -> None:
+async def test_a_failed_event_request_comes_again_with_its_number(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.Response(status=500), web.Response(status=500))
     async with serving(workspace, endpoint):
         await anna.say("C0SOC", "hello")
@@ -329,7 +333,7 @@ async def test_a_failed_event_request_comes_again_with_its_number(workspace: Wor
     assert numbers == [(None, None), ("1", "http_error"), ("2", "http_error")]
 
 
-async def test_an_app_can_ask_for_no_repeats(workspace: Workspace, anna: Person) -> None:
+async def test_an_app_can_ask_for_no_repeats(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.Response(status=500, headers={"X-Slack-No-Retry": "1"}))
     async with serving(workspace, endpoint):
         await anna.say("C0SOC", "one")
@@ -340,11 +344,11 @@ async def test_an_app_can_ask_for_no_repeats(workspace: Workspace, anna: Person)
 
 
 @pytest.mark.parametrize(("status", "word"), [(404, "http_client_error"), (500, "http_service_error")])
-async def test_a_refused_command_is_shown(workspace: Workspace, anna: Person, status: int, word: str) -> None:
+async def test_a_refused_command_is_shown(workspace: SlackEmulator, anna: EmulatedUser, status: int, word: str) -> None:
     async with serving(workspace, Endpoint(web.Response(status=status))):
         assert (await anna.command("C0SOC", "/who"))["text"] == f'/who failed with the error "{word}"'
 
 
-async def test_bolt_passes_slacks_handshake(workspace: Workspace, app: AsyncApp) -> None:
+async def test_bolt_passes_slacks_handshake(workspace: SlackEmulator, app: AsyncApp) -> None:
     async with http_requests(workspace, app):
         assert await workspace.verify_requests_url()

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Person, Workspace
+from bot.slack_emulator import EmulatedUser, SlackEmulator
 from bot.slack_emulator.elements import VALUE_KEYS
 from bot.slack_emulator.limits import ELEMENTS
 from tests.bot.slack_emulator.starter_app import modal, plain
@@ -58,7 +58,7 @@ def form(kind: str, **block: Any) -> Json:
     }
 
 
-async def opened(heard: Heard, client: AsyncWebClient, anna: Person, view: Json) -> Json:
+async def opened(heard: Heard, client: AsyncWebClient, anna: EmulatedUser, view: Json) -> Json:
     await anna.command("C0SOC", "/form")
     trigger_id = heard.things[0]["trigger_id"]
     return dict((await client.views_open(trigger_id=trigger_id, view=view))["view"])
@@ -66,7 +66,7 @@ async def opened(heard: Heard, client: AsyncWebClient, anna: Person, view: Json)
 
 @pytest.mark.parametrize("kind", CHOICES)
 async def test_a_choice_is_in_the_state_of_the_submission(
-    heard: Heard, client: AsyncWebClient, anna: Person, kind: str
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser, kind: str
 ) -> None:
     _, given, expected = CHOICES[kind]
     view = await opened(heard, client, anna, form(kind))
@@ -78,7 +78,9 @@ async def test_a_choice_is_in_the_state_of_the_submission(
 
 
 @pytest.mark.parametrize("kind", CHOICES)
-async def test_a_dispatched_choice_is_an_action(heard: Heard, client: AsyncWebClient, anna: Person, kind: str) -> None:
+async def test_a_dispatched_choice_is_an_action(
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser, kind: str
+) -> None:
     _, given, expected = CHOICES[kind]
     view = await opened(heard, client, anna, form(kind, dispatch_action=True))
     await anna.click(None, view_id=view["id"], action_id="it", value=given)
@@ -91,7 +93,7 @@ async def test_a_dispatched_choice_is_an_action(heard: Heard, client: AsyncWebCl
 
 
 async def test_an_uploaded_file_is_in_the_submission_and_can_be_fetched(
-    workspace: Workspace, heard: Heard, client: AsyncWebClient, anna: Person
+    workspace: SlackEmulator, heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     element = {"type": "file_input", "action_id": "it", "max_files": 1}
     block = {"type": "input", "block_id": "b", "label": plain("It"), "element": element}
@@ -110,7 +112,7 @@ async def test_an_uploaded_file_is_in_the_submission_and_can_be_fetched(
 
 
 async def test_an_overflow_sends_its_choice_and_keeps_no_state(
-    heard: Heard, client: AsyncWebClient, anna: Person
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     overflow = {"type": "overflow", "action_id": "more", "options": [ONE, TWO]}
     blocks = [{"type": "actions", "elements": [overflow]}]
@@ -131,7 +133,7 @@ WRONG: dict[str, tuple[Json, str, str]] = {
 
 @pytest.mark.parametrize("kind", WRONG)
 async def test_slack_itself_refuses_a_wrong_field(
-    heard: Heard, client: AsyncWebClient, anna: Person, kind: str
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser, kind: str
 ) -> None:
     more, given, problem = WRONG[kind]
     element = {"type": kind, "action_id": "it", **more}

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Faults, Person, Refused, Seed, SeedChannel, SeedMessage, SeedUser, Workspace
+from bot.slack_emulator import EmulatedUser, Faults, Refused, Seed, SeedChannel, SeedMessage, SeedUser, SlackEmulator
 from tests.bot.slack_emulator.test_web_api import MANIFEST
 
 
@@ -16,18 +16,18 @@ async def browser() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_nothing_is_shown_without_the_token(workspace: Workspace, browser: aiohttp.ClientSession) -> None:
+async def test_nothing_is_shown_without_the_token(workspace: SlackEmulator, browser: aiohttp.ClientSession) -> None:
     for path in ("/", "/?token=wrong", "/page/state?user=U0ANNA", "/page/messages?user=U0ANNA&channel=C0SOC"):
         async with browser.get(workspace.url + path) as answer:
             assert answer.status == 403
     async with browser.post(f"{workspace.url}/page/say", json={"user": "U0ANNA"}) as answer:
         assert answer.status == 403
     with pytest.raises(Refused):
-        await Person(workspace.url, "wrong", "U0ANNA").connect()
+        await EmulatedUser(workspace.url, "wrong", "U0ANNA").connect()
 
 
 async def test_the_printed_address_sets_a_cookie_and_leaves_the_token_behind(
-    workspace: Workspace, browser: aiohttp.ClientSession
+    workspace: SlackEmulator, browser: aiohttp.ClientSession
 ) -> None:
     async with browser.get(workspace.page_url + "&user=U0BEN", allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/?user=U0BEN")
@@ -47,7 +47,7 @@ async def test_the_printed_address_sets_a_cookie_and_leaves_the_token_behind(
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 @pytest.mark.parametrize("path", ["/", "/api/api.test", "/page/state?user=U0ANNA"])
 async def test_other_sites_are_turned_away(
-    workspace: Workspace, browser: aiohttp.ClientSession, path: str, headers: dict[str, str]
+    workspace: SlackEmulator, browser: aiohttp.ClientSession, path: str, headers: dict[str, str]
 ) -> None:
     async with browser.get(workspace.url + path, headers={**headers, "X-Page-Token": workspace.page_token}) as answer:
         assert answer.status == 403
@@ -55,19 +55,19 @@ async def test_other_sites_are_turned_away(
 
 async def test_only_the_loopback_is_served() -> None:
     with pytest.raises(ValueError, match="loopback only"):
-        await Workspace().start(host="0.0.0.0")  # noqa: S104  # that it is refused is the point
+        await SlackEmulator().start(host="0.0.0.0")  # noqa: S104  # that it is refused is the point
 
 
 @pytest.mark.parametrize("path", ["../server.py", "%2e%2e/server.py", "none.js"])
 async def test_static_files_stay_in_their_folder(
-    workspace: Workspace, browser: aiohttp.ClientSession, path: str
+    workspace: SlackEmulator, browser: aiohttp.ClientSession, path: str
 ) -> None:
     async with browser.get(f"{workspace.url}/static/{path}") as answer:
         assert answer.status in (403, 404)
 
 
-async def test_the_state_is_all_that_a_page_needs(anna: Person) -> None:
-    async with Workspace(MANIFEST) as workspace:
+async def test_the_state_is_all_that_a_page_needs(anna: EmulatedUser) -> None:
+    async with SlackEmulator(MANIFEST) as workspace:
         workspace.fill(
             Seed(
                 users=[SeedUser("U0ANNA", "anna", "Anna Analyst"), SeedUser("U0BEN", "ben", "Ben Second")],
@@ -76,7 +76,7 @@ async def test_the_state_is_all_that_a_page_needs(anna: Person) -> None:
             )
         )
         workspace.pointers.append(("Try it", "List what can run", "C0SOC", "/responder list ~12"))
-        async with Person(workspace.url, workspace.page_token, "U0ANNA") as person:
+        async with EmulatedUser(workspace.url, workspace.page_token, "U0ANNA") as person:
             state = await person.state()
             assert [m["text"] for m in await person.messages("C0SOC")] == ["Good morning"]
     assert state == {
@@ -118,10 +118,10 @@ async def test_the_state_is_all_that_a_page_needs(anna: Person) -> None:
 
 
 async def test_a_manifest_says_what_exists() -> None:
-    async with Workspace(MANIFEST) as workspace:
+    async with SlackEmulator(MANIFEST) as workspace:
         workspace.add_user("U0ANNA", name="anna")
         workspace.add_channel("C0SOC", name="soc-alerts")
-        async with Person(workspace.url, workspace.page_token, "U0ANNA") as anna:
+        async with EmulatedUser(workspace.url, workspace.page_token, "U0ANNA") as anna:
             answer = await anna.command("C0SOC", "/other")
             assert (answer["error"], answer["text"][:31]) == ("unknown_command", "/other is not a valid command. ")
             with pytest.raises(Refused, match="no_such_shortcut"):
@@ -133,10 +133,10 @@ async def test_a_manifest_says_what_exists() -> None:
 def test_a_manifest_that_slack_would_refuse_is_refused() -> None:
     manifest = {"settings": {"event_subscriptions": {"bot_events": ["message.im", "app_home_opened"]}}}
     with pytest.raises(ValueError, match=r"The event message\.im needs the bot scope im:history"):
-        Workspace(manifest)
+        SlackEmulator(manifest)
 
 
-async def test_a_person_can_upload_a_file(workspace: Workspace, anna: Person) -> None:
+async def test_a_person_can_upload_a_file(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     form = aiohttp.FormData({"user": "U0ANNA", "channel": "C0SOC"})
     form.add_field("file", b"<script>alert(1)</script>", filename="notes.html", content_type="text/html")
     headers = {"X-Page-Token": workspace.page_token}
@@ -150,7 +150,7 @@ async def test_a_person_can_upload_a_file(workspace: Workspace, anna: Person) ->
 
 
 async def test_the_panel_sees_the_traffic_without_its_secrets(
-    workspace: Workspace, client: AsyncWebClient, anna: Person
+    workspace: SlackEmulator, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     await anna.command("C0SOC", "/hello")
     await client.chat_postMessage(channel="C0SOC", text="hi")
@@ -164,7 +164,7 @@ async def test_the_panel_sees_the_traffic_without_its_secrets(
     assert "/actions/" not in everything
 
 
-async def test_waiting_for_what_never_comes_says_what_was_seen(anna: Person, faults: Faults) -> None:
+async def test_waiting_for_what_never_comes_says_what_was_seen(anna: EmulatedUser, faults: Faults) -> None:
     await anna.say("C0SOC", "hello")
     await anna.until(lambda sight: sight.messages("C0SOC"))
     with pytest.raises(TimeoutError, match=r"Not seen within 0\.2 s\. In sight: C0SOC: 'hello'"):

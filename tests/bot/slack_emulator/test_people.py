@@ -7,7 +7,7 @@ import pytest
 from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Person, Refused, Workspace
+from bot.slack_emulator import EmulatedUser, Refused, SlackEmulator
 from tests.bot.slack_emulator.starter_app import BUTTON, modal, plain
 from tests.bot.slack_emulator.test_delivery import Heard
 
@@ -68,7 +68,7 @@ def common(body: Json) -> Json:
     return {key: body[key] for key in COMMON}
 
 
-async def test_a_command_has_slacks_fields(heard: Heard, anna: Person) -> None:
+async def test_a_command_has_slacks_fields(heard: Heard, anna: EmulatedUser) -> None:
     await anna.command("C0SOC", "/responder list ~12 ")
     body = heard.things[0]
     random = {key: body.pop(key) for key in ("token", "response_url", "trigger_id")}
@@ -87,7 +87,7 @@ async def test_a_command_has_slacks_fields(heard: Heard, anna: Person) -> None:
     }
 
 
-async def test_a_click_on_a_message_has_slacks_fields(heard: Heard, client: AsyncWebClient, anna: Person) -> None:
+async def test_a_click_on_a_message_has_slacks_fields(heard: Heard, client: AsyncWebClient, anna: EmulatedUser) -> None:
     section = {"type": "section", "block_id": "b", "text": plain("Hello"), "accessory": BUTTON}
     posted = await client.chat_postMessage(channel="C0SOC", text="Card", blocks=[section])
     await anna.click("C0SOC", posted["ts"], action_id="clicked")
@@ -110,7 +110,7 @@ async def test_a_click_on_a_message_has_slacks_fields(heard: Heard, client: Asyn
 
 
 async def test_a_click_in_a_thread_below_a_colour_bar_says_so(
-    heard: Heard, client: AsyncWebClient, anna: Person
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     root = (await anna.say("C0SOC", "root"))["ts"]
     section = {"type": "section", "text": plain("Hello"), "accessory": BUTTON}
@@ -130,7 +130,7 @@ async def test_a_click_in_a_thread_below_a_colour_bar_says_so(
 
 
 async def test_a_menu_of_the_apps_own_options_takes_only_these(
-    heard: Heard, client: AsyncWebClient, anna: Person
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     menu = {"type": "external_select", "action_id": "pick", "min_query_length": 0}
     blocks = [{"type": "actions", "block_id": "b", "elements": [menu]}]
@@ -148,14 +148,18 @@ async def test_a_menu_of_the_apps_own_options_takes_only_these(
         await anna.click("C0SOC", ts, action_id="pick", value="three")
 
 
-async def test_a_menu_waits_for_as_many_letters_as_it_asks(heard: Heard, client: AsyncWebClient, anna: Person) -> None:
+async def test_a_menu_waits_for_as_many_letters_as_it_asks(
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
+) -> None:
     blocks = [{"type": "actions", "elements": [{"type": "external_select", "action_id": "pick"}]}]
     ts = (await client.chat_postMessage(channel="C0SOC", text="Card", blocks=blocks))["ts"]
     assert await anna.options("C0SOC", ts, action_id="pick", query="on") == [{"label": None, "options": []}]
     assert [body for body in heard.things if body.get("type") == "block_suggestion"] == []
 
 
-async def test_two_people_choose_apart(heard: Heard, client: AsyncWebClient, anna: Person, ben: Person) -> None:
+async def test_two_people_choose_apart(
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser, ben: EmulatedUser
+) -> None:
     menu = {"type": "static_select", "action_id": "pick", "options": [option("one"), option("two")]}
     elements = [menu, {**BUTTON, "action_id": "go"}]
     blocks = [{"type": "actions", "block_id": "b", "elements": elements}]
@@ -166,7 +170,7 @@ async def test_two_people_choose_apart(heard: Heard, client: AsyncWebClient, ann
     assert bens["state"]["values"] == {"b": {"pick": {"type": "static_select", "selected_option": None}}}
 
 
-async def test_shortcuts_have_slacks_fields(heard: Heard, anna: Person) -> None:
+async def test_shortcuts_have_slacks_fields(heard: Heard, anna: EmulatedUser) -> None:
     ts = (await anna.say("C0SOC", "look"))["ts"]
     await anna.shortcut("show", "C0SOC", ts)
     await anna.shortcut("new")
@@ -178,7 +182,7 @@ async def test_shortcuts_have_slacks_fields(heard: Heard, anna: Person) -> None:
     assert set(everywhere) == {*COMMON, "type", "token", "callback_id", "trigger_id", "action_ts"}
 
 
-async def test_a_submission_has_slacks_fields(heard: Heard, client: AsyncWebClient, anna: Person) -> None:
+async def test_a_submission_has_slacks_fields(heard: Heard, client: AsyncWebClient, anna: EmulatedUser) -> None:
     await anna.command("C0SOC", "/form")
     view = {**modal(), "private_metadata": "~12"}
     opened = await client.views_open(trigger_id=heard.things[0]["trigger_id"], view=view)
@@ -190,7 +194,7 @@ async def test_a_submission_has_slacks_fields(heard: Heard, client: AsyncWebClie
     assert body["view"]["state"]["values"] == {"name": {"text": {"type": "plain_text_input", "value": "mine"}}}
 
 
-async def test_a_mention_and_a_message_are_events(workspace: Workspace, heard: Heard, anna: Person) -> None:
+async def test_a_mention_and_a_message_are_events(workspace: SlackEmulator, heard: Heard, anna: EmulatedUser) -> None:
     await anna.say("C0SOC", f"<@{workspace.bot_user_id}> a < b & @ben")
     bodies = await heard.wait(2)
     message, mention = (body["event"] for body in bodies)
@@ -207,14 +211,16 @@ async def test_a_mention_and_a_message_are_events(workspace: Workspace, heard: H
     assert bodies[0]["authorizations"][0]["user_id"] == workspace.bot_user_id
 
 
-async def test_a_shared_channel_is_marked_in_its_events(workspace: Workspace, heard: Heard, anna: Person) -> None:
+async def test_a_shared_channel_is_marked_in_its_events(
+    workspace: SlackEmulator, heard: Heard, anna: EmulatedUser
+) -> None:
     workspace.add_channel("C0FRIENDS", name="friends", is_shared=True)
     await anna.say("C0FRIENDS", "hello")
     assert (await heard.wait(1))[0]["is_ext_shared_channel"] is True
 
 
 async def test_joining_reactions_and_direct_messages_are_events(
-    workspace: Workspace, heard: Heard, anna: Person
+    workspace: SlackEmulator, heard: Heard, anna: EmulatedUser
 ) -> None:
     workspace.add_channel("C0NEW", name="new", members=["U0BEN"], bot=False)
     await anna.command("C0NEW", "/invite @app")
@@ -236,7 +242,7 @@ async def test_joining_reactions_and_direct_messages_are_events(
 
 
 async def test_a_second_modal_action_waits_in_the_form_until_it_is_submitted(
-    heard: Heard, client: AsyncWebClient, anna: Person
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     await anna.command("C0SOC", "/form")
     view = (await client.views_open(trigger_id=heard.things[0]["trigger_id"], view=modal()))["view"]
@@ -247,7 +253,7 @@ async def test_a_second_modal_action_waits_in_the_form_until_it_is_submitted(
     assert now["state"]["values"]["name"]["text"]["value"] == "typed"
 
 
-async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: Workspace, anna: Person) -> None:
+async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: SlackEmulator, anna: EmulatedUser) -> None:
     workspace.add_channel("C0SECRET", name="secret", members=["U0BEN"], is_private=True)
     with pytest.raises(Refused, match="channel_not_found"):
         await anna.say("C0SECRET", "x")
@@ -258,12 +264,12 @@ async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: Work
         await anna.click("C0SOC", ts, action_id="x")
     with pytest.raises(Refused, match="no_such_view"):
         await anna.submit("VNONE", {})
-    async with Person(workspace.url, workspace.page_token, workspace.bot_user_id) as nobody:
+    async with EmulatedUser(workspace.url, workspace.page_token, workspace.bot_user_id) as nobody:
         with pytest.raises(Refused, match="not_a_person"):
             await nobody.say("C0SOC", "x")
 
 
-async def test_unread_marks_count_what_others_wrote(anna: Person, ben: Person) -> None:
+async def test_unread_marks_count_what_others_wrote(anna: EmulatedUser, ben: EmulatedUser) -> None:
     await anna.say("C0SOC", "one")
     await anna.say("C0SOC", "two")
     assert await ben.until(lambda sight: sight.channels["C0SOC"]["unread"] == 2)

@@ -6,7 +6,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Workspace
+from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.rates import Rates
 from tests.bot.slack_emulator.conftest import fill
@@ -59,7 +59,7 @@ def test_switched_off_the_rates_let_everything_pass() -> None:
 
 async def test_the_app_is_told_how_long_to_wait() -> None:
     clock = Clock()
-    async with Workspace(clock=clock) as workspace:
+    async with SlackEmulator(clock=clock) as workspace:
         fill(workspace)
         client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
         for n in range(5):

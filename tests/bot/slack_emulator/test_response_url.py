@@ -9,7 +9,7 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.slack_emulator import Person, Workspace
+from bot.slack_emulator import EmulatedUser, SlackEmulator
 from tests.bot.slack_emulator.conftest import fill, socket_mode
 from tests.bot.slack_emulator.starter_app import BUTTON, plain
 
@@ -30,14 +30,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def workspace(clock: Clock) -> AsyncIterator[Workspace]:
-    async with Workspace(clock=clock) as workspace:
+async def workspace(clock: Clock) -> AsyncIterator[SlackEmulator]:
+    async with SlackEmulator(clock=clock) as workspace:
         fill(workspace)
         yield workspace
 
 
 @pytest.fixture
-async def url(workspace: Workspace, app: AsyncApp, anna: Person) -> AsyncIterator[str]:
+async def url(workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser) -> AsyncIterator[str]:
     """The response_url of a command."""
     urls: list[str] = []
 
@@ -51,7 +51,7 @@ async def url(workspace: Workspace, app: AsyncApp, anna: Person) -> AsyncIterato
         yield urls[0]
 
 
-async def test_the_first_five_answers_are_shown_and_the_sixth_is_refused(url: str, anna: Person) -> None:
+async def test_the_first_five_answers_are_shown_and_the_sixth_is_refused(url: str, anna: EmulatedUser) -> None:
     hook = AsyncWebhookClient(url)
     for n in range(5):
         answer = await hook.send(text=f"answer {n}")
@@ -67,7 +67,7 @@ async def test_after_thirty_minutes_it_is_refused(url: str, clock: Clock) -> Non
     assert (late.status_code, late.body) == (404, '{"ok": false, "error": "expired_url"}')
 
 
-async def test_an_invented_address_is_refused(workspace: Workspace) -> None:
+async def test_an_invented_address_is_refused(workspace: SlackEmulator) -> None:
     answer = await AsyncWebhookClient(f"{workspace.url}/actions/T0LOCAL/none").send(text="x")
     assert answer.status_code == 404
 
@@ -81,7 +81,7 @@ async def test_a_malformed_answer_is_refused_and_not_counted(url: str) -> None:
     assert (await hook.send(text="fine")).status_code == 200
 
 
-async def test_an_answer_for_everybody_is_a_message(url: str, ben: Person) -> None:
+async def test_an_answer_for_everybody_is_a_message(url: str, ben: EmulatedUser) -> None:
     await AsyncWebhookClient(url).send(text="for all", response_type="in_channel")
     assert [m["text"] for m in await ben.messages("C0SOC")] == ["for all"]
 
@@ -100,7 +100,7 @@ async def clicks(app: AsyncApp, url: str) -> list[dict[str, Any]]:
 
 
 async def test_an_ephemeral_message_is_replaced_and_deleted_by_its_click(
-    url: str, clicks: list[dict[str, Any]], anna: Person
+    url: str, clicks: list[dict[str, Any]], anna: EmulatedUser
 ) -> None:
     await AsyncWebhookClient(url).send(text="Run?", blocks=[SECTION])
     asked = (await anna.ephemerals("C0SOC"))[0]
@@ -116,7 +116,7 @@ async def test_an_ephemeral_message_is_replaced_and_deleted_by_its_click(
 
 
 async def test_a_message_is_replaced_and_deleted_by_its_click(
-    clicks: list[dict[str, Any]], client: AsyncWebClient, anna: Person
+    clicks: list[dict[str, Any]], client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     ts = (await client.chat_postMessage(channel="C0SOC", text="Card", blocks=[SECTION]))["ts"]
     await anna.click("C0SOC", ts, action_id="clicked")

@@ -9,9 +9,9 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Person, Refused, Workspace
+from bot.slack_emulator import EmulatedUser, Refused, SlackEmulator
 from bot.slack_emulator.errors import SlackError
-from bot.slack_emulator.feed import Feed
+from bot.slack_emulator.feed import PageFeed
 from bot.slack_emulator.state import Team, User
 from bot.slack_emulator.views import Views
 from tests.bot.slack_emulator.starter_app import modal, plain
@@ -32,7 +32,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def views(clock: Clock) -> Views:
-    team = Team("T1", clock, Feed(), "app")
+    team = Team("T1", clock, PageFeed(), "app")
     team.add_user(User("U1", "one", "One", ""))
     return Views(team)
 
@@ -120,7 +120,7 @@ def test_a_home_is_replaced_in_place(views: Views) -> None:
 
 
 @pytest.fixture
-async def opened(app: AsyncApp, connected: object, anna: Person) -> dict[str, Any]:
+async def opened(app: AsyncApp, connected: object, anna: EmulatedUser) -> dict[str, Any]:
     """A modal with a form, opened by a command."""
 
     @app.command("/form")
@@ -144,7 +144,7 @@ async def opened(app: AsyncApp, connected: object, anna: Person) -> dict[str, An
     ids=["update", "push", "clear"],
 )
 async def test_a_submission_can_be_answered_by_a_view(
-    app: AsyncApp, anna: Person, opened: dict[str, Any], answer: dict[str, Any], titles: list[str]
+    app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any], answer: dict[str, Any], titles: list[str]
 ) -> None:
     @app.view("form")
     async def saved(ack: Any) -> None:
@@ -163,7 +163,7 @@ async def test_a_submission_can_be_answered_by_a_view(
     ],
 )
 async def test_an_answer_that_slack_cant_read_leaves_the_form_open(
-    app: AsyncApp, anna: Person, opened: dict[str, Any], answer: dict[str, Any]
+    app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     @app.view("form")
     async def saved(ack: Any) -> None:
@@ -177,7 +177,7 @@ async def test_an_answer_that_slack_cant_read_leaves_the_form_open(
 
 
 async def test_a_late_answer_leaves_the_form_open_with_a_notice(
-    workspace: Workspace, app: AsyncApp, anna: Person, opened: dict[str, Any]
+    workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]
 ) -> None:
     workspace.ack_limit_s = 0.2
     release = asyncio.Event()
@@ -195,7 +195,7 @@ async def test_a_late_answer_leaves_the_form_open_with_a_notice(
     assert await anna.view() is not None
 
 
-async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: Person, opened: dict[str, Any]) -> None:
+async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]) -> None:
     reached, release = asyncio.Event(), asyncio.Event()
 
     @app.view("form")
@@ -215,7 +215,7 @@ async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: Person, o
     assert await first == {"ok": True}
 
 
-async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Person, opened: dict[str, Any]) -> None:
+async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]) -> None:
     told: list[Any] = []
 
     @app.view_closed("form")
@@ -230,7 +230,9 @@ async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Person, 
     assert await anna.view() is None
 
 
-async def test_the_app_opens_a_view_by_the_web_api_only_in_time(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_the_app_opens_a_view_by_the_web_api_only_in_time(
+    workspace: SlackEmulator, client: AsyncWebClient
+) -> None:
     with pytest.raises(SlackApiError) as refused:
         await client.views_open(trigger_id="1.2.x", view={**modal(), "title": plain("Hi")})
     assert refused.value.response["error"] == "invalid_arguments"

@@ -9,7 +9,7 @@ import yaml
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import Faults, Person, Workspace
+from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
 from bot.slack_emulator.manifest import EVENT_SCOPES, Manifest
 from bot.slack_emulator.web_api import METHODS
 from tests.bot.slack_emulator.conftest import fill
@@ -24,7 +24,7 @@ async def refusal(call: Awaitable[Any]) -> dict[str, Any]:
     return dict(caught.value.response.data)
 
 
-def client_of(workspace: Workspace, token: str | None) -> AsyncWebClient:
+def client_of(workspace: SlackEmulator, token: str | None) -> AsyncWebClient:
     return AsyncWebClient(token=token, base_url=workspace.api_url)
 
 
@@ -40,20 +40,20 @@ MANIFEST = {
 
 
 @pytest.fixture
-async def strict() -> AsyncIterator[Workspace]:
+async def strict() -> AsyncIterator[SlackEmulator]:
     """A workspace with a manifest of few scopes."""
-    async with Workspace(MANIFEST) as workspace:
+    async with SlackEmulator(MANIFEST) as workspace:
         fill(workspace)
         yield workspace
 
 
-async def test_the_app_learns_who_it_is(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_the_app_learns_who_it_is(workspace: SlackEmulator, client: AsyncWebClient) -> None:
     answer = await client.auth_test()
     assert (answer["user_id"], answer["team_id"], answer["bot_id"]) == (workspace.bot_user_id, "T0LOCAL", "B0LOCAL")
     assert (await client.api_test(foo="bar"))["args"] == {"foo": "bar"}
 
 
-async def test_tokens_are_checked(workspace: Workspace) -> None:
+async def test_tokens_are_checked(workspace: SlackEmulator) -> None:
     assert (await refusal(client_of(workspace, None).auth_test()))["error"] == "not_authed"
     assert (await refusal(client_of(workspace, "xoxb-wrong").auth_test()))["error"] == "invalid_auth"
     app_token = client_of(workspace, workspace.app_token)
@@ -68,7 +68,7 @@ async def test_an_unknown_method_is_named(client: AsyncWebClient) -> None:
     assert answer == {"ok": False, "error": "unknown_method", "req_method": "chat.sing"}
 
 
-async def test_a_scope_that_the_manifest_lacks_is_named(strict: Workspace) -> None:
+async def test_a_scope_that_the_manifest_lacks_is_named(strict: SlackEmulator) -> None:
     client = client_of(strict, strict.bot_token)
     provided = "chat:write,commands,channels:read,app_mentions:read"
     answer = await refusal(client.users_info(user="U0ANNA"))
@@ -86,7 +86,7 @@ async def test_without_a_manifest_the_app_has_every_scope_that_anything_here_nee
     assert needed <= told
 
 
-async def test_a_message_can_be_posted_changed_and_deleted(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_message_can_be_posted_changed_and_deleted(client: AsyncWebClient, anna: EmulatedUser) -> None:
     posted = await client.chat_postMessage(channel="C0SOC", text="One", blocks=[SECTION])
     ts = posted["ts"]
     assert posted["message"]["blocks"][0]["block_id"]
@@ -101,13 +101,13 @@ async def test_a_message_can_be_posted_changed_and_deleted(client: AsyncWebClien
     assert (await refusal(client.chat_update(channel="C0SOC", ts=ts, text="Four")))["error"] == "message_not_found"
 
 
-async def test_what_isnt_the_apps_own_cant_be_changed(client: AsyncWebClient, anna: Person) -> None:
+async def test_what_isnt_the_apps_own_cant_be_changed(client: AsyncWebClient, anna: EmulatedUser) -> None:
     ts = (await anna.say("C0SOC", "mine"))["ts"]
     assert (await refusal(client.chat_update(channel="C0SOC", ts=ts, text="x")))["error"] == "cant_update_message"
     assert (await refusal(client.chat_delete(channel="C0SOC", ts=ts)))["error"] == "cant_delete_message"
 
 
-async def test_places_where_the_app_cant_post(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_places_where_the_app_cant_post(workspace: SlackEmulator, client: AsyncWebClient) -> None:
     workspace.add_channel("C0OUT", name="elsewhere", bot=False)
     workspace.add_channel("C0SECRET", name="secret", is_private=True, bot=False)
     workspace.add_channel("C0OLD", name="old", is_archived=True)
@@ -143,7 +143,9 @@ async def test_messages_that_slack_refuses(client: AsyncWebClient) -> None:
     assert (await refusal(missing))["error"] == "thread_not_found"
 
 
-async def test_an_ephemeral_message_is_for_one_person(client: AsyncWebClient, anna: Person, ben: Person) -> None:
+async def test_an_ephemeral_message_is_for_one_person(
+    client: AsyncWebClient, anna: EmulatedUser, ben: EmulatedUser
+) -> None:
     await client.chat_postEphemeral(channel="C0SOC", user="U0ANNA", text="psst")
     assert [m["text"] for m in await anna.ephemerals("C0SOC")] == ["psst"]
     assert await ben.messages("C0SOC") == []
@@ -167,7 +169,7 @@ async def test_history_goes_back_in_pages_and_shows_metadata_when_asked(client: 
     assert [m["text"] for m in only["messages"]] == ["m2"]
 
 
-async def test_a_thread_counts_its_replies(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_thread_counts_its_replies(client: AsyncWebClient, anna: EmulatedUser) -> None:
     root = (await client.chat_postMessage(channel="C0SOC", text="root"))["ts"]
     await client.chat_postMessage(channel="C0SOC", text="reply", thread_ts=root)
     shown = await client.chat_postMessage(channel="C0SOC", text="both", thread_ts=root, reply_broadcast=True)
@@ -181,7 +183,7 @@ async def test_a_thread_counts_its_replies(client: AsyncWebClient, anna: Person)
     assert (tombstone["subtype"], tombstone["text"]) == ("tombstone", "This message was deleted.")
 
 
-async def test_channels_and_people_are_described(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_channels_and_people_are_described(workspace: SlackEmulator, client: AsyncWebClient) -> None:
     workspace.add_channel("C0SHARED", name="with-friends", is_shared=True)
     shared = (await client.conversations_info(channel="C0SHARED"))["channel"]
     assert (shared["is_ext_shared"], shared["is_member"]) == (True, True)
@@ -195,7 +197,7 @@ async def test_channels_and_people_are_described(workspace: Workspace, client: A
     assert (await refusal(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
 
 
-async def test_a_direct_message_is_opened_once(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_direct_message_is_opened_once(client: AsyncWebClient, anna: EmulatedUser) -> None:
     first = (await client.conversations_open(users="U0ANNA"))["channel"]["id"]
     again = (await client.conversations_open(users=["U0ANNA"], return_im=True))["channel"]
     assert (again["id"], again["user"], again["is_im"]) == (first, "U0ANNA", True)
@@ -206,7 +208,7 @@ async def test_a_direct_message_is_opened_once(client: AsyncWebClient, anna: Per
     assert [m["text"] for m in await anna.messages(first)] == ["hi"]
 
 
-async def test_a_file_takes_three_steps(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_file_takes_three_steps(client: AsyncWebClient, anna: EmulatedUser) -> None:
     root = (await client.chat_postMessage(channel="C0SOC", text="root"))["ts"]
     await client.files_upload_v2(
         channel="C0SOC", content="a,b\n1,2\n", filename="report.csv", title="Report", thread_ts=root
@@ -217,7 +219,7 @@ async def test_a_file_takes_three_steps(client: AsyncWebClient, anna: Person) ->
     assert await anna.file(shown["id"]) == b"a,b\n1,2\n"
 
 
-async def test_a_deleted_file_leaves_a_tombstone(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_deleted_file_leaves_a_tombstone(client: AsyncWebClient, anna: EmulatedUser) -> None:
     root = (await client.chat_postMessage(channel="C0SOC", text="root"))["ts"]
     await client.files_upload_v2(channel="C0SOC", content="a,b\n", filename="report.csv", thread_ts=root)
     file_id = (await anna.thread("C0SOC", root))[1]["files"][0]["id"]
@@ -231,7 +233,7 @@ async def test_a_deleted_file_leaves_a_tombstone(client: AsyncWebClient, anna: P
     assert (await refusal(client.files_delete(file=theirs["id"])))["error"] == "cant_delete_file"
 
 
-async def test_a_reaction_is_counted_once(client: AsyncWebClient, anna: Person) -> None:
+async def test_a_reaction_is_counted_once(client: AsyncWebClient, anna: EmulatedUser) -> None:
     ts = (await anna.say("C0SOC", "look"))["ts"]
     await client.reactions_add(channel="C0SOC", timestamp=ts, name="eyes")
     await anna.react("C0SOC", ts, "eyes")
@@ -241,14 +243,14 @@ async def test_a_reaction_is_counted_once(client: AsyncWebClient, anna: Person) 
     assert (await refusal(again))["error"] == "already_reacted"
 
 
-async def test_a_permalink_leads_to_the_message(workspace: Workspace, client: AsyncWebClient) -> None:
+async def test_a_permalink_leads_to_the_message(workspace: SlackEmulator, client: AsyncWebClient) -> None:
     ts = (await client.chat_postMessage(channel="C0SOC", text="x"))["ts"]
     link = (await client.chat_getPermalink(channel="C0SOC", message_ts=ts))["permalink"]
     async with aiohttp.ClientSession() as session, session.get(link, allow_redirects=False) as answer:
         assert answer.headers["Location"] == f"/?channel=C0SOC&ts={ts}"
 
 
-async def test_a_request_that_isnt_json_is_refused(workspace: Workspace) -> None:
+async def test_a_request_that_isnt_json_is_refused(workspace: SlackEmulator) -> None:
     headers = {"Authorization": f"Bearer {workspace.bot_token}", "Content-Type": "application/json"}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
@@ -257,7 +259,7 @@ async def test_a_request_that_isnt_json_is_refused(workspace: Workspace) -> None
         assert await answer.json() == {"ok": False, "error": "invalid_json"}
 
 
-async def test_trouble_comes_when_it_is_asked_for(faults: Faults, client: AsyncWebClient, anna: Person) -> None:
+async def test_trouble_comes_when_it_is_asked_for(faults: Faults, client: AsyncWebClient, anna: EmulatedUser) -> None:
     client.retry_handlers.clear()
     faults.ratelimit("chat.postMessage", retry_after_s=7)
     with pytest.raises(SlackApiError) as limited:
@@ -279,7 +281,7 @@ async def test_trouble_comes_when_it_is_asked_for(faults: Faults, client: AsyncW
 
 
 async def test_the_sdk_doubles_a_post_whose_answer_was_lost(
-    faults: Faults, client: AsyncWebClient, anna: Person
+    faults: Faults, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     faults.lose_answer("chat.postMessage")
     await client.chat_postMessage(channel="C0SOC", text="once?")

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from core.access import Access
 from core.api import router as wire
-from core.api.router import Endpoint, Request, Wire, answer
+from core.api.router import Endpoint, Request, Router, answer
 from core.common.clock import now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
@@ -363,7 +363,7 @@ async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -
     try:
         access = Access(database, "responder-bot.local", now_ms)
         key = await access.add("analyst", "analyst")
-        async with listening(Wire(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
+        async with listening(Router(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
             yield url, key
     finally:
         await database.close()

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.actions import report as reports
-from core.engines.job_folder import Facts, Left, judged
+from core.engines.job_folder import RunFacts, RunOutput, judged
 from core.engines.redaction import REMOVED, Redactor, secrets_in, secrets_of_url, without_logins
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {
@@ -49,11 +49,11 @@ def texts_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def stored(facts: Facts, output: dict[str, Any], printed: str) -> list[str]:
+def stored(facts: RunFacts, output: dict[str, Any], printed: str) -> list[str]:
     """All texts of the action that such a run is stored as."""
     found = []
     for fault in ("", "wrote no output/output.json"):
-        report = judged(facts, Left(output, fault, printed), "", "")
+        report = judged(facts, RunOutput(output, fault, printed), "", "")
         written = reports.write(
             reports.ending(report, {}, reports.Limits()), [""] * len(report.operations), reports.Limits()
         )
@@ -66,7 +66,7 @@ FIXED = (
     " ".join(
         text
         for success in (True, False)
-        for text in stored(Facts(1, frozenset(), (), {}), {"success": success, "full": {}, "input": {}}, "")
+        for text in stored(RunFacts(1, frozenset(), (), {}), {"success": success, "full": {}, "input": {}}, "")
     )
     + " REMOVED message deep taxonomies type tag AddTagToAlert data asked"
 )
@@ -106,7 +106,7 @@ def test_no_form_of_a_secret_is_in_the_stored_action(
         "operations": [{"type": "AddTagToAlert", "tag": leaks[0]}, echo], "errorMessage": echo if success else leaks[0],
         "input": {"data": echo},
     }  # fmt: skip
-    found = stored(Facts(1, frozenset(), tuple(secrets), {}), output, "\n".join(leaks))
+    found = stored(RunFacts(1, frozenset(), tuple(secrets), {}), output, "\n".join(leaks))
     for text in found:
         rest = text.replace(REMOVED, "\0")
         for secret in secrets:

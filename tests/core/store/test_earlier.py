@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import Delivery
+from bot.outbox import MessageOutbox
 from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
@@ -80,7 +80,7 @@ async def test_a_database_of_any_earlier_bot_gets_the_tables_of_today(tmp_path: 
         await open_store(file).close()
     assert shape(path) == shape(tmp_path / "new.db")
     assert before
-    delivery = Delivery(path, AsyncWebClient(token="xoxb-none"), now_ms)
+    delivery = MessageOutbox(path, AsyncWebClient(token="xoxb-none"), now_ms)
     assert [(key, message.ts) for key, _ in before if (message := delivery.message(key))] == before
     assert delivery.cursor()
     await delivery.close()
@@ -88,7 +88,7 @@ async def test_a_database_of_any_earlier_bot_gets_the_tables_of_today(tmp_path: 
 
 async def test_the_message_and_the_watch_of_the_first_bot_are_still_known(tmp_path: Path) -> None:
     unpacked("bot-8954479", tmp_path / "slack.db")
-    delivery = Delivery(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
+    delivery = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
     assert (delivery.cursor(), delivery.waiting()) == (7, 1)
     assert [shown.key for shown in delivery.cards("~1")] == ["alert:~1:C0SOC"]
     assert delivery.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from core.engines.base import Job, Progress
-from core.engines.cortex import CortexEngine, Pace
+from core.engines.cortex import CortexEngine, PollInterval
 from tests.fake_cortex import BLOCKER, FakeCortex
 
-QUICK = Pace(
+QUICK = PollInterval(
     backoff_s=(0.005, 0.01),
     search_s=(0.005, 0.005),
     start_s=1.0,

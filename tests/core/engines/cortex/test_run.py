@@ -10,7 +10,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
-from core.engines.cortex import CortexEngine, Pace
+from core.engines.cortex import CortexEngine, PollInterval
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
 from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
 
@@ -375,4 +375,4 @@ async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callabl
 
 
 def test_polls_are_long_by_default() -> None:
-    assert (Pace().waiting_poll_s, Pace().running_poll_s) == (2, 30)
+    assert (PollInterval().waiting_poll_s, PollInterval().running_poll_s) == (2, 30)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.engines.process.engine import Limits, ProcessEngine
-from core.engines.process.fork_server import ForkServers, Server
+from core.engines.process.fork_server import ForkServer, ForkServers
 from tests.core.engines.process.conftest import Bell, Heard, job_for
 from tests.core.engines.process.making import engine_in
 
@@ -51,7 +51,7 @@ def anywhere(value: Any, place: Path) -> Any:
     return json.loads(re.sub("0x[0-9a-f]+", "0x0", json.dumps(value).replace(str(place), "PLACE")))
 
 
-def the_server(engine: ProcessEngine) -> Server:
+def the_server(engine: ProcessEngine) -> ForkServer:
     assert engine._fork_servers
     (server,) = engine._fork_servers.servers()
     return server
