@@ -332,7 +332,7 @@ def _in_path(text: str) -> str:
 
 
 def _json(body: ApiModel | Json) -> bytes:
-    return (body.wire() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)).encode(
+    return (body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)).encode(
         "utf-8", "replace"
     )
 

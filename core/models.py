@@ -254,7 +254,7 @@ class ApiModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
-    def wire(self) -> str:
+    def to_json(self) -> str:
         """Its JSON on the wire, keys in the order in which they are declared; absent values are left out."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
@@ -640,7 +640,7 @@ class Alert(StoredModel):
     artifacts: list[Artifact]
     similar_cases: list[Any] = Field(default_factory=list)
 
-    def wire(self) -> str:
+    def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
 
 
@@ -685,7 +685,7 @@ class Case(StoredModel):
     stats: dict[str, Any] = Field(default_factory=dict)
     permissions: list[str] = Field(default_factory=list)
 
-    def wire(self) -> str:
+    def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
 
 

@@ -178,7 +178,9 @@ class Actions:
             if set(votes) == set(approval.approved_by):
                 return action, ""
             action = action.model_copy(update={"approval": approval.model_copy(update={"approved_by": votes})})
-            stored.set_approved(tx, row["id"], action.wire(), self._owner.id if len(votes) >= approval.needed else None)
+            stored.set_approved(
+                tx, row["id"], action.to_json(), self._owner.id if len(votes) >= approval.needed else None
+            )
             self._tell(tx, row, "action.updated", caller.login)
             return action, ""
 
@@ -208,7 +210,7 @@ class Actions:
         if row is None:
             raise _not_found()
         whole = {key: row[f"whole_{key}"] for key in ("report", "operations") if row[f"whole_{key}"] is not None}
-        return Action.model_validate_json(row["doc"]).model_copy(update=whole).wire() if whole else str(row["doc"])
+        return Action.model_validate_json(row["doc"]).model_copy(update=whole).to_json() if whole else str(row["doc"])
 
     def list_json(self, kind: Kind, object_id: str) -> str | None:
         """The JSON array of an object's actions, newest first; None where it is long, and for `list_part` to read.
@@ -294,7 +296,7 @@ class Actions:
             status: ActionStatus = "InProgress" if progress.running else action.status
             moved = action.model_copy(update={"status": status, "engine_job_id": progress.engine_job_id})
             if moved != action:
-                stored.set_state(tx, number, status, moved.wire())
+                stored.set_state(tx, number, status, moved.to_json())
                 self._tell(tx, row, "action.updated", row["created_by"])
 
         await self._database.transaction(work)
@@ -455,7 +457,7 @@ class Actions:
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(asked.parameters),
             "approval_expires_at": expires_at,
-            "doc": action.wire(),
+            "doc": action.to_json(),
         }
         stored.insert(tx, row)
         self._tell(tx, row, "action.created", caller.login)
@@ -485,7 +487,7 @@ class Actions:
             tx,
             row["id"],
             status,
-            ended.wire(),
+            ended.to_json(),
             now,
             whole_report=written.whole_report,
             whole_operations=written.whole_operations,

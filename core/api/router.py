@@ -144,7 +144,7 @@ class Endpoint:
 
 def answer(content: str | bytes | ApiModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer: of stored text as it is, or of a word."""
-    text = content.wire() if isinstance(content, ApiModel) else content
+    text = content.to_json() if isinstance(content, ApiModel) else content
     return Response(text, status, headers, JSON_TYPE)
 
 
@@ -152,7 +152,7 @@ def answer_all(
     contents: Iterable[str | ApiModel], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A JSON list of stored texts or words."""
-    texts = (item.wire() if isinstance(item, ApiModel) else item for item in contents)
+    texts = (item.to_json() if isinstance(item, ApiModel) else item for item in contents)
     return Response("[" + ",".join(texts) + "]", status, headers, JSON_TYPE)
 
 
@@ -179,7 +179,7 @@ def error_body(error: ResponderBotError, request_id: str) -> tuple[int, str]:
     if error.fields:
         body["errors"] = list(error.fields)
     for key, value in error.details.items():
-        body.setdefault(key, json.loads(value.wire()) if isinstance(value, ApiModel) else value)
+        body.setdefault(key, json.loads(value.to_json()) if isinstance(value, ApiModel) else value)
     body.setdefault("requestId", request_id)
     return status, json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -436,7 +436,7 @@ class Router:
         self._body_timeout_s = body_timeout_s
         self._observe = observe
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._log = structlog.get_logger("core.wire").bind()
+        self._log = structlog.get_logger("core.api").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -194,7 +194,7 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     cases.refuse_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
-    objects.update(tx, number, saved.wire())
+    objects.update(tx, number, saved.to_json())
     _tell(tx, "updated", number, user, now)
     return saved
 
@@ -223,7 +223,7 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
         artifacts=_artifacts(tx, cases.each(asked.artifacts), user, now),
     )
     key = _key(asked.type, asked.source, asked.source_ref)
-    objects.insert(tx, number, KIND, alert.wire(), unique_key=key)
+    objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
     _tell(tx, "created", number, user, now)
     return alert
 

@@ -106,7 +106,7 @@ def _create(tx: Transaction, asked: CaseTemplateInput, user: str, now: int) -> C
         tasks=new_tasks(tx, asked.tasks, user, now),
         custom_fields=with_ids(tx, asked.custom_fields),
     )
-    objects.insert(tx, number, KIND, template.wire(), unique_key=asked.name)
+    objects.insert(tx, number, KIND, template.to_json(), unique_key=asked.name)
     events.record(
         tx,
         at=now,

@@ -234,7 +234,7 @@ def new_case(tx: Transaction, asked: CaseInput, user: str, now: int) -> Case:
         template=asked.template or None,
         custom_fields=with_ids(tx, _merged_fields(template, asked.custom_fields)),
     )
-    objects.insert(tx, number, "case", case.wire(), unique_key=str(case_number))
+    objects.insert(tx, number, "case", case.to_json(), unique_key=str(case_number))
     _tell(tx, "case", "created", number, number, user, now)
     new_tasks(tx, case, [*(_as_asked(task) for task in (template.tasks if template else [])), *asked.tasks], user, now)
     return case
@@ -247,7 +247,7 @@ def new_task(tx: Transaction, case: Case, asked: TaskInput, user: str, now: int)
 def new_tasks(tx: Transaction, case: Case, asked: Sequence[TaskInput], user: str, now: int) -> list[Task]:
     root, numbers = _number_of(case), objects.next_ids(tx, len(asked))
     tasks = [_task_of(number, task, user, now) for number, task in zip(numbers, asked, strict=True)]
-    _insert_all(tx, "case_task", [objects.New(_number_of(task), task.wire()) for task in tasks], root, user, now)
+    _insert_all(tx, "case_task", [objects.New(_number_of(task), task.to_json()) for task in tasks], root, user, now)
     return tasks
 
 
@@ -263,7 +263,7 @@ def new_log(tx: Transaction, task: Task, asked: LogInput, user: str, now: int) -
         start_date=now if asked.start_date is None else asked.start_date,
         owner=user,
     )
-    objects.insert(tx, number, "case_task_log", log.wire(), parent_id=task_number)
+    objects.insert(tx, number, "case_task_log", log.to_json(), parent_id=task_number)
     _tell(tx, "case_task_log", "created", number, _root(tx, "case_task", task_number), user, now)
     if task.status == "Waiting":
         save_task(tx, task.model_copy(update={"status": "InProgress"}), user, now)
@@ -297,7 +297,7 @@ def new_artifacts(
     numbers = objects.next_ids(tx, len(new))
     artifacts = [artifact_of(number, item, user, now) for number, (_, item) in zip(numbers, new, strict=True)]
     rows = [
-        objects.New(_number_of(artifact), artifact.wire(), key)
+        objects.New(_number_of(artifact), artifact.to_json(), key)
         for artifact, (key, _) in zip(artifacts, new, strict=True)
     ]
     _insert_all(tx, "case_artifact", rows, root, user, now)
@@ -347,7 +347,7 @@ def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case 
     refuse_growth(before, case)
     fields = with_ids(tx, case.custom_fields, before.custom_fields)
     saved = case.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
-    objects.update(tx, number, saved.wire())
+    objects.update(tx, number, saved.to_json())
     _tell(tx, "case", "updated", number, number, user, now)
     return saved
 
@@ -398,7 +398,7 @@ def changes(asked: Input, to: Alert | Case | None = None) -> dict[str, Any]:
 def _save(tx: Transaction, kind: Kind, word: W, user: str, now: int) -> W:
     number = _number_of(word)
     saved = word.model_copy(update={"updated_by": user, "updated_at": now})
-    objects.update(tx, number, saved.wire())
+    objects.update(tx, number, saved.to_json())
     _tell(tx, kind, "updated", number, _root(tx, kind, number), user, now)
     return saved
 

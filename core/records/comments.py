@@ -33,7 +33,7 @@ class Comments:
             comment = Comment(
                 id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=asked.message
             )
-            objects.insert(tx, number, KIND, comment.wire(), parent_id=parent)
+            objects.insert(tx, number, KIND, comment.to_json(), parent_id=parent)
             _record(tx, "created", number, parent, caller, now)
             return comment
 
@@ -49,7 +49,7 @@ class Comments:
             changed = comment.model_copy(
                 update={"message": asked.message, "is_edited": True, "updated_by": caller.login, "updated_at": now}
             )
-            objects.update(tx, row["id"], changed.wire())
+            objects.update(tx, row["id"], changed.to_json())
             _record(tx, "updated", row["id"], row["parent_id"], caller, now)
             return changed
 

@@ -145,7 +145,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
         )  # fmt: skip
         workspace.requests_url = f"{bot.url}{bot.said['path']}"
         client = await stack.enter_async_context(CoreClient(core.url, KEY))
-        sample = json.loads(alert(1).wire())
+        sample = json.loads(alert(1).to_json())
         numbers = iter(range(1_000_000))
 
         async def click(work: float) -> Way:

@@ -106,13 +106,13 @@ async def _make(path: Path) -> None:
 
 
 def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:
-    template = alert(123_456_789).wire()
+    template = alert(123_456_789).to_json()
     for number in range(1, alerts + 1):
         yield number, f"siem;suricata;event-{number}", template.replace("123456789", str(number))
 
 
 def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str, int, str, str]]:
-    template = action(123_456_789, 987_654_321).wire()
+    template = action(123_456_789, 987_654_321).to_json()
     for n in range(actions):
         number, of = alerts + 1 + n, n % alerts + 1
         doc = template.replace("123456789", str(number)).replace("987654321", str(of))

@@ -101,7 +101,7 @@ async def _bare(folder: Path, program: Path, runs: int) -> Figure:
 
 def _job_folders(folder: Path, runs: int) -> list[Path]:
     jobs = [folder / str(number) for number in range(runs)]
-    data = json.loads(alert(1).wire())
+    data = json.loads(alert(1).to_json())
     asked = json.dumps({"data": data, "dataType": "thehive:alert", "tlp": 2, "pap": 2, "parameters": {}, "config": {}})
     for job in jobs:
         (job / "input").mkdir(parents=True)

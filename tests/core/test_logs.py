@@ -24,7 +24,7 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def test_an_event_is_one_line_of_json(lines: io.StringIO) -> None:
-    log = structlog.get_logger("core.wire").bind()
+    log = structlog.get_logger("core.api").bind()
     log.debug("not at this level")
     log.info("answered", request_id="r1", text="two\nlines ü")
     found = json.loads(lines.getvalue())

@@ -71,7 +71,7 @@ def _row(number: int, alert: int, report: str, operations: str) -> dict[str, Any
         "parameters": "{}",
         "approval_expires_at": None,
     }
-    return {**same, "id": number, "doc": action.wire()}
+    return {**same, "id": number, "doc": action.to_json()}
 
 
 def report(chars: int) -> dict[str, Any]:

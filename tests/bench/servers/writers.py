@@ -50,7 +50,7 @@ def work(tx: Transaction) -> None:
     events.record(tx, at=NOW, type="action.created", object_type="Action", object_id=number, root_id=1, user=ANALYST)
 
 
-DOC = action(123_456_789, 1).wire()
+DOC = action(123_456_789, 1).to_json()
 RECORD = f"{DOC} action.created Action 123456789 1 {ANALYST}".encode()
 
 
