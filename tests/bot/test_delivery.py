@@ -586,19 +586,19 @@ import asyncio, sys
 from pathlib import Path
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Message
-from bot.outbox import Delivery, Desired, Pace
-from core.clock import now_ms
+from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
+from core.common.clock import now_ms
 
 async def main(database, url, token):
     slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
-    pace = Pace(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
-    delivery = Delivery(Path(database), slack, now_ms, pace=pace)
+    pace = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
+    outbox = MessageOutbox(Path(database), slack, now_ms, pace=pace)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
-        await delivery.want(Desired(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True))
-        await delivery.want(Desired(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
+        await outbox.want(DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True))
+        await outbox.want(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
     print("wanted", flush=True)
-    await delivery.sender.run()
+    await outbox.sender.run()
 
 asyncio.run(main(*sys.argv[1:]))
 """

@@ -409,7 +409,7 @@ from pathlib import Path
 from bot.app import running
 from bot.settings import BotSettings
 from core.client import CoreClient
-from core.clock import now_ms
+from core.common.clock import now_ms
 
 async def main(started, text):
     settings = BotSettings.model_validate_json(text)

@@ -43,7 +43,7 @@ def called() -> set[str]:
     """Methods of Slack that the bot's own source calls, by name or through the client's methods."""
     by_client = re.compile(rf"slack\.((?:{FAMILIES})_\w+)\(")
     by_name = re.compile(rf'"((?:{FAMILIES})\.[a-z]\w+)"')
-    sources = [p.read_text() for p in (ROOT / "bot").rglob("*.py") if "workspace" not in p.parts]
+    sources = [p.read_text() for p in (ROOT / "bot").rglob("*.py") if "slack_emulator" not in p.parts]
     names = {name.replace("_", ".") for text in sources for name in by_client.findall(text)}
     names |= {name for text in sources for name in by_name.findall(text)}
     return names

@@ -132,9 +132,9 @@ async def test_a_database_behind_a_symbolic_link_is_used(tmp_path: Path) -> None
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from core.errors import ResponderBotError
+from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.database import Database
+from core.common.database.sqlite import Database
 from core.store.schema import migrate
 
 async def main():
