@@ -273,6 +273,11 @@ class EmulatedUser:
             answer.raise_for_status()
             return await answer.read()
 
+    @property
+    def sight(self) -> EmulatorView:
+        """What the live feed has told so far."""
+        return self._sight
+
     async def until(self, seen: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
         """Wait on the live feed until `seen(sight)` is true; returns what it gave. Raises TimeoutError."""
         await self.connect()
