@@ -595,7 +595,8 @@ async def main(database, url, token):
     outbox = MessageOutbox(Path(database), slack, now_ms, pace=pace)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
-        await outbox.want(DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True))
+        card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True)
+        await outbox.want(card)
         await outbox.want(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
     print("wanted", flush=True)
     await outbox.sender.run()
