@@ -278,7 +278,7 @@ class Notifier:
         return [
             Thread(channel, f"alert:{alert.id}:{channel}")
             for channel, route in self._places.routes.items()
-            if route.takes(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
+            if route.matches(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
         ]
 
     async def _threads_of_case(self, case_id: str, standing: list[Thread]) -> list[Thread]:
@@ -355,7 +355,7 @@ class Notifier:
         return [
             channel
             for channel, route in routes
-            if route.takes(severity=case.severity, source="", type="", tags=case.tags)
+            if route.matches(severity=case.severity, source="", type="", tags=case.tags)
         ]
 
     # actions

@@ -64,7 +64,7 @@ class Route(_Section):
     tags: tuple[str, ...] = ("*",)
     types: tuple[str, ...] = ("*",)
 
-    def takes(self, *, severity: int, source: str, type: str, tags: Iterable[str]) -> bool:
+    def matches(self, *, severity: int, source: str, type: str, tags: Iterable[str]) -> bool:
         """Whether an alert like this belongs there."""
         return (
             severity >= self.severity_at_least

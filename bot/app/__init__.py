@@ -49,20 +49,20 @@ class Bot:
         session: aiohttp.ClientSession,
         team: TeamCheck,
         clock_ms: Callable[[], int],
-        pace: RateLimiter | None,
+        rate_limiter: RateLimiter | None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._clock = clock_ms
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = Channels(settings.channel, self.slack)
-        gate = ClearanceGuard(self._ceiling, self.channels.looked.set)
-        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, pace=pace, gate=gate)
+        guard = ClearanceGuard(self._ceiling, self.channels.looked.set)
+        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, pace=rate_limiter, gate=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         channels = self.channels
         places = ChannelPolicy(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
         self.notifier = Notifier(core, self.outbox, places, clock_ms)
-        self.leads = asyncio.Event()
+        self.leading = asyncio.Event()
         tools = Services(
             slack=self.slack,
             mail=self.outbox,
@@ -75,7 +75,7 @@ class Bot:
             command=settings.slack.command,
         )
         self._workers = Workers()
-        vitals = BotHealth(self.health, self.outbox, self.leads.is_set, self._workers)
+        vitals = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers)
         self.front = Dispatcher(
             tools,
             self.outbox,
@@ -135,14 +135,14 @@ class Bot:
                 log.warning("lease_trouble", reason=error.message)
             except Exception:
                 log.exception("lead_failed")
-            self.leads.clear()
+            self.leading.clear()
             await asyncio.sleep(STANDBY_S)
 
     async def _lead_while_held(self) -> None:
         """Follow, obey and send for as long as the lease is ours; a fault in one of them begins all anew."""
         tasks = (self.notifier.run(), self.notifier.obey(), self.outbox.sender.run())
         work = [asyncio.create_task(task) for task in tasks]
-        self.leads.set()
+        self.leading.set()
         try:
             renewals = 0
             while await self.outbox.hold_lease():
@@ -231,7 +231,7 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
 
 @asynccontextmanager
 async def running(
-    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], pace: RateLimiter | None = None
+    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], rate_limiter: RateLimiter | None = None
 ) -> AsyncIterator[Bot]:
     """The bot, connected to Slack and following core, until the block ends.
 
@@ -240,7 +240,7 @@ async def running(
     _prepare(settings.bot.database)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
         team = await _who_am_i(settings, session)
-        bot = Bot(settings, core, session, team, clock_ms, pace)
+        bot = Bot(settings, core, session, team, clock_ms, rate_limiter)
         try:
             await _started(bot)
             yield bot

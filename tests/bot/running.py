@@ -20,7 +20,7 @@ from tests.core.running import RunningCore, running_core
 SOC = "C0SOC"  # clearance amber, all alerts
 OPEN = "C0OPEN"  # clearance clear, all alerts
 RED = "C0RED"  # clearance red, high and critical alerts
-STRANGE = "C0STRANGE"  # the bot is there, the settings don't know it
+UNCONFIGURED = "C0STRANGE"  # the bot is there, the settings don't know it
 ANNA, BEN, LEA, ROB, NINA = "U0ANNA", "U0BEN", "U0LEA", "U0ROB", "U0NINA"
 
 PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
@@ -35,7 +35,7 @@ CHANNELS: Sequence[Mapping[str, Any]] = (
     {"id": OPEN, "clearance": "clear", "alerts": {}},
     {"id": RED, "clearance": "red", "alerts": {"severity_at_least": 3}},
 )
-QUICK = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
+UNLIMITED = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
 
 ALERT: Mapping[str, Any] = {
     "type": "siem",
@@ -50,7 +50,7 @@ ALERT: Mapping[str, Any] = {
 
 
 @dataclass
-class Scene:
+class BotEnvironment:
     """Everything that a test of the bot needs."""
 
     workspace: SlackEmulator
@@ -70,7 +70,7 @@ class Scene:
         return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
     async def person(self, user_id: str = ANNA) -> EmulatedUser:
-        """Somebody at the workspace's page, who leaves when the scene ends."""
+        """Somebody at the workspace's page, who leaves when the env ends."""
         who = EmulatedUser(self.workspace.url, self.workspace.page_token, user_id)
         return await self._stack.enter_async_context(who)
 
@@ -96,14 +96,13 @@ async def running_bot(
     transport: Literal["socket", "http"] = "socket",
     manifest: Mapping[str, object] | None = None,
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
-    pace: Callable[[], RateLimiter] | None = None,
     rates: bool = False,
     link_by_email: bool = False,
     clock_ms: Callable[[], int] = now_ms,
     shared: Sequence[str] = (),
-    way: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
+    core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[BotEnvironment]:
     """Workspace with people and channels, core with the same people, and the bot between them; one clock for the
     workspace and the bot, since a lost post is looked for where it must stand by the bot's.
 
@@ -111,7 +110,7 @@ async def running_bot(
     """
     async with AsyncExitStack() as stack:
         workspace = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
-        furnish(workspace)
+        add_people_and_channels(workspace)
         for channel in shared:  # with another company
             members = [*PEOPLE, workspace.bot_user_id]
             workspace.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
@@ -121,23 +120,23 @@ async def running_bot(
         service = await people(core)
         settings = bot_settings(folder, workspace, core, service, transport, channels, link_by_email)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
-        address = await stack.enter_async_context(way(core.url)) if way else core.url
+        address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
-        running_now = running(settings, as_service, clock_ms=clock_ms, pace=pace() if pace else RateLimiter(**QUICK))
+        running_now = running(settings, as_service, clock_ms=clock_ms, rate_limiter=RateLimiter(**UNLIMITED))
         bot = await stack.enter_async_context(running_now)
         if isinstance(bot.transport, HttpTransport):
             workspace.requests_url = bot.transport.url + EVENTS_PATH
         else:
             await workspace.wait_connected()
-        yield Scene(workspace, core, bot, client, settings, service, core_stack, stack)
+        yield BotEnvironment(workspace, core, bot, client, settings, service, core_stack, stack)
 
 
-def furnish(workspace: SlackEmulator) -> None:
+def add_people_and_channels(workspace: SlackEmulator) -> None:
     """People and channels."""
     for user_id, (name, _, _) in PEOPLE.items():
         workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
     members = [*PEOPLE, workspace.bot_user_id]
-    for channel in (SOC, OPEN, RED, STRANGE):
+    for channel in (SOC, OPEN, RED, UNCONFIGURED):
         workspace.add_channel(channel, name=channel[2:].lower(), members=members)
 
 

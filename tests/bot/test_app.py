@@ -24,7 +24,20 @@ from bot.slack_emulator import EmulatorView
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
-from tests.bot.running import ANNA, BEN, CHANNELS, NINA, OPEN, QUICK, RED, SOC, STRANGE, Scene, find_card, running_bot
+from tests.bot.running import (
+    ANNA,
+    BEN,
+    CHANNELS,
+    NINA,
+    OPEN,
+    RED,
+    SOC,
+    UNCONFIGURED,
+    UNLIMITED,
+    BotEnvironment,
+    find_card,
+    running_bot,
+)
 
 KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",
         "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
@@ -34,45 +47,45 @@ KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "mes
 async def test_a_new_alert_becomes_a_card_and_a_command_is_answered(
     tmp_path: Path, transport: Literal["socket", "http"]
 ) -> None:
-    async with running_bot(tmp_path, transport=transport) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        card = await scene.card(anna, alert_id)
+    async with running_bot(tmp_path, transport=transport) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        card = await env.card(anna, alert_id)
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "ResponderBot_" in str(m)])
 
 
 async def test_somebody_who_is_not_linked_is_told(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        nina = await scene.person(NINA)
+    async with running_bot(tmp_path) as env:
+        nina = await env.person(NINA)
         await nina.command(SOC, "/responder list ~1")
         await nina.until(lambda sight: [m for m in sight.ephemerals(SOC) if "user link" in m["text"]])
 
 
 async def test_a_channel_that_is_not_in_the_settings_is_told_so(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        await anna.command(STRANGE, "/responder list ~1")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(STRANGE) if "not set up" in m["text"]])
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        await anna.command(UNCONFIGURED, "/responder list ~1")
+        await anna.until(lambda sight: [m for m in sight.ephemerals(UNCONFIGURED) if "not set up" in m["text"]])
 
 
 async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
-        scene.workspace.faults.deliver_twice("slash_commands")
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        env.workspace.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
-        assert len(await scene.client.actions("alert", alert_id)) == 1
+        assert len(await env.client.actions("alert", alert_id)) == 1
 
 
 async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        card = await scene.card(anna, alert_id)
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        card = await env.card(anna, alert_id)
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
         await anna.until(lambda sight: "done in" in str(sight.message(SOC, card["ts"])))
@@ -80,25 +93,25 @@ async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> N
 
 
 async def test_what_is_above_a_channels_clearance_is_withheld_there(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert(tlp=3, title="Secret words")
-        assert "Secret words" not in str(await scene.card(anna, alert_id, OPEN))
-        assert "Secret words" not in str(await scene.card(anna, alert_id, SOC))
-        assert "Secret words" in str(await scene.card(anna, alert_id, RED))
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert(tlp=3, title="Secret words")
+        assert "Secret words" not in str(await env.card(anna, alert_id, OPEN))
+        assert "Secret words" not in str(await env.card(anna, alert_id, SOC))
+        assert "Secret words" in str(await env.card(anna, alert_id, RED))
 
 
 async def test_core_that_is_down_is_said_so_and_the_bot_goes_on_when_it_is_back(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
-        settings = await scene.stop_core()
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "does not answer" in m["text"]])
         async with serving(settings, grace_s=0):
-            later = await scene.post_alert(sourceRef="eve-2", title="After the pause")
-            await scene.card(anna, later)
+            later = await env.post_alert(sourceRef="eve-2", title="After the pause")
+            await env.card(anna, later)
 
 
 # --- signed requests ------------------------------------------------------------------------------------------------
@@ -115,23 +128,23 @@ def signed(secret: str, body: str, at: int) -> dict[str, str]:
     }
 
 
-async def status_of(scene: Scene, headers: dict[str, str], body: str = BODY) -> int:
-    assert isinstance(scene.bot.transport, HttpTransport)
-    url = scene.bot.transport.url + EVENTS_PATH
+async def status_of(env: BotEnvironment, headers: dict[str, str], body: str = BODY) -> int:
+    assert isinstance(env.bot.transport, HttpTransport)
+    url = env.bot.transport.url + EVENTS_PATH
     async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
         return answer.status
 
 
 async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
-        secret, now = scene.workspace.signing_secret, int(time.time())
-        assert await status_of(scene, signed(secret, BODY, now)) == 200
-        assert await status_of(scene, signed("another secret", BODY, now)) == 401
-        assert await status_of(scene, signed(secret, BODY, now - 301)) == 401
-        assert await status_of(scene, signed(secret, BODY + "x", now)) == 401
-        assert await status_of(scene, {}) == 401
+    async with running_bot(tmp_path, transport="http") as env:
+        secret, now = env.workspace.signing_secret, int(time.time())
+        assert await status_of(env, signed(secret, BODY, now)) == 200
+        assert await status_of(env, signed("another secret", BODY, now)) == 401
+        assert await status_of(env, signed(secret, BODY, now - 301)) == 401
+        assert await status_of(env, signed(secret, BODY + "x", now)) == 401
+        assert await status_of(env, {}) == 401
         for garbage in ("", "payload=%7B", "payload=3", "payload=[]", "{", "\x00", '{"type": []}'):
-            assert await status_of(scene, signed(secret, garbage, now), garbage) < 500
+            assert await status_of(env, signed(secret, garbage, now), garbage) < 500
 
 
 @pytest.mark.parametrize(
@@ -144,30 +157,30 @@ async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
 async def test_whatever_an_unsigned_request_says_it_is_refused_as_such(
     tmp_path: Path, time_said: str, signature: str
 ) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
+    async with running_bot(tmp_path, transport="http") as env:
         said = time_said.format(now=int(time.time()))
         head = f"X-Slack-Request-Timestamp: {said}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
-        assert await statuses_of(scene, head, BODY.encode()) == [401]
+        assert await statuses_of(env, head, BODY.encode()) == [401]
 
 
 async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
-        right = signed(scene.workspace.signing_secret, BODY, int(time.time()))
+    async with running_bot(tmp_path, transport="http") as env:
+        right = signed(env.workspace.signing_secret, BODY, int(time.time()))
         head = "\r\n".join(f"{name}: {value}" for name, value in right.items())
         length, body = f"Content-Length: {len(BODY)}", BODY.encode()
-        assert await statuses_of(scene, f"{head}\r\n{length}", body) == [200]
-        assert await statuses_of(scene, f"{head}\r\nX-Slack-Signature: v0=0\r\n{length}", body) == [400]
+        assert await statuses_of(env, f"{head}\r\n{length}", body) == [200]
+        assert await statuses_of(env, f"{head}\r\nX-Slack-Signature: v0=0\r\n{length}", body) == [400]
         trailers = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n{head}\r\n\r\n".encode()
-        assert await statuses_of(scene, "Transfer-Encoding: chunked", trailers) == [401]
+        assert await statuses_of(env, "Transfer-Encoding: chunked", trailers) == [401]
         large = 3 * 1_048_576
-        assert await statuses_of(scene, f"{head}\r\nContent-Length: {large}", b" " * large) == [413]
+        assert await statuses_of(env, f"{head}\r\nContent-Length: {large}", b" " * large) == [413]
 
 
 @pytest.mark.slow
 async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
-        assert isinstance(scene.bot.transport, HttpTransport)
-        place = urlsplit(scene.bot.transport.url)
+    async with running_bot(tmp_path, transport="http") as env:
+        assert isinstance(env.bot.transport, HttpTransport)
+        place = urlsplit(env.bot.transport.url)
         opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(90)]
         for number, (_, writer) in enumerate(opened):
             half = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\n"
@@ -179,10 +192,10 @@ async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> No
             writer.close()
 
 
-async def statuses_of(scene: Scene, head: str, body: bytes) -> list[int]:
+async def statuses_of(env: BotEnvironment, head: str, body: bytes) -> list[int]:
     """The status of each answer to one raw request, after which its connection ends."""
-    assert isinstance(scene.bot.transport, HttpTransport)
-    place = urlsplit(scene.bot.transport.url)
+    assert isinstance(env.bot.transport, HttpTransport)
+    place = urlsplit(env.bot.transport.url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     first = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nConnection: close\r\n"
     writer.write(f"{first}{head}\r\n\r\n".encode("latin-1") + body)
@@ -193,11 +206,11 @@ async def statuses_of(scene: Scene, head: str, body: bytes) -> list[int]:
 
 
 async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, transport="http") as scene:
+    async with running_bot(tmp_path, transport="http") as env:
         body = BODY.replace("T0LOCAL", "T0OTHER")
-        headers = signed(scene.workspace.signing_secret, body, int(time.time()))
-        assert isinstance(scene.bot.transport, HttpTransport)
-        url = scene.bot.transport.url + EVENTS_PATH
+        headers = signed(env.workspace.signing_secret, body, int(time.time()))
+        assert isinstance(env.bot.transport, HttpTransport)
+        url = env.bot.transport.url + EVENTS_PATH
         async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
             assert "Only members of this workspace" in (await answer.json())["text"]
 
@@ -206,13 +219,13 @@ async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: 
 async def test_health_and_metrics_tell_how_the_bot_is(
     tmp_path: Path, transport: Literal["socket", "http"], way_in: str
 ) -> None:
-    async with running_bot(tmp_path, transport=transport) as scene, aiohttp.ClientSession() as session:
-        anna = await scene.person(ANNA)
+    async with running_bot(tmp_path, transport=transport) as env, aiohttp.ClientSession() as session:
+        anna = await env.person(ANNA)
         await anna.command(SOC, "/responder help")
-        assert scene.bot.vitals is not None
+        assert env.bot.vitals is not None
         urls = [
-            scene.bot.vitals.url,
-            *([scene.bot.transport.url] if isinstance(scene.bot.transport, HttpTransport) else []),
+            env.bot.vitals.url,
+            *([env.bot.transport.url] if isinstance(env.bot.transport, HttpTransport) else []),
         ]
         for url in urls:
             async with session.get(url + "/health") as answer:
@@ -251,25 +264,25 @@ def test_no_shape_of_a_payload_breaks_the_reading(surface: Any, body: Any) -> No
 
 async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:
     channels = [*CHANNELS, {"id": "C0LATER", "clearance": "amber", "alerts": {}}]
-    async with running_bot(tmp_path, channels=channels) as scene:
-        scene.workspace.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
-        checks = {check.name: check for check in await scene.bot.checks()}
+    async with running_bot(tmp_path, channels=channels) as env:
+        env.workspace.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        checks = {check.name: check for check in await env.bot.checks()}
         assert not checks["channel C0LATER"].ok
-        await anna.command("C0LATER", f"/invite <@{scene.workspace.bot_user_id}>")
-        await scene.card(anna, alert_id, "C0LATER")
+        await anna.command("C0LATER", f"/invite <@{env.workspace.bot_user_id}>")
+        await env.card(anna, alert_id, "C0LATER")
 
 
 async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
-        async with running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)):
-            await scene.workspace.wait_connected(2)
-            anna = await scene.person(ANNA)
-            ids = [await scene.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
+    async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
+        async with running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)):
+            await env.workspace.wait_connected(2)
+            anna = await env.person(ANNA)
+            ids = [await env.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
             for alert_id in ids:
-                await scene.card(anna, alert_id)
+                await env.card(anna, alert_id)
                 await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
             for alert_id in ids:
                 await anna.until(partial(done_replies, alert_id=alert_id))
@@ -280,26 +293,26 @@ async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_pat
 
 
 async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
-        well = await doctor.checks(scene.settings, core, {}, now_ms)
+    async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
+        well = await doctor.checks(env.settings, core, {}, now_ms)
         assert [check for check in well if not check.ok] == []
         assert {"core", "key", "token", "clock", "files", "socket", f"channel {SOC}", "people"} <= {
             c.name for c in well
         }
-        wrong = scene.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
-        ill = await doctor.checks(scene.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
+        wrong = env.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
+        ill = await doctor.checks(env.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["socket"]
         for code in ("missing_scope", "unknown_method"):
-            scene.workspace.faults.error("files.getUploadURLExternal", code)
-            (refused,) = [check for check in await doctor.checks(scene.settings, core, {}, now_ms) if not check.ok]
+            env.workspace.faults.error("files.getUploadURLExternal", code)
+            (refused,) = [check for check in await doctor.checks(env.settings, core, {}, now_ms) if not check.ok]
             assert (refused.name, code in refused.message, "files:write" in refused.message) == ("files", True, True)
-        away = scene.settings.slack.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
-        ill = await doctor.checks(scene.settings.model_copy(update={"slack": away}), core, {}, now_ms)
+        away = env.settings.slack.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
+        ill = await doctor.checks(env.settings.model_copy(update={"slack": away}), core, {}, now_ms)
         socket = next(check.message for check in ill if check.name == "socket")
         assert socket.startswith("Slack can't be reached (")
-        async with CoreClient(scene.core.url, await scene.core.key("analyst")) as no_service:
-            ill = await doctor.checks(scene.settings, no_service, {}, now_ms)
+        async with CoreClient(env.core.url, await env.core.key("analyst")) as no_service:
+            ill = await doctor.checks(env.settings, no_service, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["key"]
-        scene.workspace.uninstall()
-        ill = await doctor.checks(scene.settings, core, {}, now_ms)
+        env.workspace.uninstall()
+        ill = await doctor.checks(env.settings, core, {}, now_ms)
         assert "token" in [check.name for check in ill if not check.ok]

@@ -25,10 +25,10 @@ from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES, Action, Log
 from tests.bot.chaos import CHANNELS, LOGS, MANY, ON_ALERTS, SOURCES, Command, Installation, Killer, installation, life
-from tests.bot.features.stage import card_in, said
+from tests.bot.features.environment import card_in, said
 from tests.bot.features.test_deciding import button
 from tests.bot.features.test_running import blocks, menu_block
-from tests.bot.running import ALERT, ANNA, BEN, LEA, furnish
+from tests.bot.running import ALERT, ANNA, BEN, LEA, add_people_and_channels
 from tests.core.core_process import until
 
 T = TypeVar("T")
@@ -479,7 +479,7 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
     print(f"CHAOS_SEED={SEED}")  # noqa: T201 - pytest shows it where the test fails
     async with AsyncExitStack() as stack:
         workspace = SlackEmulator(rates=False)
-        furnish(workspace)
+        add_people_and_channels(workspace)
         members = [ANNA, BEN, LEA, workspace.bot_user_id]
         for channel in CHANNELS:
             workspace.add_channel(channel, name=channel[2:].lower(), members=members)

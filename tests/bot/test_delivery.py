@@ -23,7 +23,7 @@ from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
-from tests.bot.running import QUICK
+from tests.bot.running import UNLIMITED
 
 SOC = "C0SOC"
 
@@ -74,7 +74,7 @@ async def desk(
         anna = await stack.enter_async_context(EmulatedUser(workspace.url, workspace.page_token, "U0ANNA"))
         clock = Clock()
         slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
-        delivery = MessageOutbox(folder / "slack.db", slack, clock, pace=pace or RateLimiter(**QUICK), gate=gate)
+        delivery = MessageOutbox(folder / "slack.db", slack, clock, pace=pace or RateLimiter(**UNLIMITED), gate=gate)
         stack.push_async_callback(delivery.close)
         if send:
             sending = asyncio.create_task(delivery.sender.run())

@@ -13,7 +13,7 @@ import pytest
 from bot.app.workers import Workers
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
-from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish, running_bot
+from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
 from tests.bot.test_serve import ROOT, SETTINGS, said, user_added
 
 
@@ -64,19 +64,19 @@ async def test_workers_that_broke_are_told_for_a_while() -> None:
 
 @pytest.mark.parametrize("name", ["slack.db", "slack.db-wal"])
 async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: str) -> None:
-    async with running_bot(tmp_path) as scene, aiohttp.ClientSession() as session:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
+    async with running_bot(tmp_path) as env, aiohttp.ClientSession() as session:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
         (tmp_path / name).unlink()
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if f"{name} was removed" in m["text"]])
-        assert await scene.client.actions("alert", alert_id) == []
-        assert scene.bot.vitals is not None
-        async with session.get(scene.bot.vitals.url + "/health") as answer:
+        assert await env.client.actions("alert", alert_id) == []
+        assert env.bot.vitals is not None
+        async with session.get(env.bot.vitals.url + "/health") as answer:
             assert answer.status == 503
             told = await answer.json()
-        async with session.get(scene.bot.vitals.url + "/metrics") as answer:
+        async with session.get(env.bot.vitals.url + "/metrics") as answer:
             assert answer.status == 200
         assert told["status"] == "down"
         store = next(part for part in told["parts"] if part["name"] == "store")
@@ -90,7 +90,7 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
         port = free.getsockname()[1]
     (tmp_path / "responder-bot.toml").write_text(f"{SETTINGS}\n[bot]\nhealth_port = {port}\n")
     workspace = SlackEmulator(rates=False)
-    furnish(workspace)
+    add_people_and_channels(workspace)
     reading, writing = os.pipe()
     os.close(reading)
     async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:

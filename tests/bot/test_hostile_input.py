@@ -25,7 +25,7 @@ from bot.cards import ids
 from bot.cards.lists import option_value
 from bot.cards.message import Intent
 from core.common.clock import now_ms
-from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, STRANGE, Scene, running_bot
+from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
@@ -77,10 +77,10 @@ async def listening() -> AsyncIterator[Ear]:
 class Slack:
     """Sends the bot whatever it is told to, signed as Slack would."""
 
-    def __init__(self, scene: Scene, session: aiohttp.ClientSession) -> None:
-        assert isinstance(scene.bot.transport, HttpTransport)
-        self._url, self._session = scene.bot.transport.url + EVENTS_PATH, session
-        self._secret = scene.workspace.signing_secret
+    def __init__(self, env: BotEnvironment, session: aiohttp.ClientSession) -> None:
+        assert isinstance(env.bot.transport, HttpTransport)
+        self._url, self._session = env.bot.transport.url + EVENTS_PATH, session
+        self._secret = env.workspace.signing_secret
 
     async def send(self, payload: Mapping[str, Any]) -> tuple[int, str]:
         """Status and text of the acknowledgement."""
@@ -132,30 +132,30 @@ def submission(callback_id: str, metadata: str, values: Json, **more: Any) -> Js
 
 
 @asynccontextmanager
-async def stage(folder: Path, **parts: Any) -> AsyncIterator[tuple[Scene, Slack, Ear]]:
+async def stage(folder: Path, **parts: Any) -> AsyncIterator[tuple[BotEnvironment, Slack, Ear]]:
     async with (
-        running_bot(folder, transport="http", **parts) as scene,
+        running_bot(folder, transport="http", **parts) as env,
         aiohttp.ClientSession() as session,
         listening() as ear,
     ):
-        yield scene, Slack(scene, session), ear
+        yield env, Slack(env, session), ear
 
 
-async def minted(scene: Scene, alert_id: str, what: str, channel: str = SOC) -> str:
+async def minted(env: BotEnvironment, alert_id: str, what: str, channel: str = SOC) -> str:
     """A real id from the alert's card."""
     key = f"alert:{alert_id}:{channel}"
     argument = "alert" if what == "menu" else ""
-    return (await scene.bot.outbox.buttons(channel, key, [Intent(what, alert_id, argument)]))(
+    return (await env.bot.outbox.buttons(channel, key, [Intent(what, alert_id, argument)]))(
         Intent(what, alert_id, argument)
     )
 
 
 async def test_a_forged_a_forwarded_and_another_persons_button_run_nothing_and_offer_refresh(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (scene, slack, ear):
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        ts = (await scene.card(anna, alert_id))["ts"]
-        read_it = await minted(scene, alert_id, "read")
+    async with stage(tmp_path) as (env, slack, ear):
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        ts = (await env.card(anna, alert_id))["ts"]
+        read_it = await minted(env, alert_id, "read")
         forged = [
             click(ids.MORE, "AAAAAAAAAAAAAAAAAAAAAA", ear, ts=ts, at="1"),
             click(ids.MORE, read_it, ear, ts="1.000009", at="2"),
@@ -170,16 +170,16 @@ async def test_a_forged_a_forwarded_and_another_persons_button_run_nothing_and_o
         for said in map(json.dumps, ear.heard):
             assert "Nothing was run" in said
             assert ids.REFRESH in said
-        assert (await scene.client.alert(alert_id)).status == "New"
-        assert await scene.client.search_actions({}) == []
+        assert (await env.client.alert(alert_id)).status == "New"
+        assert await env.client.search_actions({}) == []
 
 
 async def test_an_expired_button_runs_nothing_and_refresh_brings_one_that_counts(tmp_path: Path) -> None:
     later = 0
-    async with running_bot(tmp_path, clock_ms=lambda: now_ms() + later) as scene:
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        card = await scene.card(anna, alert_id)
+    async with running_bot(tmp_path, clock_ms=lambda: now_ms() + later) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        card = await env.card(anna, alert_id)
         later = WEEK_MS + 1
         await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
         stale = (await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "no longer good" in m["text"]]))[0]
@@ -190,24 +190,24 @@ async def test_an_expired_button_runs_nothing_and_refresh_brings_one_that_counts
 
 
 async def test_who_is_not_linked_has_no_right_or_is_a_bot_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (scene, slack, ear):
-        anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        ts = (await scene.card(anna, alert_id))["ts"]
-        read_it, case = await minted(scene, alert_id, "read"), await minted(scene, alert_id, "case")
+    async with stage(tmp_path) as (env, slack, ear):
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        ts = (await env.card(anna, alert_id))["ts"]
+        read_it, case = await minted(env, alert_id, "read"), await minted(env, alert_id, "case")
         for user, words in ((NINA, "isn't linked"), (BOT, "isn't linked"), ("", "isn't linked"), (ROB, "manageAlert")):
             ear.heard.clear()
             await slack.send(click(ids.MORE, read_it, ear, ts=ts, user=user, at=f"{user}1"))
             await ear.until(words)
             await slack.send(click(ids.MORE, case, ear, ts=ts, user=user, at=f"{user}2"))
-        alert = await scene.client.alert(alert_id)
+        alert = await env.client.alert(alert_id)
         assert (alert.status, alert.case) == ("New", None)
 
 
 async def test_a_guest_of_another_company_is_refused_on_every_surface(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (scene, slack, ear):
-        alert_id = await scene.post_alert()
-        await scene.card(await scene.person(ANNA), alert_id)
+    async with stage(tmp_path) as (env, slack, ear):
+        alert_id = await env.post_alert()
+        await env.card(await env.person(ANNA), alert_id)
         command = {"command": "/responder", "text": f"run {CLOSE} {alert_id}", "team_id": GUEST, "user_id": ANNA,
                    "channel_id": SOC, "trigger_id": "1"}  # fmt: skip
         status, text = await slack.send(command)
@@ -220,46 +220,46 @@ async def test_a_guest_of_another_company_is_refused_on_every_surface(tmp_path: 
         assert "Only members" in text
         status, text = await slack.send({**common("block_suggestion", team=GUEST), "action_id": ids.MENU, "value": ""})
         assert "Only members" in text
-        assert await scene.client.search_actions({}) == []
+        assert await env.client.search_actions({}) == []
 
 
 async def test_a_channel_that_is_not_set_up_shows_and_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (scene, slack, ear):
-        alert_id = await scene.post_alert(title="Quiet words")
-        await scene.card(await scene.person(ANNA), alert_id)
-        command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": STRANGE,
+    async with stage(tmp_path) as (env, slack, ear):
+        alert_id = await env.post_alert(title="Quiet words")
+        await env.card(await env.person(ANNA), alert_id)
+        command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": UNCONFIGURED,
                    "response_url": ear.url}  # fmt: skip
         for number, text in enumerate((f"alert {alert_id}", f"run {CLOSE} {alert_id}", "", "template", "watch ~1")):
             await slack.send({**command, "text": text, "trigger_id": f"{number}"})
-        await slack.send(click(ids.MORE, await minted(scene, alert_id, "read"), ear, channel=STRANGE))
+        await slack.send(click(ids.MORE, await minted(env, alert_id, "read"), ear, channel=UNCONFIGURED))
         await ear.times(6)
         assert all("not set up" in json.dumps(said) for said in ear.heard)
-        assert await scene.client.search_actions({}) == []
+        assert await env.client.search_actions({}) == []
 
 
 async def test_a_channel_shared_with_another_company_shows_only_what_is_clear(tmp_path: Path) -> None:
     channels = [{"id": "C0SHARED", "clearance": "red", "alerts": {}}]
 
-    async with running_bot(tmp_path, channels=channels, shared=("C0SHARED",)) as scene:
-        anna = await scene.person(ANNA)
-        amber = await scene.post_alert(tlp=2, title="Amber words", sourceRef="a")
-        clear = await scene.post_alert(tlp=0, title="Clear words", sourceRef="c", artifacts=[])
-        assert "Amber words" not in str(await scene.card(anna, amber, "C0SHARED"))
-        assert "Clear words" in str(await scene.card(anna, clear, "C0SHARED"))
+    async with running_bot(tmp_path, channels=channels, shared=("C0SHARED",)) as env:
+        anna = await env.person(ANNA)
+        amber = await env.post_alert(tlp=2, title="Amber words", sourceRef="a")
+        clear = await env.post_alert(tlp=0, title="Clear words", sourceRef="c", artifacts=[])
+        assert "Amber words" not in str(await env.card(anna, amber, "C0SHARED"))
+        assert "Clear words" in str(await env.card(anna, clear, "C0SHARED"))
 
 
 async def test_a_form_that_says_it_was_confirmed_still_needs_the_right(tmp_path: Path) -> None:
     """What a view's metadata claims is the client's word; rights are core's, at each step."""
-    async with stage(tmp_path) as (scene, slack, _):
-        alert_id = await scene.post_alert()
+    async with stage(tmp_path) as (env, slack, _):
+        alert_id = await env.post_alert()
         claimed = {"id": alert_id, "kind": "alert", "responder": "x", "confirmed": True, "anyway": True, "channel": SOC}
-        offered = await scene.client.responders("alert", alert_id, explain=True)
+        offered = await env.client.responders("alert", alert_id, explain=True)
         claimed["responder"] = option_value(next(r for r in offered if r.name == CLOSE))
         for user, words in ((ROB, "manageAction"), (NINA, "linked")):
             payload = submission(ids.START_VIEW, json.dumps(claimed), {})
             status, text = await slack.send({**payload, "user": {"id": user, "team_id": TEAM}})
             assert (status, words in text) == (200, True)
-        assert await scene.client.search_actions({}) == []
+        assert await env.client.search_actions({}) == []
 
 
 async def test_what_no_release_ever_had_is_acknowledged_with_a_word(tmp_path: Path) -> None:
@@ -358,12 +358,12 @@ def thrown(folder: Path, users: Sequence[str], examples: int) -> tuple[int, list
     """Throws payloads of these people at a bot; how many runs there were, and what the log calls a fault of ours."""
     with structlog.testing.capture_logs() as logs, asyncio.Runner() as runner:
         place = stage(folder)
-        scene, slack, _ = runner.run(place.__aenter__())
+        env, slack, _ = runner.run(place.__aenter__())
         try:
-            alert_id = runner.run(scene.post_alert())
-            ts = runner.run(_card_ts(scene, alert_id))
+            alert_id = runner.run(env.post_alert())
+            ts = runner.run(_card_ts(env, alert_id))
             wanted = ("menu", "details", "read", "unread", "case", "watch", "refresh")
-            tokens = {what: runner.run(minted(scene, alert_id, what)) for what in wanted}
+            tokens = {what: runner.run(minted(env, alert_id, what)) for what in wanted}
 
             @given(payload=payloads(users, tokens, alert_id, ts))
             @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
@@ -372,9 +372,9 @@ def thrown(folder: Path, users: Sequence[str], examples: int) -> tuple[int, list
                 assert status in (200, 400, 404)  # no payload of Slack's has a shape that isn't 200
 
             throw()
-            alert = runner.run(scene.client.alert(alert_id))
+            alert = runner.run(env.client.alert(alert_id))
             changed = alert.status != "New" or alert.case is not None
-            runs = runner.run(scene.client.search_actions({}))
+            runs = runner.run(env.client.search_actions({}))
         finally:
             runner.run(place.__aexit__(None, None, None))
     return len(runs) + changed, [entry for entry in logs if entry["event"] in FAULTS]
@@ -388,8 +388,8 @@ def test_whatever_comes_from_an_org_admin_breaks_nothing(tmp_path: Path) -> None
     assert thrown(tmp_path, (LEA,), 80)[1] == []
 
 
-async def _card_ts(scene: Scene, alert_id: str) -> str:
-    return str((await scene.card(await scene.person(ANNA), alert_id))["ts"])
+async def _card_ts(env: BotEnvironment, alert_id: str) -> str:
+    return str((await env.card(await env.person(ANNA), alert_id))["ts"])
 
 
 def test_the_key_of_a_repeated_delivery_is_the_same_and_of_another_click_is_not() -> None:

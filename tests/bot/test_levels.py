@@ -23,9 +23,9 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
-from tests.bot.door import Door
-from tests.bot.features.stage import responders
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, running_bot
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.environment import responders
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 from tests.bot.test_delivery import Clock, until
 
 TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
@@ -47,7 +47,7 @@ class QuickClock:
 class Story:
     """An alert and its case, with all that can be told of them."""
 
-    scene: Scene
+    scene: BotEnvironment
     anna: EmulatedUser
     ben: EmulatedUser
     alert_id: str = ""
@@ -113,7 +113,7 @@ async def content(who: EmulatedUser, file_id: str) -> str:
         return ""
 
 
-async def rest(scene: Scene, bot: Bot) -> None:
+async def rest(scene: BotEnvironment, bot: Bot) -> None:
     """Wait until the bot has followed all news, and Slack has all that it shall have."""
     last = (await scene.core.core.feed.page(None, 0)).last
     await until(lambda: bot.outbox.cursor() == last)
@@ -126,7 +126,7 @@ async def rest(scene: Scene, bot: Bot) -> None:
     await until(is_at_rest)
 
 
-async def shared(scene: Scene, is_shared: bool, channel: str = SOC) -> None:
+async def shared(scene: BotEnvironment, is_shared: bool, channel: str = SOC) -> None:
     """The channel is shared with another company, or no longer, and the bot has heard of it."""
     scene.workspace.share(channel, is_shared)
     own = next(c.clearance for c in scene.settings.channel if c.id == channel)
@@ -153,18 +153,18 @@ async def story(folder: Path, **more: Any) -> AsyncIterator[Story]:
 
 
 @asynccontextmanager
-async def another_bot(scene: Scene, settings: BotSettings) -> AsyncIterator[Bot]:
+async def another_bot(scene: BotEnvironment, settings: BotSettings) -> AsyncIterator[Bot]:
     """The bot, started again with other settings."""
     await scene.bot.close()
     async with (
         CoreClient(scene.core.url, scene.service_key) as core,
         running(settings, core, clock_ms=QuickClock()) as bot,
     ):
-        await bot.leads.wait()
+        await bot.leading.wait()
         yield bot
 
 
-def calls(scene: Scene, *names: str) -> int:
+def calls(scene: BotEnvironment, *names: str) -> int:
     return sum(what in names for _, what, _, _ in scene.workspace.traffic)
 
 
@@ -198,16 +198,16 @@ async def test_when_a_tlp_rises_all_is_withheld_where_it_is_too_high_and_comes_b
 
 
 async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_path: Path) -> None:
-    door = Door()
-    async with story(tmp_path, way=door.way) as it:
+    proxy = CoreProxy()
+    async with story(tmp_path, core_proxy=proxy.serve) as it:
         before = await it.seen(SOC)
         await it.level(3)
         await rest(it.scene, it.scene.bot)
-        door.break_("GET /api/connector/engine/action/~")
+        proxy.fail("GET /api/connector/engine/action/~")
         await it.level(2)
         await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.story(it.alert_id)]))
         assert not await it.seen(SOC) & set(SAID)
-        door.open()
+        proxy.release()
         await it.scene.bot.channels.look()
         await rest(it.scene, it.scene.bot)
         assert await it.seen(SOC) == before
@@ -415,7 +415,7 @@ async def main(started, text):
     settings = BotSettings.model_validate_json(text)
     async with CoreClient(settings.bot.core_url, settings.bot.core_api_key) as core:
         async with running(settings, core, clock_ms=lambda: started + (now_ms() - started) * 10) as bot:
-            await bot.leads.wait()
+            await bot.leading.wait()
             print("leads", flush=True)
             await asyncio.Event().wait()
 

@@ -8,7 +8,7 @@ from bot.notifier import FeedChanges
 from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, Scene, find_card, running_bot
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
@@ -79,7 +79,7 @@ async def test_a_log_of_a_case_without_an_alert_stands_in_its_channel(tmp_path: 
         await anna.until(lambda sight: [m for m in sight.messages(SOC) if log_id in m["text"]])
 
 
-async def log_of(scene: Scene, case_id: str) -> str:
+async def log_of(scene: BotEnvironment, case_id: str) -> str:
     task = await scene.client.add_task(case_id, {"title": "Look"})
     return (await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})).id
 

@@ -33,7 +33,7 @@ async def left_behind(folder: Path, text: str, minutes: int) -> None:
 )
 async def test_a_click_is_taken_up_after_a_restart_unless_it_is_old(tmp_path: Path, minutes: int, answer: str) -> None:
     await left_behind(tmp_path, f"run {CLOSE} ~404", minutes)
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
         told = await anna.until(lambda sight: sight.ephemerals(SOC))
     assert answer in told[0]["text"]

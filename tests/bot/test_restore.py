@@ -21,14 +21,14 @@ from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.backup import copy, put_back
 from tests.bot.features.test_running import blocks
-from tests.bot.running import ANNA, QUICK, SOC, Scene, find_card, running_bot
+from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 FORGET = "`responder-bot forget-messages`"
 
 
-async def refused(scene: Scene) -> str:
+async def refused(scene: BotEnvironment) -> str:
     """What the bot says once it has seen that this is another database."""
     return await until(lambda: scene.bot.notifier.trouble if FORGET in scene.bot.notifier.trouble else "", "a refusal")
 
@@ -114,7 +114,7 @@ async def test_a_raw_copy_that_has_run_on_is_known_by_its_events(tmp_path: Path)
                 await scene.post_alert(sourceRef=str(number))
             async with (
                 CoreClient(scene.core.url, scene.service_key) as core,
-                running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)) as scene.bot,
+                running(scene.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)) as scene.bot,
             ):
                 assert "was another one" in await refused(scene)
 
@@ -137,7 +137,7 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
         async with (
             serving(settings, grace_s=0),
             CoreClient(scene.core.url, scene.service_key) as core,
-            running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)),
+            running(scene.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
         ):
             told = await anna.until(
                 lambda sight: [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
-from tests.bot.running import ALERT, ANNA, SOC, find_card, furnish
+from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
 from tests.core.running import running_core
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> N
 async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
     workspace = SlackEmulator(rates=False)
-    furnish(workspace)
+    add_people_and_channels(workspace)
     async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:
         slack = {
             "SLACK_BOT_TOKEN": workspace.bot_token,

@@ -154,7 +154,7 @@ def test_an_alert_is_routed_by_severity_source_type_and_tag() -> None:
     settings: BotSettings = parse({"channel": [channel]}, Path())
     route = settings.channel[0].alerts
     assert route is not None
-    assert route.takes(severity=3, source="siem", type="x", tags=["vip", "y"])
-    assert not route.takes(severity=2, source="siem", type="x", tags=["vip"])
-    assert not route.takes(severity=4, source="edr", type="x", tags=["vip"])
-    assert not route.takes(severity=4, source="siem", type="x", tags=[])
+    assert route.matches(severity=3, source="siem", type="x", tags=["vip", "y"])
+    assert not route.matches(severity=2, source="siem", type="x", tags=["vip"])
+    assert not route.matches(severity=4, source="edr", type="x", tags=["vip"])
+    assert not route.matches(severity=4, source="siem", type="x", tags=[])

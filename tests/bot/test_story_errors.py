@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from bot.settings import Route
-from tests.bot.running import ANNA, NINA, SOC, STRANGE, running_bot
+from tests.bot.running import ANNA, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, stage
 
 COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": SOC}
@@ -34,15 +34,15 @@ async def test_a_mistyped_command_tells_strangers_and_strange_channels_the_same_
     async with stage(tmp_path) as (_, slack, _ear):
         _, text = await slack.send({**COMMAND, "text": "list", "user_id": NINA, "trigger_id": "1"})
         assert "isn't linked" in text
-        _, text = await slack.send({**COMMAND, "text": "list", "channel_id": STRANGE, "trigger_id": "2"})
+        _, text = await slack.send({**COMMAND, "text": "list", "channel_id": UNCONFIGURED, "trigger_id": "2"})
         assert "not set up" in text
 
 
 async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_log(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as logs:
-        async with running_bot(tmp_path) as scene:
-            anna = await scene.person(ANNA)
-            scene.workspace.faults.error("views.open", "fatal_error")
+        async with running_bot(tmp_path) as env:
+            anna = await env.person(ANNA)
+            env.workspace.faults.error("views.open", "fatal_error")
             await anna.command(SOC, "/responder")
             told = await anna.until(lambda s: [m["text"] for m in s.ephemerals(SOC) if "on our side" in m["text"]])
     number = re.search(r"number ([0-9a-f]{8})", told[0])
@@ -51,9 +51,9 @@ async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_
 
 
 async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        scene.workspace.faults.error("views.open", "expired_trigger_id")
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        env.workspace.faults.error("views.open", "expired_trigger_id")
         await anna.command(SOC, "/responder")
         await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "please try again" in m["text"]])
 
@@ -61,5 +61,5 @@ async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["sources", "tags", "types"])
 def test_an_empty_list_of_what_is_let_in_means_nothing(name: str) -> None:
     alert = {"severity": 4, "source": "suricata", "type": "ids", "tags": ["c2"]}
-    assert Route().takes(**alert)  # type: ignore[arg-type]  # one dictionary of mixed values
-    assert not Route.model_validate({name: []}).takes(**alert)  # type: ignore[arg-type]  # as above
+    assert Route().matches(**alert)  # type: ignore[arg-type]  # one dictionary of mixed values
+    assert not Route.model_validate({name: []}).matches(**alert)  # type: ignore[arg-type]  # as above

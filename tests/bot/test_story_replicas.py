@@ -11,30 +11,30 @@ from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
-from tests.bot.door import Door
-from tests.bot.features.stage import SOC, Stage, bot_settings, card_in, said, stage
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, said, stage
 from tests.bot.features.test_running import choose, menu_block
-from tests.bot.running import QUICK, Scene, find_card, running_bot
+from tests.bot.running import UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.bot.test_delivery import until
 
 
 @asynccontextmanager
-async def another(scene: Stage) -> AsyncIterator[Bot]:
+async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
     """A second bot on the same database, with a connection of its own."""
-    key = await scene.core.core.access.add("second", "service")
-    settings = bot_settings(scene.folder, scene.workspace, scene.core.url, key)
-    async with CoreClient(scene.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
-        await scene.workspace.wait_connected(2)
+    key = await env.core.core.access.add("second", "service")
+    settings = bot_settings(env.folder, env.workspace, env.core.url, key)
+    async with CoreClient(env.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+        await env.workspace.wait_connected(2)
         yield bot
 
 
 @asynccontextmanager
-async def slow_replica(scene: Scene, door: Door) -> AsyncIterator[Bot]:
-    """A second bot that reaches core by this door."""
+async def slow_replica(env: BotEnvironment, proxy: CoreProxy) -> AsyncIterator[Bot]:
+    """A second bot that reaches core by this proxy."""
     async with (
-        door.way(scene.core.url) as address,
-        CoreClient(address, scene.service_key) as core,
-        running(scene.settings, core, clock_ms=now_ms, pace=RateLimiter(**QUICK)) as bot,
+        proxy.serve(env.core.url) as address,
+        CoreClient(address, env.service_key) as core,
+        running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)) as bot,
     ):
         yield bot
 
@@ -44,93 +44,93 @@ def told_of_the_other(sight: EmulatorView) -> bool:
 
 
 async def test_two_people_who_click_at_once_start_one_run_whichever_replica_they_meet(tmp_path: Path) -> None:
-    async with stage(tmp_path) as scene, another(scene):
-        alert = await scene.alert()
-        card = await scene.card("anna", alert)
-        await asyncio.gather(choose(scene, "anna", card, "Wait"), choose(scene, "ben", card, "Wait"))
-        await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
-        people = [scene["anna"], scene["ben"]]
+    async with stage(tmp_path) as env, another(env):
+        alert = await env.alert()
+        card = await env.card("anna", alert)
+        await asyncio.gather(choose(env, "anna", card, "Wait"), choose(env, "ben", card, "Wait"))
+        await env.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+        people = [env["anna"], env["ben"]]
         waiting = [asyncio.create_task(person.until(told_of_the_other)) for person in people]
         done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         assert len(done) == 1
-        (action,) = await scene.admin.actions("alert", alert.id)
+        (action,) = await env.admin.actions("alert", alert.id)
         first = action.created_by.partition("@")[0]
         second = "ben" if first == "anna" else "anna"
-        assert f"{first} started it" in said(await scene.told(second, "Nothing new was started"))
-        await scene.go()
-        await scene.ended(alert)
+        assert f"{first} started it" in said(await env.told(second, "Nothing new was started"))
+        await env.go()
+        await env.ended(alert)
 
 
 async def test_what_one_replica_painted_the_other_understands_and_nothing_stands_twice(tmp_path: Path) -> None:
-    async with stage(tmp_path) as scene, another(scene):
-        alert = await scene.alert()
+    async with stage(tmp_path) as env, another(env):
+        alert = await env.alert()
         before = ""
         for _ in range(4):  # connections take turns
-            card = await scene.card("anna", alert)
-            await scene["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-            await scene.told("anna", "host web-3 beacons")
-            await choose(scene, "ben", card, "Secret")
-            await scene.told("ben", "Nothing was run.")
+            card = await env.card("anna", alert)
+            await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+            await env.told("anna", "host web-3 beacons")
+            await choose(env, "ben", card, "Secret")
+            await env.told("ben", "Nothing was run.")
             before = menu_block(card)
 
             def changed(sight: EmulatorView, before: str = before) -> bool:
                 now = card_in(sight, SOC, alert.id)
                 return now is not None and menu_block(now) != before
 
-            await scene["anna"].until(changed)
-        assert len([m for m in await scene["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
-        assert await scene.admin.actions("alert", alert.id) == []
+            await env["anna"].until(changed)
+        assert len([m for m in await env["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
+        assert await env.admin.actions("alert", alert.id) == []
 
 
 async def test_when_the_one_that_leads_ends_the_other_takes_over(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene, CoreClient(scene.core.url, scene.service_key) as core:
-        await scene.bot.leads.wait()
-        async with running(scene.settings, core, clock_ms=now_ms) as second:
-            await scene.bot.close()
-            await second.leads.wait()
-            anna = await scene.person()
-            assert await scene.card(anna, await scene.post_alert())
+    async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
+        await env.bot.leading.wait()
+        async with running(env.settings, core, clock_ms=now_ms) as second:
+            await env.bot.close()
+            await second.leading.wait()
+            anna = await env.person()
+            assert await env.card(anna, await env.post_alert())
 
 
 async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since(tmp_path: Path) -> None:
-    door = Door()
-    async with running_bot(tmp_path) as scene, slow_replica(scene, door) as other:
-        anna = await scene.person()
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
-        door.shut("GET /api/connector/engine/action/alert/", after=True)
+    proxy = CoreProxy()
+    async with running_bot(tmp_path) as env, slow_replica(env, proxy) as other:
+        anna = await env.person()
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        proxy.hold("GET /api/connector/engine/action/alert/", response=True)
         late = asyncio.create_task(other.notifier.repaint(alert_id))
-        await door.came.wait()
-        await scene.client.mark_alert_read(alert_id)
+        await proxy.request_held.wait()
+        await env.client.mark_alert_read(alert_id)
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
-        door.open()
+        proxy.release()
         await late
-        await until(lambda: scene.bot.outbox.waiting() == 0)
+        await until(lambda: env.bot.outbox.waiting() == 0)
         assert "Marked as read" in str(find_card(await anna.messages(SOC), alert_id))
 
 
 async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_card_comes_late(tmp_path: Path) -> None:
-    door = Door()
-    async with running_bot(tmp_path, way=door.way) as scene, slow_replica(scene, Door()) as other:
-        anna = await scene.person()
-        first, second = await scene.post_alert(), await scene.post_alert(sourceRef="eve-2")
-        chosen = menu_block(await scene.card(anna, first))
-        await scene.card(anna, second)
-        door.shut("GET /api/event")
-        await scene.client.mark_alert_read(first)
-        await door.came.wait()
-        await scene.client.mark_alert_unread(first)  # comes with the next in one page of the feed
-        await scene.client.mark_alert_read(second)
-        door.open()
-        door.shut(f"GET /api/alert/{second}")
-        await door.came.wait()  # the first card was made, and is not yet written
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env, slow_replica(env, CoreProxy()) as other:
+        anna = await env.person()
+        first, second = await env.post_alert(), await env.post_alert(sourceRef="eve-2")
+        chosen = menu_block(await env.card(anna, first))
+        await env.card(anna, second)
+        proxy.hold("GET /api/event")
+        await env.client.mark_alert_read(first)
+        await proxy.request_held.wait()
+        await env.client.mark_alert_unread(first)  # comes with the next in one page of the feed
+        await env.client.mark_alert_read(second)
+        proxy.release()
+        proxy.hold(f"GET /api/alert/{second}")
+        await proxy.request_held.wait()  # the first card was made, and is not yet written
         await other.outbox.renew(chosen.removeprefix(ids.MENU_BLOCK))
         await other.notifier.repaint(first)
         await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
-        door.open()
+        proxy.release()
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), second)))
-        await until(lambda: scene.bot.outbox.waiting() == 0)
+        await until(lambda: env.bot.outbox.waiting() == 0)
         assert menu_block(find_card(await anna.messages(SOC), first) or {}) != chosen

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.features.stage import Stage, stage
+from tests.bot.features.environment import FeatureEnvironment, stage
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Stage]:
+async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
     async with stage(tmp_path) as made:
         yield made

@@ -5,12 +5,12 @@ from typing import Any
 from bot.cards import ids
 from bot.cards.message import Intent
 from bot.slack_emulator import EmulatorView
-from tests.bot.features.stage import SOC, Stage, card_in, checked, said
+from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, checked, said
 
 
-async def choose(scene: Stage, name: str, card: dict[str, Any], responder: str) -> None:
+async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], responder: str) -> None:
     """Open the menu on a card, type the responder's name, choose it."""
-    person = scene[name]
+    person = env[name]
     place = {"action_id": ids.MENU, "block_id": menu_block(card)}
     groups = await person.options(SOC, card["ts"], query=responder, **place)
     value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
@@ -27,10 +27,10 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(message.get("blocks") or []), *inner]
 
 
-async def test_a_list_says_what_can_run_and_why_the_rest_can_not(scene: Stage) -> None:
-    alert = await scene.alert()
-    assert (await scene["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
-    shown = said(await scene.told("anna", "can run on"))
+async def test_a_list_says_what_can_run_and_why_the_rest_can_not(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
+    shown = said(await env.told("anna", "can run on"))
     assert "✓ *Tell_1_0*" in shown
     assert "asks first" in shown
     assert "needs 1 approval" in shown
@@ -38,107 +38,107 @@ async def test_a_list_says_what_can_run_and_why_the_rest_can_not(scene: Stage) -
     assert "TLP" in shown.partition("Secret_1_0")[2]
 
 
-async def test_a_command_runs_it_and_the_card_and_thread_tell_the_end(scene: Stage) -> None:
-    alert = await scene.alert()
-    card = checked(await scene.card("anna", alert))
-    await scene["anna"].command(SOC, f"/responder run tell {alert.id}")
-    await scene.told("anna", f"on {alert.id}")
-    assert (await scene.ended(alert)).created_by == "anna@soc.example"
-    done = await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "✓ *Tell_1_0* done in"))
+async def test_a_command_runs_it_and_the_card_and_thread_tell_the_end(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    card = checked(await env.card("anna", alert))
+    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+    await env.told("anna", f"on {alert.id}")
+    assert (await env.ended(alert)).created_by == "anna@soc.example"
+    done = await env.seen("ben", lambda s: card_in(s, SOC, alert.id, "✓ *Tell_1_0* done in"))
     assert checked(done)["ts"] == card["ts"]
     assert "Told the firewall." in said(done)
     assert "Marked as read by Tell_1_0 (anna)" in said(done)
-    reply = await scene.seen("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    reply = await env.seen("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     assert "marked the alert as read" in said(checked(reply[0]))
 
 
-async def test_a_choice_in_the_menu_runs_it_and_a_second_click_is_told_who_was_first(scene: Stage) -> None:
-    alert = await scene.alert()
-    card = await scene.card("anna", alert)
-    await choose(scene, "anna", card, "Wait")
-    running = await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
-    await choose(scene, "ben", running, "Wait")
-    told = await scene.told("ben", "anna started it")
-    assert len(await scene.admin.actions("alert", alert.id)) == 1
-    await scene.go()
-    await scene.ended(alert)
-    await scene["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
-    await scene.seen("ben", lambda s: card_in(s, SOC, alert.id, "running · ben"))
-    await scene.go()
-    assert (await scene.ended(alert)).status == "Success"
-    assert len(await scene.admin.actions("alert", alert.id)) == 2
+async def test_a_choice_in_the_menu_runs_it_and_a_second_click_is_told_who_was_first(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Wait")
+    running = await env.seen("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+    await choose(env, "ben", running, "Wait")
+    told = await env.told("ben", "anna started it")
+    assert len(await env.admin.actions("alert", alert.id)) == 1
+    await env.go()
+    await env.ended(alert)
+    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    await env.seen("ben", lambda s: card_in(s, SOC, alert.id, "running · ben"))
+    await env.go()
+    assert (await env.ended(alert)).status == "Success"
+    assert len(await env.admin.actions("alert", alert.id)) == 2
 
 
-async def test_a_responder_with_a_policy_asks_first_and_a_no_runs_nothing(scene: Stage) -> None:
-    alert = await scene.alert()
-    await scene["anna"].command(SOC, f"/responder run Block {alert.id}")
-    question = await scene.told("anna", "Blocks the host at the firewall. It can be undone there.")
-    await scene["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
-    await scene.seen("anna", lambda s: not s.ephemerals(SOC))
-    assert await scene.admin.actions("alert", alert.id) == []
-    await scene["anna"].command(SOC, f"/responder run Block {alert.id}")
-    question = await scene.told("anna", "Blocks the host at the firewall.")
-    await scene["anna"].click(SOC, question["ts"], action_id=ids.RUN)
-    await scene.told("anna", f"Started Block_1_0 on {alert.id}")
-    assert (await scene.ended(alert)).status == "Success"
+async def test_a_responder_with_a_policy_asks_first_and_a_no_runs_nothing(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.told("anna", "Blocks the host at the firewall. It can be undone there.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
+    await env.seen("anna", lambda s: not s.ephemerals(SOC))
+    assert await env.admin.actions("alert", alert.id) == []
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.told("anna", "Blocks the host at the firewall.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.RUN)
+    await env.told("anna", f"Started Block_1_0 on {alert.id}")
+    assert (await env.ended(alert)).status == "Success"
 
 
-async def test_a_failure_stands_on_its_line_and_in_the_thread_with_run_again(scene: Stage) -> None:
-    alert = await scene.alert()
-    card = await scene.card("anna", alert)
-    await choose(scene, "anna", card, "Fail")
-    failed = await scene.seen("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
+async def test_a_failure_stands_on_its_line_and_in_the_thread_with_run_again(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Fail")
+    failed = await env.seen("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
     assert "The firewall said no." in said(checked(failed))
-    reply = (await scene.seen("anna", lambda s: s.thread(SOC, card["ts"])[1:]))[0]
+    reply = (await env.seen("anna", lambda s: s.thread(SOC, card["ts"])[1:]))[0]
     assert "The firewall said no." in said(checked(reply))
-    await scene["ben"].click(SOC, reply["ts"], action_id=ids.RUN_AGAIN)
-    await scene.seen("ben", lambda s: s.thread(SOC, card["ts"])[2:])
-    assert [a.created_by for a in await scene.admin.actions("alert", alert.id)] == [
+    await env["ben"].click(SOC, reply["ts"], action_id=ids.RUN_AGAIN)
+    await env.seen("ben", lambda s: s.thread(SOC, card["ts"])[2:])
+    assert [a.created_by for a in await env.admin.actions("alert", alert.id)] == [
         "ben@soc.example",
         "anna@soc.example",
     ]
 
 
-async def test_an_entry_that_can_not_run_shows_the_reason_and_runs_nothing(scene: Stage) -> None:
-    alert = await scene.alert()
-    await choose(scene, "anna", await scene.card("anna", alert), "Secret")
-    await scene.told("anna", "Nothing was run.")
-    assert await scene.admin.actions("alert", alert.id) == []
+async def test_an_entry_that_can_not_run_shows_the_reason_and_runs_nothing(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    await choose(env, "anna", await env.card("anna", alert), "Secret")
+    await env.told("anna", "Nothing was run.")
+    assert await env.admin.actions("alert", alert.id) == []
 
 
-async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(scene: Stage) -> None:
+async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(env: FeatureEnvironment) -> None:
     """Slack goes on showing a chosen entry for as long as the menu's block has the same id."""
-    alert = await scene.alert()
-    card = await scene.card("anna", alert)
+    alert = await env.alert()
+    card = await env.card("anna", alert)
     before = menu_block(card)
-    await choose(scene, "anna", card, "Secret")
+    await choose(env, "anna", card, "Secret")
 
     def repainted(sight: EmulatorView) -> dict[str, Any] | None:
         now = card_in(sight, SOC, alert.id)
         return now if now and menu_block(now) != before else None
 
-    after = await scene.seen("ben", repainted)
+    after = await env.seen("ben", repainted)
     assert menu_block(checked(after)) != before
     old = before.removeprefix(ids.MENU_BLOCK)
-    intent = await scene.bot.outbox.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    intent = await env.bot.outbox.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
     assert intent == Intent("menu", alert.id, "alert")
 
 
-async def test_a_long_report_is_a_file_with_its_first_lines_in_the_thread(scene: Stage) -> None:
-    alert = await scene.alert()
-    card = await scene.card("anna", alert)
-    await choose(scene, "anna", card, "Report")
+async def test_a_long_report_is_a_file_with_its_first_lines_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Report")
 
     def with_file(sight: Any) -> Any:
         return [f for m in sight.thread(SOC, card["ts"]) for f in m.get("files") or []]
 
-    file = (await scene.seen("anna", with_file))[0]
-    text = (await scene["anna"].file(file["id"])).decode()
+    file = (await env.seen("anna", with_file))[0]
+    text = (await env["anna"].file(file["id"])).decode()
     assert "line 199 of the report" in text
 
 
-async def test_mistakes_in_a_command_are_answered_with_what_to_type(scene: Stage) -> None:
-    alert = await scene.alert()
+async def test_mistakes_in_a_command_are_answered_with_what_to_type(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
     for typed, words in {
         "lsit ~1": "Did you mean",
         "list": "Type `/responder list` and the id, such as /responder list ~12.",
@@ -150,53 +150,53 @@ async def test_mistakes_in_a_command_are_answered_with_what_to_type(scene: Stage
         f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
         f"alert {alert.id}": "host web-3 beacons",
     }.items():
-        await scene["anna"].command(SOC, f"/responder {typed}")
-        await scene.told("anna", words)
+        await env["anna"].command(SOC, f"/responder {typed}")
+        await env.told("anna", words)
 
 
-async def test_somebody_without_the_right_is_told_which_and_who_gives_it(scene: Stage) -> None:
-    alert = await scene.alert()
-    await scene["eve"].command(SOC, f"/responder run tell {alert.id}")
-    told = said(await scene.told("eve", "manageAction"))
+async def test_somebody_without_the_right_is_told_which_and_who_gives_it(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    await env["eve"].command(SOC, f"/responder run tell {alert.id}")
+    told = said(await env.told("eve", "manageAction"))
     assert "org-admin" in told
-    assert await scene.admin.actions("alert", alert.id) == []
+    assert await env.admin.actions("alert", alert.id) == []
 
 
-async def test_help_shows_only_what_one_may_do_with_ids_from_this_channel(scene: Stage) -> None:
-    alert = await scene.alert()
-    await scene.card("eve", alert)
-    await scene["eve"].command(SOC, "/responder help")
-    told = said(await scene.told("eve", "What you can do with"))
+async def test_help_shows_only_what_one_may_do_with_ids_from_this_channel(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    await env.card("eve", alert)
+    await env["eve"].command(SOC, "/responder help")
+    told = said(await env.told("eve", "What you can do with"))
     assert f"/responder list {alert.id}" in told
     assert "/responder run" not in told
     assert "/responder template" not in told
 
 
-async def test_a_task_log_is_shown_with_its_responders_and_runs_one(scene: Stage) -> None:
-    alert = await scene.alert()
-    card = await scene.card("anna", alert)
-    case = await scene.admin.create_case_from_alert(alert.id)
-    task = await scene.admin.add_task(case.id, {"title": "Look into it"})
-    log = await scene.admin.add_log(task.id, {"message": "called the owner of web-3"})
+async def test_a_task_log_is_shown_with_its_responders_and_runs_one(env: FeatureEnvironment) -> None:
+    alert = await env.alert()
+    card = await env.card("anna", alert)
+    case = await env.admin.create_case_from_alert(alert.id)
+    task = await env.admin.add_task(case.id, {"title": "Look into it"})
+    log = await env.admin.add_log(task.id, {"message": "called the owner of web-3"})
 
     def shown(sight: Any) -> Any:
         replies = [m for m in sight.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in said(m)]
         return replies[0] if replies else None
 
-    before = checked(await scene.seen("anna", shown))
-    await choose(scene, "anna", before, "Tell")
-    await scene["anna"].until(lambda s: "✓ *Tell_1_0* done" in said(shown(s) or {}))
-    assert menu_block(shown_now := await scene.seen("anna", shown)) != menu_block(before)
+    before = checked(await env.seen("anna", shown))
+    await choose(env, "anna", before, "Tell")
+    await env["anna"].until(lambda s: "✓ *Tell_1_0* done" in said(shown(s) or {}))
+    assert menu_block(shown_now := await env.seen("anna", shown)) != menu_block(before)
     assert shown_now["ts"] == before["ts"]
-    await scene["anna"].command(SOC, f"/responder list {log.id}")
-    assert "called the owner" in said(await scene.told("anna", f"can run on {log.id}"))
+    await env["anna"].command(SOC, f"/responder list {log.id}")
+    assert "called the owner" in said(await env.told("anna", f"can run on {log.id}"))
 
 
-async def test_who_is_not_linked_is_told_how_to_be(scene: Stage) -> None:
-    await scene["uma"].command(SOC, "/responder list ~1")
-    assert "--slack-id T0LOCAL:U0UMA" in said(await scene.told("uma", "isn't linked"))
+async def test_who_is_not_linked_is_told_how_to_be(env: FeatureEnvironment) -> None:
+    await env["uma"].command(SOC, "/responder list ~1")
+    assert "--slack-id T0LOCAL:U0UMA" in said(await env.told("uma", "isn't linked"))
 
 
-async def test_a_channel_that_is_not_set_up_says_so(scene: Stage) -> None:
-    await scene["anna"].command("C0OTHER", "/responder list ~1")
-    await scene.told("anna", "not set up", channel="C0OTHER")
+async def test_a_channel_that_is_not_set_up_says_so(env: FeatureEnvironment) -> None:
+    await env["anna"].command("C0OTHER", "/responder list ~1")
+    await env.told("anna", "not set up", channel="C0OTHER")

@@ -101,7 +101,7 @@ def _write(folder: Path, name: str) -> None:
 
 
 @dataclass
-class Stage:
+class FeatureEnvironment:
     """What a test needs of it."""
 
     core: RunningCore
@@ -169,7 +169,7 @@ def checked(message: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
+async def stage(folder: Path) -> AsyncIterator[FeatureEnvironment]:
     """Everything up; down again at the end."""
     os.mkfifo(folder / "go")
     policies = responders(folder)
@@ -185,11 +185,11 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
         admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
         settings = bot_settings(folder, workspace, core.url, key)
         bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
-        made = Stage(core, admin, bot, workspace, folder)
+        made = FeatureEnvironment(core, admin, bot, workspace, folder)
         for user_id in PEOPLE:
             person = EmulatedUser(workspace.url, workspace.page_token, user_id)
             made.people[user_id] = await stack.enter_async_context(person)
-        await bot.leads.wait()
+        await bot.leading.wait()
         yield made
 
 
