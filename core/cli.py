@@ -17,7 +17,7 @@ from core.common.errors import ResponderBotError
 if TYPE_CHECKING:
     from core.access import Access
     from core.engines.base import Catalogue, Engine
-    from core.engines.environments import Building
+    from core.engines.environments import BuildStatus
     from core.settings import CoreSettings
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
@@ -369,7 +369,7 @@ def _responders_install(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _show_building(news: "Building") -> None:
+def _show_building(news: "BuildStatus") -> None:
     print(f"{news.folder.name}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
 
 

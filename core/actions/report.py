@@ -7,8 +7,8 @@ from typing import Any
 
 from core.actions import operations
 from core.actions.operations import Limits as OperationLimits
-from core.engines.base import Report, as_sentence
-from core.engines.redaction import Redactor, bounded, secrets_in, without_logins, without_secrets
+from core.engines.base import Report, describe_error
+from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 
 _CONFIG_DEFAULTS: Mapping[str, Any] = {
     "proxy": {"http": None, "https": None},
@@ -155,14 +155,14 @@ def sentence(report: Report) -> str:
     if report.message:
         return report.message
     if not report.success:
-        return as_sentence(report.error_message)
+        return describe_error(report.error_message)
     said = report.full.get("message")
     return said if isinstance(said, str) else ""
 
 
 def _without(secrets: Collection[str], report: Report) -> Report:
     """The report without what the caller gave as secret parameters; the engine has taken out what it knows."""
-    redact = Redactor(bounded(secrets)).value
+    redact = Redactor(cap_secrets(secrets)).value
     return replace(
         report,
         message=redact(report.message),
@@ -185,10 +185,10 @@ def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
         "success": report.success,
         "artifacts": list(report.artifacts),
         "errorMessage": None if report.success else message,
-        "input": without_secrets(report.input) if report.input is not None else None,
+        "input": redact_keys(report.input) if report.input is not None else None,
         "message": message,
-        "parameters": without_secrets(parameters),
-        "config": {**_CONFIG_DEFAULTS, **without_logins(without_secrets(report.config))},
+        "parameters": redact_keys(parameters),
+        "config": {**_CONFIG_DEFAULTS, **redact_urls(redact_keys(report.config))},
     }
 
 

@@ -247,7 +247,7 @@ class Runner:
         if number in self._from_living:
             self._from_living.discard(number)
         else:
-            await engine.forget(job.action_id)
+            await engine.clean_up(job.action_id)
 
     async def _stop_again(self, engine: Engine, job: Job) -> None:
         """Finish what an earlier core was asked to stop, if the engine can do that."""

@@ -116,7 +116,7 @@ class Report:
     """What the program printed, bounded."""
 
 
-Told = Callable[[Progress], Awaitable[None]]
+OnProgress = Callable[[Progress], Awaitable[None]]
 
 
 class Engine(Protocol):
@@ -135,7 +135,7 @@ class Engine(Protocol):
     def job_id(self, action_id: str) -> str:
         """The job's id if it is fixed before the engine is called (process engine), else `""`."""
 
-    async def run(self, job: Job, told: Told) -> Report:
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """Run the job, or with `job.resumed` follow the one that already runs, up to its end.
 
         Never raises for what the responder or the engine does: that is a Report with success False. It tells
@@ -146,7 +146,7 @@ class Engine(Protocol):
     async def cancel(self, job: Job) -> None:
         """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") where that can't be done."""
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         """The action's report is stored: clean up what was kept of the job."""
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
@@ -160,7 +160,7 @@ class Engine(Protocol):
         """Let go of connections and threads; running jobs go on."""
 
 
-def as_sentence(error_message: Any) -> str:
+def describe_error(error_message: Any) -> str:
     """Text for people made of an `errorMessage`, which may be any JSON (`responder-process.md 2`)."""
     if isinstance(error_message, str):
         return error_message.strip() or "The responder failed and gave no reason."

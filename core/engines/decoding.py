@@ -18,14 +18,14 @@ class TooManyValues(ValueError):
     """More values than MAX_NODES."""
 
 
-def decoded(raw: bytes | str) -> Any:
+def decode_json(raw: bytes | str) -> Any:
     """The value, which can be written as JSON again: real numbers, whole characters, bounded.
 
     Raises ValueError with the reason, before any object is made where there would be too many.
     """
     if isinstance(raw, str):
         raw = raw.encode("utf-8", "surrogatepass")
-    if more_values_than(raw, MAX_NODES):
+    if has_more_values(raw, MAX_NODES):
         raise TooManyValues(f"it has more than {MAX_NODES} values")
     text = raw.decode("utf-8-sig")
     try:
@@ -37,7 +37,7 @@ def decoded(raw: bytes | str) -> Any:
     return _whole_characters(value) if "\\ud" in text or "\\uD" in text else value
 
 
-def more_values_than(raw: bytes, limit: int) -> bool:
+def has_more_values(raw: bytes, limit: int) -> bool:
     """Whether a JSON document has more values than `limit`, from its text alone; an empty list or object counts twice.
 
     What is wrong with a text that is no JSON doesn't matter: a parser comes no further than to the first mistake, and

@@ -41,7 +41,7 @@ class _Unconfigured(_Unusable):
 
 
 @dataclass(frozen=True)
-class Item:
+class ConfigurationItem:
     """One configuration item of a definition."""
 
     name: str
@@ -70,11 +70,11 @@ class Definition:
     program: Path
     is_python: bool
     config: Mapping[str, Any]
-    items: tuple[Item, ...]
+    items: tuple[ConfigurationItem, ...]
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfiguredResponder:
     """A definition with its values: what one run needs to know."""
 
     definition: Definition
@@ -295,7 +295,7 @@ def _is_executable(program: Path) -> bool:
     return bool(program.stat().st_mode & 0o111)
 
 
-def _items(raw: Mapping[str, Any]) -> tuple[Item, ...]:
+def _items(raw: Mapping[str, Any]) -> tuple[ConfigurationItem, ...]:
     value = raw.get("configurationItems")
     if value is None:
         return ()
@@ -304,14 +304,14 @@ def _items(raw: Mapping[str, Any]) -> tuple[Item, ...]:
     return tuple(_item(item) for item in value)
 
 
-def _item(raw: Mapping[str, Any]) -> Item:
+def _item(raw: Mapping[str, Any]) -> ConfigurationItem:
     name = raw.get("name")
     if not isinstance(name, str) or not name:
         raise _Unusable("a configuration item has no name.")
     kind = raw.get("type", "string")
     if kind not in _TYPES:
         raise _Unusable(f"the configuration item {name!r} has the type {kind!r}; known are {', '.join(_TYPES)}.")
-    return Item(
+    return ConfigurationItem(
         name,
         kind,
         raw.get("multi") is True,
@@ -321,7 +321,7 @@ def _item(raw: Mapping[str, Any]) -> Item:
     )
 
 
-def configure(definition: Definition, given: Mapping[str, Any]) -> Configured | Skipped:
+def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder | Skipped:
     """Put the settings' values into a definition; a `Skipped` when they don't fit or one is missing."""
     try:
         return _configure(definition, given)
@@ -333,7 +333,7 @@ def configure(definition: Definition, given: Mapping[str, Any]) -> Configured | 
         return Skipped(definition.name, f"{definition.file}: {reason}", objection=objection)
 
 
-def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
+def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder:
     values = {_plain(key): value for key, value in given.items()} | dict(given)
     config: dict[str, Any] = dict(definition.config)
     missing = []
@@ -346,7 +346,7 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> Configured:
         raise _Unconfigured(definition.name, missing)
     run = _RunSettings(config, values)
     check_tlp, check_pap = run.boolean("check_tlp"), run.boolean("check_pap")
-    return Configured(
+    return ConfiguredResponder(
         definition=definition,
         config={key: value for key, value in config.items() if key not in RUN_SETTINGS},
         secret_names=secret_names(config) | {item.name for item in definition.items if item.secret},
@@ -384,7 +384,7 @@ def section_for(name: str, sections: Mapping[str, Any]) -> Any:
     return next((section for key, section in sections.items() if _plain(key) == _plain(name)), None)
 
 
-def _value(item: Item, given: Any) -> Any:
+def _value(item: ConfigurationItem, given: Any) -> Any:
     if given is None or (given == "" and (item.multi or item.type in ("number", "boolean"))):
         given = item.default  # an empty text that was given stays: it takes away a default such as a login
     if item.multi:
@@ -408,7 +408,7 @@ def _as_list(name: str, given: Any) -> Sequence[Any]:
     return [part.strip() for part in given.split(",")]
 
 
-def _single(item: Item, value: Any) -> Any:
+def _single(item: ConfigurationItem, value: Any) -> Any:
     """`value` as the item's type has it; text that says a number or a truth is taken for it."""
     if item.type == "boolean":
         return _as_boolean(item.name, value)

@@ -39,7 +39,7 @@ class Unavailable:
 
 
 @dataclass(frozen=True)
-class Building:
+class BuildStatus:
     """News of `Environments.install`: one folder's environment, and how it stands."""
 
     folder: Path
@@ -100,8 +100,8 @@ class Environments:
         return self._version
 
     async def install(
-        self, folders: Iterable[Path], told: Callable[[Building], None], *, at_once: int = 4
-    ) -> tuple[Building, ...]:
+        self, folders: Iterable[Path], on_progress: Callable[[BuildStatus], None], *, at_once: int = 4
+    ) -> tuple[BuildStatus, ...]:
         """Build what is missing, `at_once` side by side; those that failed before are tried again.
 
         The answer has one entry for each folder with requirements; one that fails stops no other.
@@ -109,41 +109,41 @@ class Environments:
         turns = asyncio.Semaphore(at_once)
         locks: dict[Path, asyncio.Lock] = {}
 
-        async def one(folder: Path, requirements: bytes) -> Building:
+        async def one(folder: Path, requirements: bytes) -> BuildStatus:
             place = self._place(requirements)
             async with locks.setdefault(place, asyncio.Lock()), turns:
-                return await self._install(folder, place, told)
+                return await self._install(folder, place, on_progress)
 
         wanted = [(folder, read_requirements(folder)) for folder in dict.fromkeys(folders)]
         return tuple(await asyncio.gather(*(one(folder, text) for folder, text in wanted if text)))
 
-    async def _install(self, folder: Path, place: Path, told: Callable[[Building], None]) -> Building:
+    async def _install(self, folder: Path, place: Path, on_progress: Callable[[BuildStatus], None]) -> BuildStatus:
         if is_whole(place):
-            news = Building(folder, "cached")
+            news = BuildStatus(folder, "cached")
         else:
-            told(Building(folder, "building"))
+            on_progress(BuildStatus(folder, "building"))
             news = await self._build(folder, place)
-        told(news)
+        on_progress(news)
         return news
 
-    async def _build(self, folder: Path, place: Path) -> Building:
+    async def _build(self, folder: Path, place: Path) -> BuildStatus:
         uv = self._uv or os.environ.get("UV") or shutil.which("uv")
         if not uv:
-            return Building(folder, "failed", "uv is not found: install it, or set the variable UV to its path.")
+            return BuildStatus(folder, "failed", "uv is not found: install it, or set the variable UV to its path.")
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=self._root))
         try:
             fault = await self._fill(uv, folder, new)
             if fault:
                 _note_failure(_failure_of(place), fault)
-                return Building(folder, "failed", fault)
+                return BuildStatus(folder, "failed", fault)
             _put(new, place)
         except OSError as error:
-            return Building(folder, "failed", f"{error.filename or uv}: {error.strerror}.")
+            return BuildStatus(folder, "failed", f"{error.filename or uv}: {error.strerror}.")
         finally:
             shutil.rmtree(new, ignore_errors=True)
         _failure_of(place).unlink(missing_ok=True)
-        return Building(folder, "built")
+        return BuildStatus(folder, "built")
 
     async def _fill(self, uv: str, folder: Path, new: Path) -> str:
         """Make the environment in `new`; the answer is uv's own last line when it can't be made, else `""`."""

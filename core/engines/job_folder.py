@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.engines.base import Job, Report, as_sentence
-from core.engines.decoding import decoded
-from core.engines.definitions import Configured
-from core.engines.process import files
+from core.engines import files
+from core.engines.base import Job, Report, describe_error
+from core.engines.decoding import decode_json
+from core.engines.definitions import ConfiguredResponder
 from core.engines.redaction import (
     SHORTEST_SECRET,
     Redactor,
+    redact_keys,
+    redact_urls,
     secrets_in,
-    secrets_of_url,
-    without_logins,
-    without_secrets,
+    secrets_in_url,
 )
 
 PRINTED_LIMIT_BYTES = 64 * 1024
@@ -156,12 +156,12 @@ def _slug(engine: str) -> str:
     return plain if plain == engine else f"{plain}_{hashlib.sha256(engine.encode()).hexdigest()[:8]}"
 
 
-def create(folder: JobFolder, job: Job, configured: Configured) -> None:
+def create(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> None:
     """Make the folder whole or not at all: built beside its place and renamed. One that is there is left alone."""
     os.close(create_and_follow(folder, job, configured))
 
 
-def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> int:
+def create_and_follow(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> int:
     """`create`, and hold the folder from its first moment on, as `follow` does."""
     jobs = folder.path.parent
     files.make_private(jobs)
@@ -183,7 +183,7 @@ def create_and_follow(folder: JobFolder, job: Job, configured: Configured) -> in
     return follow(folder)
 
 
-def _fill(new: Path, job: Job, configured: Configured) -> None:
+def _fill(new: Path, job: Job, configured: ConfiguredResponder) -> None:
     run = new / "run"
     for directory in (run, run / "input", run / "output"):
         _make(directory)
@@ -230,7 +230,7 @@ def _pem(cacerts: str) -> str:
     return cacerts if "-----BEGIN" in cacerts else Path(cacerts).read_text()
 
 
-def input_of(job: Job, configured: Configured) -> dict[str, Any]:
+def input_of(job: Job, configured: ConfiguredResponder) -> dict[str, Any]:
     """What the program reads, keys in the order of `responder-process.md 2`."""
     return {
         "data": job.data,
@@ -243,7 +243,7 @@ def input_of(job: Job, configured: Configured) -> dict[str, Any]:
     }
 
 
-def config_of(configured: Configured) -> dict[str, Any]:
+def config_of(configured: ConfiguredResponder) -> dict[str, Any]:
     """The definition's fixed values, the items', then the checks and the proxy."""
     return {
         **configured.config,
@@ -255,9 +255,9 @@ def config_of(configured: Configured) -> dict[str, Any]:
     }
 
 
-def reported_config(configured: Configured) -> dict[str, Any]:
+def reported_config(configured: ConfiguredResponder) -> dict[str, Any]:
     """The configuration as a report shows it: without secrets, with what the run was bound to."""
-    config: dict[str, Any] = without_logins(without_secrets(config_of(configured), configured.secret_names))
+    config: dict[str, Any] = redact_urls(redact_keys(config_of(configured), configured.secret_names))
     proxy = {"http": _without_login(configured.proxy_http), "https": _without_login(configured.proxy_https)}
     return {**config, "proxy": proxy, "cacerts": configured.cacerts, "jobTimeout": configured.timeout_minutes}
 
@@ -265,11 +265,11 @@ def reported_config(configured: Configured) -> dict[str, Any]:
 def _without_login(proxy: str | None) -> str | None:
     """A proxy's address may do without `http://`."""
     if not proxy or "://" in proxy:
-        return proxy and str(without_logins(proxy))
-    return str(without_logins(f"http://{proxy}")).removeprefix("http://")
+        return proxy and str(redact_urls(proxy))
+    return str(redact_urls(f"http://{proxy}")).removeprefix("http://")
 
 
-def _facts_of(configured: Configured) -> dict[str, Any]:
+def _facts_of(configured: ConfiguredResponder) -> dict[str, Any]:
     root = configured.definition.root
     return {
         "timeout_minutes": configured.timeout_minutes,
@@ -280,7 +280,7 @@ def _facts_of(configured: Configured) -> dict[str, Any]:
     }
 
 
-def secrets_of(configured: Configured, outer: Mapping[str, str]) -> list[str]:
+def secrets_of(configured: ConfiguredResponder, outer: Mapping[str, str]) -> list[str]:
     """The secret values that are long enough to be looked for in texts; a definition's own defaults are public.
 
     Logins of proxies are among them, also of those in `outer`, the environment that is passed on.
@@ -289,7 +289,7 @@ def secrets_of(configured: Configured, outer: Mapping[str, str]) -> list[str]:
     proxies = [configured.proxy_http, configured.proxy_https, *(outer.get(name) for name in _PROXY_VARIABLES)]
     for proxy in proxies:
         if proxy:
-            found |= secrets_of_url(proxy if "://" in proxy else f"http://{proxy}")
+            found |= secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")
     defaults = [item.default for item in configured.definition.items]
     public = {str(text) for default in defaults for text in (default if isinstance(default, list) else [default])}
     return sorted(text for text in found - public if len(text) >= SHORTEST_SECRET)
@@ -310,7 +310,7 @@ def read_left(folder: JobFolder) -> RunOutput:
     """Read a job folder after its program's end."""
     printed = read_printed(folder.printed)
     try:
-        return RunOutput(decoded(_output_bytes(folder)), "", printed)
+        return RunOutput(decode_json(_output_bytes(folder)), "", printed)
     except FileNotFoundError:
         return RunOutput(None, "wrote no output/output.json", printed)
     except (OSError, UnicodeDecodeError) as error:
@@ -404,7 +404,7 @@ def _failed(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
     error_message, given = output["errorMessage"], output["input"]
     return Report(
         success=False,
-        message=as_sentence(error_message),
+        message=describe_error(error_message),
         error_message=error_message,
         input=_safe(given, facts) if isinstance(given, dict) else None,
         config=facts.config,
@@ -413,8 +413,8 @@ def _failed(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
 
 
 def _safe(given: dict[str, Any], facts: RunFacts) -> Mapping[str, Any]:
-    safe: dict[str, Any] = without_secrets(given, facts.secret_names)
-    return {**safe, "config": without_logins(safe["config"])} if "config" in safe else safe
+    safe: dict[str, Any] = redact_keys(given, facts.secret_names)
+    return {**safe, "config": redact_urls(safe["config"])} if "config" in safe else safe
 
 
 def _succeeded(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:

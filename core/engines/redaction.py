@@ -43,7 +43,7 @@ class Redactor:
         known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
         self._instead = {text: name for text, name in (names or {}).items() if len(text) >= SHORTEST_SECRET}
         self._numbers = {secret for secret in known if secret.replace(".", "", 1).lstrip("-").isdigit()}
-        texts = {form for secret in known for form in forms_of(secret)} | set(self._instead)
+        texts = {form for secret in known for form in encodings_of(secret)} | set(self._instead)
         self._longest = max(map(len, texts), default=0)
         self._pattern = re.compile(_any_of(sorted(texts))) if texts else None
 
@@ -82,7 +82,7 @@ class Redactor:
                 at = match.end()
 
 
-def bounded(secrets: Iterable[str]) -> list[str]:
+def cap_secrets(secrets: Iterable[str]) -> list[str]:
     """As many of secrets that a request or another server named as can be looked for in little time, longest first."""
     left = _NAMED_CHARACTERS
     kept: list[str] = []
@@ -103,10 +103,10 @@ def secrets_in(value: Any, secret_names: frozenset[str] = frozenset(), *, urls: 
         return found
     if isinstance(value, list | tuple):
         return {secret for item in value for secret in secrets_in(item, secret_names, urls=urls)}
-    return secrets_of_url(value) if urls and isinstance(value, str) else set()
+    return secrets_in_url(value) if urls and isinstance(value, str) else set()
 
 
-def secrets_of_url(text: str) -> set[str]:
+def secrets_in_url(text: str) -> set[str]:
     """Logins and keys inside of the addresses of a text."""
     found: set[str] = set()
     for match in _LOGIN.finditer(text):
@@ -123,29 +123,29 @@ def secrets_of_url(text: str) -> set[str]:
     return found
 
 
-def without_logins(value: Any) -> Any:
+def redact_urls(value: Any) -> Any:
     """A value whose addresses show neither login nor key."""
     if isinstance(value, str):
         text = _LOGIN.sub(f"{REMOVED}@", value)
         return _QUERY_ITEM.sub(lambda item: f"{item[1]}={REMOVED}" if _is_secret_item(item[1]) else item[0], text)
     if isinstance(value, Mapping):
-        return {key: without_logins(item) for key, item in value.items()}
-    return [without_logins(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: redact_urls(item) for key, item in value.items()}
+    return [redact_urls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def without_secrets(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
+def redact_keys(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
     """`value` with every secret replaced by REMOVED: by the names given, and by words in a key."""
     if isinstance(value, Mapping):
         return {
-            key: REMOVED if _is_secret(key, item, secret_names) else without_secrets(item, secret_names)
+            key: REMOVED if _is_secret(key, item, secret_names) else redact_keys(item, secret_names)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [without_secrets(item, secret_names) for item in value]
+        return [redact_keys(item, secret_names) for item in value]
     return value
 
 
-def forms_of(secret: str) -> set[str]:
+def encodings_of(secret: str) -> set[str]:
     """A text in all the forms in which programs usually give it back."""
     once = _escaped(secret)
     forms = {secret, *once, *(twice for form in once for twice in _escaped(form))}

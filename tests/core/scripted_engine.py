@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Skipped, Told
+from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report, Responder, Skipped
 
 BLOCK_HOST = Responder(
     id="r-block",
@@ -30,11 +30,11 @@ class Run:
     """One job in the engine's hands."""
 
     job: Job
-    told: Told
+    on_progress: OnProgress
     outcome: asyncio.Future[Report]
 
     async def begin(self, job_id: str = "job-1") -> None:
-        await self.told(Progress(engine_job_id=job_id, running=True, pid=4711, pid_started=1))
+        await self.on_progress(Progress(engine_job_id=job_id, running=True, pid=4711, pid_started=1))
 
     def finish(self, report: Report) -> None:
         self.outcome.set_result(report)
@@ -72,8 +72,8 @@ class ScriptedEngine(Engine):
     def job_id(self, action_id: str) -> str:
         return f"job-of-{action_id}" if self.fixed_job_ids else ""
 
-    async def run(self, job: Job, told: Told) -> Report:
-        run = Run(job, told, asyncio.get_running_loop().create_future())
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
+        run = Run(job, on_progress, asyncio.get_running_loop().create_future())
         self.runs.append(run)
         self.taken.put_nowait(run)
         return await run.outcome
@@ -85,7 +85,7 @@ class ScriptedEngine(Engine):
             if run.job.action_id == job.action_id and not run.outcome.done():
                 run.finish(Report(False, message="killed"))
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         self.forgotten.append(action_id)
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:

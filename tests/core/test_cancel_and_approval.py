@@ -14,7 +14,7 @@ import pytest
 
 from core.app import Core
 from core.common.listener import bind, listening
-from core.engines.process.processes import readable
+from core.engines.process.processes import wait_readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection
 from tests.clock import SetClock
@@ -114,7 +114,7 @@ async def test_a_running_program_is_killed_with_its_children(here: Here) -> None
     assert is_alive(child)
     answer = await here.send("anna", "DELETE", f"{ACTION}/{action.id}")
     ended = await here.ended(action)
-    await readable(watch)
+    await wait_readable(watch)
     os.close(watch)
     again = await here.send("anna", "DELETE", f"{ACTION}/{action.id}")
     assert (refused.status_code, reader.status_code) == (403, 403)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from core.actions.operations import SLICE
-from core.engines.process.processes import Started, open_if_alive, readable
+from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from core.models import Action
 from tests.core.core_process import (
     CoreProcess,
@@ -103,8 +103,8 @@ class Scene:
     def job(self, point: str) -> Path:
         return self.place.job(self.actions[point])
 
-    def started(self, point: str) -> Started | None:
-        return Started.read(self.job(point) / "started")
+    def started(self, point: str) -> StartRecord | None:
+        return StartRecord.read(self.job(point) / "started")
 
     def status(self, point: str) -> str:
         """What is stored, whether a core lives or not."""
@@ -115,12 +115,12 @@ class Scene:
         return status
 
 
-async def program_ended(started: Started | None) -> None:
+async def program_ended(started: StartRecord | None) -> None:
     """Wait for the end of a program, whoever its parent is by now."""
     assert started is not None
-    watch = open_if_alive(started)
+    watch = pidfd_if_alive(started)
     if watch is not None:
-        await readable(watch)
+        await wait_readable(watch)
         os.close(watch)
 
 

@@ -17,7 +17,7 @@ from core.actions.runner import Runner
 from core.actions.service import LEASE_MS, Actions
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
-from core.engines.base import Job, Progress, Report, Told
+from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput
 from core.records.events import Feed
 from core.settings import ResponderSection
@@ -47,14 +47,14 @@ class SharedEngine(ScriptedEngine):
     """Unset: this core stands still."""
     following: int = 0
 
-    async def run(self, job: Job, told: Told) -> Report:
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
         self.following += 1
         try:
             await self.awake.wait()
             if job.action_id not in self.machine.ends:
                 self.machine.starts[job.action_id] += 1
                 self.machine.ends[job.action_id] = asyncio.get_running_loop().create_future()
-            await told(Progress(engine_job_id=f"job-of-{job.action_id}", running=True))
+            await on_progress(Progress(engine_job_id=f"job-of-{job.action_id}", running=True))
             report = await asyncio.shield(self.machine.ends[job.action_id])
             await self.awake.wait()
             return report
@@ -68,7 +68,7 @@ class SharedEngine(ScriptedEngine):
         if end is not None and not end.done():
             end.set_result(Report(False, message="killed"))
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         self.machine.ends.pop(action_id, None)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Job, Progress, Report, Told
+from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollInterval
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
@@ -80,16 +80,16 @@ class CortexEngine:
     def job_id(self, action_id: str) -> str:
         return ""
 
-    async def run(self, job: Job, told: Told) -> Report:
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
         engine_job_id = job.engine_job_id
         if not engine_job_id:
             begun = await (self._find(job, "core was restarted meanwhile") if job.resumed else self._start(job))
             if isinstance(begun, Report):
                 return begun
             engine_job_id = begun
-            await told(Progress(engine_job_id))
+            await on_progress(Progress(engine_job_id))
         return await JobPoller(
-            self._name, self._wire, engine_job_id, told, self._clock, self._pace, self._deadline_minutes
+            self._name, self._wire, engine_job_id, on_progress, self._clock, self._pace, self._deadline_minutes
         ).to_the_end()
 
     async def cancel(self, job: Job) -> None:
@@ -99,7 +99,7 @@ class CortexEngine:
             "Wait for its end, or stop it on that server.",
         )
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         """Nothing of a remote job is kept here."""
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:

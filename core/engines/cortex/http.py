@@ -15,8 +15,8 @@ import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
 from core.common.errors import ResponderBotError
-from core.engines.decoding import INLINE_BYTES, TooManyValues, decoded
-from core.engines.redaction import Redactor, secrets_of_url
+from core.engines.decoding import INLINE_BYTES, TooManyValues, decode_json
+from core.engines.redaction import Redactor, secrets_in_url
 
 ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broken server from filling the memory
 CONNECTIONS = 1000  # each job that is followed holds one in its long poll
@@ -79,7 +79,7 @@ class CortexHttp:
     ) -> None:
         self._answer_limit_bytes = answer_limit_bytes
         self._api_key = api_key.strip()
-        self._redactor = Redactor({self._api_key, *secrets_of_url(proxy if "://" in proxy else f"http://{proxy}")})
+        self._redactor = Redactor({self._api_key, *secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")})
         self._timeout_s = timeout_s
         self._client = HttpxAiohttpClient(
             base_url=_base_url(name, url),
@@ -139,7 +139,7 @@ def read_json(raw: bytes | str) -> Any:
     Raises ValueError with what is wrong with it, as the end of a sentence.
     """
     try:
-        return decoded(raw)
+        return decode_json(raw)
     except TooManyValues:
         raise
     except ValueError:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from urllib.parse import quote
 
-from core.engines.base import Progress, Report, Told
+from core.engines.base import OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollInterval
 from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.translate import JobUpdate, news_of, refusal
@@ -22,7 +22,7 @@ class JobPoller:
         name: str,
         wire: CortexHttp,
         engine_job_id: str,
-        told: Told,
+        on_progress: OnProgress,
         clock: Callable[[], float],
         pace: PollInterval,
         deadline_minutes: float,
@@ -30,7 +30,7 @@ class JobPoller:
         self._name = name
         self._wire = wire
         self._engine_job_id = engine_job_id
-        self._told = told
+        self._on_progress = on_progress
         self._clock = clock
         self._pace = pace
         self._deadline_minutes = deadline_minutes
@@ -75,7 +75,7 @@ class JobPoller:
             return
         self._running = True
         self._patience.limit(max(0.0, self._deadline_minutes * 60 - news.ran_s))
-        await self._told(Progress(self._engine_job_id, running=True))
+        await self._on_progress(Progress(self._engine_job_id, running=True))
 
     def _verdict(self, news: JobUpdate) -> Report | None:
         """The report, if there is one now or there will never be one."""

@@ -11,10 +11,10 @@ from core.engines.base import (
     Report,
     Responder,
     Skipped,
-    as_sentence,
+    describe_error,
 )
 from core.engines.cortex.http import CortexAnswer, read_json
-from core.engines.redaction import Redactor, bounded, secrets_in, without_logins, without_secrets
+from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 
 UNCHECKED = 3
 """The maximum where the engine gives none (`responder-process.md 4`)."""
@@ -199,13 +199,13 @@ def _failure(body: JsonObject) -> Report | None:
 def _failed(report: JsonObject) -> Report:
     given = _object(report.get("input"))
     # The engine's own configuration comes back only here, and what is secret in it may stand in the rest as well.
-    redact = Redactor(() if given is None else bounded(secrets_in(given.get("config"), urls=True)))
-    error_message = without_secrets(redact.value(report.get("errorMessage")))
-    cleaned = None if given is None else without_secrets(redact.value(given))
-    config = None if cleaned is None else without_logins(cleaned.get("config"))
+    redact = Redactor(() if given is None else cap_secrets(secrets_in(given.get("config"), urls=True)))
+    error_message = redact_keys(redact.value(report.get("errorMessage")))
+    cleaned = None if given is None else redact_keys(redact.value(given))
+    config = None if cleaned is None else redact_urls(cleaned.get("config"))
     return Report(
         False,
-        message=as_sentence(error_message),
+        message=describe_error(error_message),
         error_message=error_message,
         input=cleaned if config is None else {**(cleaned or {}), "config": config},
         config=config if isinstance(config, Mapping) else {},

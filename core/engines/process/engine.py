@@ -15,10 +15,10 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import job_folder
-from core.engines.base import Catalogue, Job, Progress, Report, Responder, Skipped, Told
+from core.engines.base import Catalogue, Job, OnProgress, Progress, Report, Responder, Skipped
 from core.engines.definitions import (
     RUN_SETTINGS,
-    Configured,
+    ConfiguredResponder,
     Definition,
     configure,
     load,
@@ -31,7 +31,7 @@ from core.engines.environments import Environments, Interpreter, Unavailable
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import launcher, processes
 from core.engines.process.fork_server import ForkRequest, ForkServers
-from core.engines.process.processes import Started
+from core.engines.process.processes import StartRecord
 from core.settings import ResponderSection
 
 BUNDLED = Path(__file__).parents[2] / "bundled"
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """What a run may use at most; each holds for one process of it."""
 
     cpu_s: int = 1800
@@ -74,7 +74,7 @@ class _Offer:
     """One entry of the catalogue with all that a run needs."""
 
     responder: Responder
-    configured: Configured
+    configured: ConfiguredResponder
     interpreter: Interpreter
 
 
@@ -105,7 +105,7 @@ class ProcessEngine:
         keep_jobs: bool,
         clock: Callable[[], float] = time.time,
         python: Path | None = None,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         grace_s: float = _GRACE_S,
         fork_servers: ForkServers | None = None,
         output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
@@ -123,11 +123,11 @@ class ProcessEngine:
         self._capacity = capacity
         self._keep_jobs = keep_jobs
         self._clock = clock
-        self._limits = limits or Limits()
+        self._limits = limits or RunLimits()
         self._grace_s = grace_s
         self._loaded: _Loaded | None = None
         self._following: dict[str, int] = {}
-        self._running: dict[str, Started] = {}
+        self._running: dict[str, StartRecord] = {}
         self._stop_reasons: dict[str, str] = {}
         """Of runs that this engine follows, so that nothing a program does to its job folder changes why it ended."""
         self._fork_servers = fork_servers
@@ -157,11 +157,11 @@ class ProcessEngine:
     def job_id(self, action_id: str) -> str:
         return job_folder.folder_name(self._name, action_id)
 
-    async def run(self, job: Job, told: Told) -> Report:
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """See `Engine.run`. The job folder stays until `forget`: a report that was not stored can be read again."""
         self._following[job.action_id] = self._following.get(job.action_id, 0) + 1
         try:
-            return await self._run(job, told)
+            return await self._run(job, on_progress)
         finally:
             self._following[job.action_id] -= 1
             if not self._following[job.action_id]:
@@ -193,12 +193,12 @@ class ProcessEngine:
                 raise ResponderBotError("conflict", "This run has already ended.")
             await self._end(job.action_id, started, watch, "cancel")
 
-    async def _started_of(self, action_id: str) -> Started | None:
+    async def _started_of(self, action_id: str) -> StartRecord | None:
         """What was started, as it was announced to this engine; else what the job folder says."""
         known = self._running.get(action_id)
-        return known or await asyncio.to_thread(Started.read, self._folder(action_id).started)
+        return known or await asyncio.to_thread(StartRecord.read, self._folder(action_id).started)
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         """The report is stored: remove the job folder, unless the settings keep them. May be called twice.
 
         Kills what still runs there, as after a fault of ours.
@@ -299,7 +299,7 @@ class ProcessEngine:
     def _folder(self, action_id: str) -> JobFolder:
         return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
 
-    async def _run(self, job: Job, told: Told) -> Report:
+    async def _run(self, job: Job, on_progress: OnProgress) -> Report:
         folder = self._folder(job.action_id)
         try:
             hold, started, facts = await self._started(folder, job)
@@ -314,17 +314,17 @@ class ProcessEngine:
             if started is None:
                 return await asyncio.to_thread(self._not_started, job.action_id, facts)
             self._running[job.action_id] = started
-            await told(Progress(self.job_id(job.action_id), True, started.pid, started.pid_started))
+            await on_progress(Progress(self.job_id(job.action_id), True, started.pid, started.pid_started))
             return await self._followed(job.action_id, started, facts)
         finally:
             os.close(hold)
 
-    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, Started | None, RunFacts | None]:
+    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, StartRecord | None, RunFacts | None]:
         """Have it started, by us or by who was here before; with a hold on its folder, and what is known of it.
 
         Facts are None where the folder doesn't tell them any more. Raises _CannotRun, OSError or ValueError.
         """
-        started = await asyncio.to_thread(Started.read, folder.started)
+        started = await asyncio.to_thread(StartRecord.read, folder.started)
         if started:
             hold, facts = await asyncio.to_thread(_adopted, folder)
             return hold, started, facts
@@ -345,7 +345,7 @@ class ProcessEngine:
             os.close(hold)
             raise
 
-    def _launch(self, folder: JobFolder, offer: _Offer) -> Started | None:
+    def _launch(self, folder: JobFolder, offer: _Offer) -> StartRecord | None:
         """Fork the program or, where that can't be, send the launcher off; return when it runs or has given up.
 
         Blocks for some milliseconds, in a thread of its own, so that a core that stops leaves nothing half open.
@@ -353,7 +353,7 @@ class ProcessEngine:
         if self._fork_servers and offer.configured.definition.is_python:
             started = self._fork_servers.launch(offer.interpreter.path, self._order(folder, offer))
             if started or folder.is_decided():
-                return started or Started.read(folder.started)
+                return started or StartRecord.read(folder.started)
         heard, status = os.pipe()
         try:
             pid = self._spawn(folder, offer, status)
@@ -365,10 +365,10 @@ class ProcessEngine:
         with os.fdopen(heard, "rb") as said:
             announced = said.read()  # ends when the launcher's end closes: by exec, or with the launcher
         if announced:
-            return Started.parsed(announced)
+            return StartRecord.parsed(announced)
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, pid, os.WEXITED)
-        return Started.read(folder.started)  # another launcher was first
+        return StartRecord.read(folder.started)  # another launcher was first
 
     def _order(self, folder: JobFolder, offer: _Offer) -> ForkRequest:
         definition = offer.configured.definition
@@ -413,7 +413,7 @@ class ProcessEngine:
         lines = job_folder.last_lines(job_folder.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _followed(self, action_id: str, started: Started, facts: RunFacts | None) -> Report:
+    async def _followed(self, action_id: str, started: StartRecord, facts: RunFacts | None) -> Report:
         folder = self._folder(action_id)
         if reason := await asyncio.to_thread(folder.stop_reason):
             self._stop_reasons.setdefault(action_id, reason)  # asked for before it began, or by a core that died
@@ -424,15 +424,15 @@ class ProcessEngine:
                 await self._until_end(action_id, started, facts, watch)
             return await asyncio.to_thread(self._collected, action_id, started, facts, watch is not None)
 
-    async def _until_end(self, action_id: str, started: Started, facts: RunFacts | None, watch: int) -> None:
+    async def _until_end(self, action_id: str, started: StartRecord, facts: RunFacts | None, watch: int) -> None:
         minutes = facts.timeout_minutes if facts else 0.0  # nothing can come of this run any more
         try:
             async with asyncio.timeout(max(0.0, started.at + minutes * 60 - self._clock())):
-                await processes.readable(watch)
+                await processes.wait_readable(watch)
         except TimeoutError:
             await self._end(action_id, started, watch, "timeout")
 
-    async def _end(self, action_id: str, started: Started, watch: int, reason: str) -> None:
+    async def _end(self, action_id: str, started: StartRecord, watch: int, reason: str) -> None:
         """Terminate the group, and kill it when it is still there after the grace."""
         if action_id in self._following:
             reason = self._stop_reasons.setdefault(action_id, reason)
@@ -443,9 +443,9 @@ class ProcessEngine:
             if not await _ends(watch, self._grace_s):
                 await asyncio.to_thread(processes.kill_leftovers, started, (), just_ended=True)
                 processes.kill_supervisor(started)
-                await processes.readable(watch)
+                await processes.wait_readable(watch)
 
-    def _collected(self, action_id: str, started: Started, facts: RunFacts | None, just_ended: bool) -> Report:
+    def _collected(self, action_id: str, started: StartRecord, facts: RunFacts | None, just_ended: bool) -> Report:
         """Read what the program wrote, once all that it left behind is killed.
 
         Its supervisor has done that if it ended by itself, and only then has it an exit code. Reaped last, since a
@@ -472,7 +472,7 @@ class ProcessEngine:
             self._jobs.chmod(0o700)  # an earlier release left that to the umask
         if not orphans:
             return
-        homes = processes.homes()
+        homes = processes.homes_in_use()
         for folder in orphans:
             with job_folder.unfollowed(folder) as free:
                 if free:
@@ -516,16 +516,16 @@ async def _marked(folder: JobFolder, reason: str) -> None:
 async def _ends(watch: int, within_s: float) -> bool:
     try:
         async with asyncio.timeout(within_s):
-            await processes.readable(watch)
+            await processes.wait_readable(watch)
     except TimeoutError:
         return False
     return True
 
 
 @contextlib.contextmanager
-def _alive(started: Started) -> Iterator[int | None]:
+def _alive(started: StartRecord) -> Iterator[int | None]:
     """A descriptor that becomes readable when the run ends; None when it has ended."""
-    watch = processes.open_if_alive(started)
+    watch = processes.pidfd_if_alive(started)
     try:
         yield watch
     finally:
@@ -537,7 +537,7 @@ def _killed(folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
     """Kill what still runs in a job folder. `homes`: the HOME of every process, where the caller has looked already."""
     started, tampered = None, False
     try:
-        started = Started.read(folder.started)
+        started = StartRecord.read(folder.started)
     except (OSError, ValueError):
         tampered = True
     is_alive = False
@@ -554,7 +554,7 @@ def _killed(folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
 
 
 def environment_of(
-    folder: JobFolder, configured: Configured, interpreter: Path, outer: Mapping[str, str]
+    folder: JobFolder, configured: ConfiguredResponder, interpreter: Path, outer: Mapping[str, str]
 ) -> dict[str, str]:
     """The short allow-list of `responder-process.md 2`; `outer` is core's own environment."""
     passed = {name: outer[name] for name in (*_ENVIRONMENT_PASSED_ON, *_PROXY_VARIABLES) if name in outer}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.engines.process import processes
-from core.engines.process.processes import Started
+from core.engines.process.processes import StartRecord
 
 IDLE_S = 300.0
 """A server that nobody needed for this long ends."""
@@ -181,7 +181,7 @@ class ForkServers:
         with self._lock:
             return tuple(self._servers.values())
 
-    def launch(self, interpreter: Path, order: ForkRequest) -> Started | None:
+    def launch(self, interpreter: Path, order: ForkRequest) -> StartRecord | None:
         """Fork a run; returns when the child has announced itself or given up.
 
         None: nothing was started here, or nobody knows: the job folder tells.
@@ -233,7 +233,7 @@ class ForkServers:
             said = []
         if reap and self._of_child.pop(pid, None) is not None:
             self._release(server)
-        return processes.in_words(int(said[0]), int(said[1])) if len(said) == 2 else ""
+        return processes.describe_exit(int(said[0]), int(said[1])) if len(said) == 2 else ""
 
     def close(self) -> None:
         """End all servers. What they forked goes on."""
@@ -244,7 +244,7 @@ class ForkServers:
             self._servers.clear()
             self._of_child.clear()
 
-    def _forked(self, server: ForkServer, order: ForkRequest) -> Started | None:
+    def _forked(self, server: ForkServer, order: ForkRequest) -> StartRecord | None:
         """What the child announced, None when it did not."""
         pid, run = server.fork(order)
         with run, run.makefile("rb") as said:
@@ -253,7 +253,7 @@ class ForkServers:
             server.asked(f"wait {pid}")
             return None
         self._of_child[pid] = server
-        return Started.parsed(announced)
+        return StartRecord.parsed(announced)
 
     def _found(self, interpreter: Path, locale: Mapping[str, str]) -> ForkServer | None:
         key = (interpreter, *locale.items())

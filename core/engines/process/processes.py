@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.engines.process.files import read_regular
+from core.engines.files import read_regular
 
 _STARTED_LIMIT_BYTES = 4096
 _PIDS = 2**22
@@ -29,7 +29,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class Started:
+class StartRecord:
     """What `JOB/started` says."""
 
     pid: int
@@ -45,7 +45,7 @@ class Started:
     supervisor_started: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> "Started | None":
+    def read(cls, path: Path) -> "StartRecord | None":
         """None when nothing was started. The launcher writes the file whole, so it is never half there.
 
         Raises OSError or ValueError when somebody put something else in its place.
@@ -57,7 +57,7 @@ class Started:
         return cls.parsed(content)
 
     @classmethod
-    def parsed(cls, content: bytes) -> "Started":
+    def parsed(cls, content: bytes) -> "StartRecord":
         """Raises ValueError when it is not what the launcher writes."""
         try:
             facts = json.loads(content)
@@ -77,7 +77,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Stat:
+class ProcessStat:
     """The fields of `/proc/<pid>/stat` that matter here."""
 
     state: str
@@ -85,13 +85,13 @@ class Stat:
     pid_started: int
 
 
-def stat_of(pid: int) -> Stat | None:
+def read_stat(pid: int) -> ProcessStat | None:
     """None when there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return Stat(fields[0].decode(), int(fields[3]), int(fields[19])) if len(fields) > 19 else None
+    return ProcessStat(fields[0].decode(), int(fields[3]), int(fields[19])) if len(fields) > 19 else None
 
 
 def boot_id() -> str:
@@ -99,7 +99,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def open_if_alive(started: Started) -> int | None:
+def pidfd_if_alive(started: StartRecord) -> int | None:
     """A pidfd that tells the run's end, None when it has ended.
 
     A number that another process has by now doesn't fool it.
@@ -119,11 +119,11 @@ def open_if_alive(started: Started) -> int | None:
 
 def _is(pid: int, pid_started: int) -> bool:
     """Whether that very process lives."""
-    stat = stat_of(pid)
+    stat = read_stat(pid)
     return stat is not None and stat.pid_started == pid_started and stat.state not in "ZX"
 
 
-async def readable(descriptor: int) -> None:
+async def wait_readable(descriptor: int) -> None:
     """Return when `descriptor` has something to say: for a pidfd, that the process has ended."""
     loop = asyncio.get_running_loop()
     said: asyncio.Future[None] = loop.create_future()
@@ -139,20 +139,20 @@ async def readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-def signal_group(started: Started, number: signal.Signals) -> None:
+def signal_group(started: StartRecord, number: signal.Signals) -> None:
     """Signal the program's group, while the run is known to go on."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(started.pid, number)
 
 
-def kill_supervisor(started: Started) -> None:
+def kill_supervisor(started: StartRecord) -> None:
     """For one that does not end though its program was killed: somebody has stopped it."""
     if started.supervisor and _is(started.supervisor, started.supervisor_started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(started.supervisor, signal.SIGKILL)
 
 
-def kill_leftovers(started: Started | None, homes: Collection[Path], *, just_ended: bool) -> None:
+def kill_leftovers(started: StartRecord | None, homes: Collection[Path], *, just_ended: bool) -> None:
     """Kill what is left of a run whose supervisor did not do it: was killed, or never was.
 
     That is the program itself, its session, and whoever carries one of `homes` as HOME: it lies in the job folder, so
@@ -172,7 +172,7 @@ def kill_leftovers(started: Started | None, homes: Collection[Path], *, just_end
                 os.kill(pid, signal.SIGKILL)
 
 
-def _members(started: Started | None, marks: Collection[bytes], just_ended: bool) -> list[int]:
+def _members(started: StartRecord | None, marks: Collection[bytes], just_ended: bool) -> list[int]:
     found = []
     for pid, stat in _ours():
         if started and stat.pid_started < started.pid_started:
@@ -186,18 +186,18 @@ def _members(started: Started | None, marks: Collection[bytes], just_ended: bool
     return found
 
 
-def homes() -> set[bytes]:
+def homes_in_use() -> set[bytes]:
     """The HOME of every process of this account."""
     variables = (variable for pid, _ in _ours() for variable in _variables_of(pid))
     return {variable.removeprefix(b"HOME=") for variable in variables if variable.startswith(b"HOME=")}
 
 
-def _ours() -> Iterator[tuple[int, Stat]]:
+def _ours() -> Iterator[tuple[int, ProcessStat]]:
     """The living processes of this account but this one."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid() or not _is_ours(name):
             continue
-        stat = stat_of(int(name))
+        stat = read_stat(int(name))
         if stat and stat.state not in "ZX":
             yield int(name), stat
 
@@ -223,7 +223,7 @@ def exit_of_child(pid: int, *, reap: bool) -> str:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | (0 if reap else os.WNOWAIT))
     except ChildProcessError:
         return ""
-    return in_words(ended.si_code, ended.si_status) if ended else ""
+    return describe_exit(ended.si_code, ended.si_status) if ended else ""
 
 
 def is_exit(ended: str) -> bool:
@@ -231,7 +231,7 @@ def is_exit(ended: str) -> bool:
     return ended.startswith("exit code")
 
 
-def in_words(code: int, status: int) -> str:
+def describe_exit(code: int, status: int) -> str:
     """How a process ended; `code` and `status` as waitid has them."""
     if code == os.CLD_EXITED:
         return f"exit code {status}"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Literal
 
-from core.engines.base import Catalogue, Engine, Job, Progress, Report, Responder, Told
+from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report, Responder
 
 IDLE = Responder(
     id="r-idle",
@@ -21,7 +21,7 @@ class IdleEngine(Engine):
     def __init__(self, manner: Literal["holds", "ends"], capacity: int | None) -> None:
         self._manner = manner
         self._capacity = capacity
-        self.taken: asyncio.Queue[Told] = asyncio.Queue()
+        self.taken: asyncio.Queue[OnProgress] = asyncio.Queue()
 
     @property
     def name(self) -> str:
@@ -37,17 +37,17 @@ class IdleEngine(Engine):
     def job_id(self, action_id: str) -> str:
         return f"local-{action_id}"
 
-    async def run(self, job: Job, told: Told) -> Report:
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
         if self._manner == "holds":
-            await told(Progress(self.job_id(job.action_id), running=True, pid=1, pid_started=1))
-            self.taken.put_nowait(told)
+            await on_progress(Progress(self.job_id(job.action_id), running=True, pid=1, pid_started=1))
+            self.taken.put_nowait(on_progress)
             await asyncio.get_running_loop().create_future()
         return Report(True, message="Nothing was done.")
 
     async def cancel(self, job: Job) -> None:
         return
 
-    async def forget(self, action_id: str) -> None:
+    async def clean_up(self, action_id: str) -> None:
         return
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.actions import report as reports
 from core.engines.job_folder import RunFacts, RunOutput, judged
-from core.engines.redaction import REMOVED, Redactor, secrets_in, secrets_of_url, without_logins
+from core.engines.redaction import REMOVED, Redactor, redact_urls, secrets_in, secrets_in_url
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {
     "as it is": str,
@@ -151,8 +151,8 @@ def test_short_secrets_are_left_and_numbers_are_taken_out() -> None:
     ],
 )
 def test_logins_and_keys_in_addresses(text: str, shown: str, secrets: set[str]) -> None:
-    assert without_logins({"url": [text]}) == {"url": [shown]}
-    assert secrets_of_url(text) == secrets
+    assert redact_urls({"url": [text]}) == {"url": [shown]}
+    assert secrets_in_url(text) == secrets
 
 
 def test_secrets_are_named_by_their_keys_wherever_they_stand() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.engines.base import Report
 from core.engines.cortex import CortexEngine
 from core.engines.cortex.http import read_json
-from core.engines.decoding import more_values_than
+from core.engines.decoding import has_more_values
 from tests.core.engines.cortex.conftest import JOB, QUICK, News
 from tests.fake_cortex import FakeCortex, Operation, Say
 
@@ -139,8 +139,8 @@ def test_json_of_too_many_values_is_refused_before_it_is_made() -> None:
 @given(JSON, st.booleans())
 def test_signs_inside_of_texts_are_no_values(value: Any, ascii_only: bool) -> None:
     text = json.dumps({"said": ',[{"\\",' * 20_000, "value": value}, ensure_ascii=ascii_only)
-    assert not more_values_than(text.encode("utf-8", "surrogatepass"), 2 * values_in(value) + 3)
-    assert more_values_than(text.encode("utf-8", "surrogatepass"), max(0, values_in(value) - 1))
+    assert not has_more_values(text.encode("utf-8", "surrogatepass"), 2 * values_in(value) + 3)
+    assert has_more_values(text.encode("utf-8", "surrogatepass"), max(0, values_in(value) - 1))
 
 
 def values_in(value: Any) -> int:

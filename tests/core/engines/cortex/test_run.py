@@ -370,7 +370,7 @@ async def test_a_running_job_cannot_be_cancelled(engine: CortexEngine) -> None:
 async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callable[..., CortexEngine]) -> None:
     engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
-    await engine.forget("~12")
+    await engine.clean_up("~12")
     await engine.sweep(lambda: ["~12"])
 
 

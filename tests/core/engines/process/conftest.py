@@ -10,7 +10,7 @@ import pytest
 
 from core.engines.base import Job, Progress
 from core.engines.process.engine import ProcessEngine
-from core.engines.process.processes import readable
+from core.engines.process.processes import wait_readable
 from tests.core.engines.process.making import engine_in
 
 MakeEngine = Callable[..., ProcessEngine]
@@ -94,7 +94,7 @@ class Bell:
 
     async def rung(self) -> str:
         """What the program wrote."""
-        await readable(self._descriptor)
+        await wait_readable(self._descriptor)
         return os.read(self._descriptor, 4096).decode()
 
     def ring(self) -> None:

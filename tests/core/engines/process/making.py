@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from core.engines.process.engine import Limits, ProcessEngine
+from core.engines.process.engine import ProcessEngine, RunLimits
 from core.engines.process.fork_server import ForkServers
 from core.settings import ResponderSection
 
@@ -22,7 +22,7 @@ def engine_in(
     *,
     config: dict[str, dict[str, Any]] | None = None,
     folders: tuple[Path, ...] = (RESPONDERS,),
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     grace_s: float = 5.0,
     keep_jobs: bool = False,
     name: str = "local",

@@ -224,7 +224,7 @@ async def test_the_lookup_knows_good_and_bad(make_engine: MakeEngine, tmp_path: 
     assert report.message == ("Looked up 3 observables: 1 known bad, 1 known good. Bad: EVIL.example (botnet).")
     assert report.operations == ({"type": "AddTagToAlert", "tag": "known-bad"},)
     assert [item["level"] for item in report.summary["taxonomies"]] == ["malicious", "safe"]
-    await engine.forget("~8257")
+    await engine.clean_up("~8257")
     one = await run(engine, "ResponderBot_Lookup_1_0", with_data({"data": "evil.example"}, "thehive:case_artifact"))
     assert one.operations == ({"type": "AddTagToArtifact", "tag": "known-bad"},)
 

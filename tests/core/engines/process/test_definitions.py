@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.engines.base import Catalogue, Skipped
-from core.engines.definitions import Configured, Definition, configure, read_definition, responder_id
+from core.engines.definitions import ConfiguredResponder, Definition, configure, read_definition, responder_id
 from core.engines.job_folder import secrets_of
 from tests.core.engines.process.conftest import MakeEngine
 
@@ -186,7 +186,7 @@ def test_a_value_has_the_kind_of_its_item(
     tmp_path: Path, declared: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
 ) -> None:
     configured = configure(definition(tmp_path, configurationItems=[declared]), given)
-    assert isinstance(configured, Configured)
+    assert isinstance(configured, ConfiguredResponder)
     assert configured.config == config
 
 
@@ -223,7 +223,7 @@ def test_the_highest_tlp_comes_from_the_check_and_its_maximum(
     tmp_path: Path, fixed: dict[str, Any], given: dict[str, Any], maximum: int
 ) -> None:
     configured = configure(definition(tmp_path, config=fixed), given)
-    assert isinstance(configured, Configured)
+    assert isinstance(configured, ConfiguredResponder)
     assert configured.max_tlp == maximum
 
 
@@ -237,7 +237,7 @@ def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> 
     ]
     found = definition(tmp_path, configurationItems=items)
     configured = configure(found, {"api": "open sesame", "url": "http://here", "monkey_business": "none"})
-    assert isinstance(configured, Configured)
+    assert isinstance(configured, ConfiguredResponder)
     assert configured.secret_names == {"password", "api", "monkey_business"}
     assert secrets_of(configured, {}) == ["open sesame"]  # a default value is public, and would blot out half of a text
 

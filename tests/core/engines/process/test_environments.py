@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.engines.environments import Building, Environments, Unavailable, last_sentence
+from core.engines.environments import BuildStatus, Environments, Unavailable, last_sentence
 from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
 
 PROGRAM = """
@@ -57,7 +57,7 @@ async def test_two_responders_that_contradict_each_other_both_run(make_engine: M
     engine = make_engine(folders=(root,))
     before = {item.name: item.reason for item in (await engine.catalogue()).skipped}
     assert "its environment is not built; run `responder-bot responders install" in before["Old_1_0"]
-    news: list[Building] = []
+    news: list[BuildStatus] = []
     built = await engine.environments.install(engine.responder_folders(), news.append)
     states = {item.folder.name: item.state for item in built}
     assert states == {"Never": "failed", "New": "built", "Old": "built"}
@@ -94,7 +94,7 @@ async def test_an_environment_is_built_once_for_the_same_requirements(root: Path
 async def test_without_uv_the_reason_says_so(root: Path, tmp_path: Path) -> None:
     environments = Environments(tmp_path / "environments", uv=str(tmp_path / "gone"))
     (only,) = await environments.install([root / "Old"], lambda _: None)
-    assert only == Building(root / "Old", "failed", f"{tmp_path}/gone: No such file or directory.")
+    assert only == BuildStatus(root / "Old", "failed", f"{tmp_path}/gone: No such file or directory.")
 
 
 def test_an_interpreter_that_is_missing_is_said(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.engines.process.engine import Limits, ProcessEngine
+from core.engines.process.engine import ProcessEngine, RunLimits
 from core.engines.process.fork_server import ForkServer, ForkServers
 from tests.core.engines.process.conftest import Bell, Heard, job_for
 from tests.core.engines.process.making import engine_in
@@ -94,7 +94,7 @@ async def both_reports(engine: ProcessEngine, place: Path) -> dict[str, Any]:
         text = output.read_text() if output.exists() else ""
         said = (report.message, report.printed, _without_numbers(text))
         found[item.name] = anywhere(said, place)
-        await engine.forget(job.action_id)
+        await engine.clean_up(job.action_id)
     return found
 
 
@@ -147,7 +147,7 @@ async def test_a_program_sees_itself_as_if_it_had_been_started(tmp_path: Path, e
         await engine.close()
     assert seen[0] == seen[1]
     assert seen[1]["privileges"] == "1"
-    assert seen[1]["limits"][3][0] == Limits().open_files
+    assert seen[1]["limits"][3][0] == RunLimits().open_files
 
 
 ENDS = {

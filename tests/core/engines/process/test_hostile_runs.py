@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from core.engines import job_folder
-from core.engines.process import files
-from core.engines.process.processes import Started, readable, stat_of
+from core.engines import files, job_folder
+from core.engines.process.processes import StartRecord, read_stat, wait_readable
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.test_fork_server import SAYS, responder
 from tests.core.engines.process.test_resume import owner, slow_job
@@ -57,7 +56,7 @@ async def gone(pid: int) -> None:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    await readable(watch)
+    await wait_readable(watch)
     os.close(watch)
 
 
@@ -223,7 +222,7 @@ async def test_a_deadline_holds_whatever_stands_in_the_job_folder(
     pid = int(await bell.rung())
     assert (await running).message == "Timed out after 0.02 minutes"
     assert not is_alive(pid)
-    await engine.forget(job.action_id)
+    await engine.clean_up(job.action_id)
     assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
 
 
@@ -252,7 +251,7 @@ async def test_a_run_whose_folder_was_taken_away_meanwhile_is_killed(
     dead.kill()
     await dead.wait()
     folder = tmp_path / "jobs" / engine.job_id(job.action_id)
-    started = Started.read(folder / "started")
+    started = StartRecord.read(folder / "started")
     assert started
     folder.rename(tmp_path / "aside")
     report = await engine.run(replace(job, resumed=True, seen_running=True), Heard())
@@ -295,7 +294,7 @@ async def test_a_link_in_place_of_a_job_folder_is_removed_and_not_followed(
     await engine.run(job, Heard())
     place = tmp_path / "jobs" / engine.job_id(job.action_id)
     assert place.is_symlink()
-    await (engine.forget(job.action_id) if way_out == "forget" else engine.sweep(lambda: []))
+    await (engine.clean_up(job.action_id) if way_out == "forget" else engine.sweep(lambda: []))
     assert not place.is_symlink()
 
 
@@ -387,7 +386,7 @@ async def test_a_forgotten_run_is_killed(
     keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
-    await engine.forget("~8257")
+    await engine.clean_up("~8257")
     await gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
 
@@ -442,7 +441,7 @@ async def test_a_run_of_an_earlier_release_is_adopted_and_what_it_leaves_is_kill
         env={"HOME": str(folder.path), "PATH": os.environ["PATH"]}, start_new_session=True,
     )  # fmt: skip
     await bell.rung()
-    stat = stat_of(program.pid)
+    stat = read_stat(program.pid)
     assert stat
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     facts = {"pid": program.pid, "pid_started": stat.pid_started, "boot": boot, "at": engine._clock()}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.engines.base import Job
-from core.engines.process.processes import Started, open_if_alive, readable
+from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 
 ROOT = Path(__file__).parents[4]
@@ -78,7 +78,7 @@ async def test_a_program_that_ended_while_nobody_looked_is_collected(
     await bell.rung()
     dead.kill()
     await dead.wait()
-    started = Started.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
+    started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
     assert started
     await ended(started, go)
     report = await make_engine().run(replace(job, resumed=True), Heard())
@@ -86,11 +86,11 @@ async def test_a_program_that_ended_while_nobody_looked_is_collected(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-async def ended(started: Started, go: Bell) -> None:
-    watch = open_if_alive(started)
+async def ended(started: StartRecord, go: Bell) -> None:
+    watch = pidfd_if_alive(started)
     assert watch is not None
     go.ring()
-    await readable(watch)
+    await wait_readable(watch)
     os.close(watch)
 
 
@@ -204,7 +204,7 @@ async def test_sweeping_removes_what_belongs_to_no_open_action(
     await dead.wait()
     engine = make_engine()
     folder = tmp_path / "jobs" / engine.job_id(job.action_id)
-    started = Started.read(folder / "started")
+    started = StartRecord.read(folder / "started")
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
     (tmp_path / "jobs" / "other-1").mkdir()

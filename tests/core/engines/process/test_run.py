@@ -12,7 +12,7 @@ import uvloop
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
-from core.engines.process.engine import Limits, environment_of
+from core.engines.process.engine import RunLimits, environment_of
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.making import engine_in
 from tests.core.stalls import longest_stall
@@ -97,9 +97,9 @@ async def test_the_job_folder_is_for_its_owner_only_and_goes_when_forgotten(
     folder = tmp_path / "jobs" / engine.job_id("~8257")
     found = [folder, *folder.rglob("*")]
     assert {oct(path.stat().st_mode & 0o777) for path in found} == {"0o700", "0o600"}
-    await engine.forget("~8257")
+    await engine.clean_up("~8257")
     assert not folder.exists()
-    await engine.forget("~8257")
+    await engine.clean_up("~8257")
 
 
 async def test_it_is_an_engine(make_engine: MakeEngine) -> None:
@@ -165,7 +165,7 @@ async def test_a_rubbish_output_file_is_a_failure_that_says_so(
 async def test_a_bomb_of_an_output_file_is_refused_and_holds_nobody_up(
     make_engine: MakeEngine, times: int, says: str
 ) -> None:
-    engine = make_engine(limits=Limits(file_bytes=100_000_000))
+    engine = make_engine(limits=RunLimits(file_bytes=100_000_000))
     text = '{"success": true, "full": {"rows": [BULK{}]}}'
     job = await job_for(engine, "Rubbish_1_0", text=text, bulk="{},", times=times)
     async with longest_stall() as stall:
@@ -220,7 +220,7 @@ async def test_what_is_printed_keeps_head_and_tail(make_engine: MakeEngine) -> N
 
 @BOTH_WAYS
 async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine(limits=Limits(file_bytes=1_000_000))
+    engine = make_engine(limits=RunLimits(file_bytes=1_000_000))
     report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), Heard())
     assert report.success is False
     assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
@@ -262,17 +262,17 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_
 @pytest.mark.parametrize(
     ("wants", "limits", "says"),
     [
-        ("memory", Limits(), "MemoryError"),
-        ("cpu", Limits(cpu_s=1), "ended by SIGXCPU, its processor time was used up"),
-        ("output", Limits(file_bytes=1_000_000), "File too large"),
-        ("files", Limits(), "Too many open files"),
+        ("memory", RunLimits(), "MemoryError"),
+        ("cpu", RunLimits(cpu_s=1), "ended by SIGXCPU, its processor time was used up"),
+        ("output", RunLimits(file_bytes=1_000_000), "File too large"),
+        ("files", RunLimits(), "Too many open files"),
         pytest.param(
-            *("processes", Limits(processes=20), "Resource temporarily unavailable"),
+            *("processes", RunLimits(processes=20), "Resource temporarily unavailable"),
             marks=pytest.mark.skipif(os.getuid() == 0, reason="the kernel doesn't hold root to a number of processes"),
         ),
     ],
 )
-async def test_a_hog_fails_on_its_limit(make_engine: MakeEngine, wants: str, limits: Limits, says: str) -> None:
+async def test_a_hog_fails_on_its_limit(make_engine: MakeEngine, wants: str, limits: RunLimits, says: str) -> None:
     engine = make_engine(limits=limits)
     report = await engine.run(await job_for(engine, "Hog_1_0", wants=wants), Heard())
     assert report.success is False
