@@ -33,7 +33,7 @@ from core.api.router import Endpoint, Router
 from core.common.clock import Clock, now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
-from core.common.listener import GRACE_S, bind, listening
+from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue
 from core.engines.process.engine import BUNDLED
 from core.records.alerts import Alerts
@@ -91,7 +91,7 @@ async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncI
         sock.close()
         raise
     try:
-        async with listening(core.asgi, sock, grace_s=grace_s) as url:
+        async with http_server(core.asgi, sock, grace_s=grace_s) as url:
             yield core, url
     finally:
         await core.close()
@@ -165,14 +165,14 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
         *case_templates_api.endpoints(templates),
-        *events_api.endpoints(feed, clock, metrics.lagged),
+        *events_api.endpoints(feed, clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
         *health.endpoints(probe, metrics, [lambda: engine_parts(responders)], folders_of(settings)),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
-    public = alias.aliased(table, section.vendor_alias)
-    public += [*v1.connector(public), *v1.aliased(table), *v1.status()]
-    choices = choices_api.listings(access, database)
+    public = alias.endpoints(table, section.vendor_alias)
+    public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
+    choices = choices_api.choice_lists(access, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
     wire = Router(
@@ -192,15 +192,15 @@ def folders_of(settings: CoreSettings) -> list[Path]:
     return [*found, *(path.parent for path in found if path.parent != path)]
 
 
-def engine_parts(responders: Responders) -> list[health.Part]:
+def engine_parts(responders: Responders) -> list[health.ComponentHealth]:
     """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
     for state in responders.states():
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
         message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
-        parts.append(health.Part(f"engine {state.engine.name}", state.up, message))
+        parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
     if complaints := responders.complaints():
-        parts.append(health.Part("responder settings", False, "\n".join(complaints)))
+        parts.append(health.ComponentHealth("responder settings", False, "\n".join(complaints)))
     return parts
 
 

@@ -243,7 +243,7 @@ def _user_list(args: argparse.Namespace) -> int:
 
     async def work(access: "Access") -> None:
         rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
-        for row in access.everybody():
+        for row in access.list_users():
             slack = (row["slack_ids"] or "-").replace(" :", " ").removeprefix(":")
             rows.append(
                 (row["login"], row["profile"], names[row["clearance"]], slack, "disabled" if row["disabled"] else "")

@@ -40,7 +40,7 @@ KEEPALIVE_S = 60.0  # core keeps idle connections for 75 s; the client lets go f
 _ENGINE = "/api/connector/engine"
 
 T = TypeVar("T")
-WordT = TypeVar("WordT", bound=ApiModel)
+ModelT = TypeVar("ModelT", bound=ApiModel)
 Json = Mapping[str, Any]
 
 
@@ -209,10 +209,10 @@ class CoreClient:
 
     # --- on the way ---------------------------------------------------------------------------------------------------
 
-    async def _get(self, model: type[WordT], path: str) -> WordT:
+    async def _get(self, model: type[ModelT], path: str) -> ModelT:
         return self._parsed(await self._send("GET", path), model.model_validate_json)
 
-    async def _post(self, model: type[WordT], path: str, body: ApiModel | Json | None = None) -> WordT:
+    async def _post(self, model: type[ModelT], path: str, body: ApiModel | Json | None = None) -> ModelT:
         return self._parsed(await self._send("POST", path, body), model.model_validate_json)
 
     async def _send(
@@ -227,7 +227,7 @@ class CoreClient:
     ) -> httpx.Response:
         response = await self._answered(method, path, body, params=params, headers=headers, wait_s=wait_s)
         if response.status_code >= 400:
-            raise error_of(response.status_code, response.content)
+            raise error_from_response(response.status_code, response.content)
         return response
 
     async def _answered(
@@ -305,7 +305,7 @@ _BY_TYPE: Mapping[tuple[int, str], Code] = {
 """Where one status has several codes. A test holds these against the table of `core.api.wire`."""
 
 
-def error_of(status: int, content: bytes) -> ResponderBotError:
+def error_from_response(status: int, content: bytes) -> ResponderBotError:
     """The error that core raised, from its answer."""
     code = _BY_STATUS.get(status, "unavailable" if status >= 500 else "bad_request")
     try:

@@ -61,7 +61,7 @@ PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
     "service": ("actOnBehalf",),
     "source": ("createAlert",),
 }
-NO_PEOPLE: tuple[Profile, ...] = ("service", "source")
+PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
 """The profiles of programs: nobody in Slack is such a user, and nobody acts for one."""
 
 TLP_NAMES = ("clear", "green", "amber", "red")
@@ -89,14 +89,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Level = Annotated[Whole, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
-Severity = Annotated[Whole, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
-Millis = Annotated[Whole, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
+Integer = Annotated[int, BeforeValidator(_whole)]
+Level = Annotated[Integer, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
+Severity = Annotated[Integer, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
+Millis = Annotated[Integer, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
 ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
 Text = Annotated[str, Field(min_length=1)]
 Reference = Annotated[str, Field(max_length=MAX_REFERENCE_CHARS)]
-Order = Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
+Order = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
 AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
@@ -134,7 +134,7 @@ def _while_few_errors(value: Any, handler: ValidatorFunctionWrapHandler, info: V
         raise
 
 
-WhileFewErrors = WrapValidator(_while_few_errors)
+UntilErrorLimit = WrapValidator(_while_few_errors)
 
 CUSTOM_FIELD_KINDS: Mapping[str, str] = {
     "string": "a string or null",
@@ -346,9 +346,8 @@ class ArtifactsInput(Input):
             return {**value, "data": value["attachment"]}
         return value
 
-    @property
-    def each(self) -> list[ArtifactInput]:
-        """One for each `data`."""
+    def expand(self) -> list[ArtifactInput]:
+        """One artifact for each entry of `data`."""
         given = self.model_dump(exclude_unset=True)
         return [ArtifactInput.model_validate({**given, "data": data}) for data in self.data]
 
@@ -370,7 +369,7 @@ class AlertInput(Input):
     follow: bool = True
     custom_fields: CustomFields = Field(default_factory=dict)
     case_template: str | None = None
-    artifacts: list[Annotated[ArtifactsInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_ARTIFACTS)
+    artifacts: list[Annotated[ArtifactsInput, UntilErrorLimit]] = Field(default_factory=list, max_length=MAX_ARTIFACTS)
 
 
 class TaskInput(Input):
@@ -466,7 +465,7 @@ class AlertUpdate(FieldsUpdate):
     custom_fields: CustomFields | None = None
     status: AlertStatus | None = None
     case_template: str | None = None
-    artifacts: list[Annotated[ArtifactsInput, WhileFewErrors]] | None = Field(None, max_length=MAX_ARTIFACTS)
+    artifacts: list[Annotated[ArtifactsInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_ARTIFACTS)
 
 
 class AlertsUpdate(AlertUpdate):
@@ -553,7 +552,7 @@ class CaseInput(Input):
     tlp: Level | None = None
     pap: Level | None = None
     tags: Tags = Field(default_factory=list)
-    tasks: list[Annotated[CaseTaskInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_TASKS)
+    tasks: list[Annotated[CaseTaskInput, UntilErrorLimit]] = Field(default_factory=list, max_length=MAX_TASKS)
     custom_fields: CustomFields = Field(default_factory=dict)
     template: str | None = None
 
@@ -569,7 +568,7 @@ class CaseTemplateInput(Input):
     tlp: Level = 2
     pap: Level = 2
     tags: Tags = Field(default_factory=list)
-    tasks: list[Annotated[TaskInput, WhileFewErrors]] = Field(default_factory=list, max_length=MAX_TASKS)
+    tasks: list[Annotated[TaskInput, UntilErrorLimit]] = Field(default_factory=list, max_length=MAX_TASKS)
     custom_fields: CustomFields = Field(default_factory=dict)
 
 

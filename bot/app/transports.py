@@ -23,7 +23,7 @@ from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_of_slack
 from bot.features.base import Check
 from bot.settings import SlackSection
 from core.common.errors import ResponderBotError
-from core.common.listener import ClientGone, bind, listening, read_body
+from core.common.listener import ClientDisconnected, bind, http_server, read_body
 
 ANYTHING = re.compile(r".*", re.DOTALL)
 BODY_LIMIT_BYTES = 1_048_576  # Slack's payloads are far smaller
@@ -149,7 +149,7 @@ class Listening:
     async def start(self) -> None:
         sock = bind(self._host, self._port, self._setting)
         router = Router(self._routes, redirect_slashes=False)
-        self.url = await self._open.enter_async_context(listening(router, sock))
+        self.url = await self._open.enter_async_context(http_server(router, sock))
         self.is_open = True
 
     async def close(self) -> None:
@@ -181,7 +181,7 @@ class HttpTransport:
     async def _events(self, request: Request) -> Response:
         try:
             body = await read_body(request.receive, BODY_LIMIT_BYTES)
-        except (ResponderBotError, TimeoutError, ClientGone) as error:
+        except (ResponderBotError, TimeoutError, ClientDisconnected) as error:
             status = 413 if isinstance(error, ResponderBotError) else 400
             return Response("not a payload of Slack", status, {"Connection": "close"})
         if not _may_be_signed(request.headers):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from core.access import Caller, permissions_now
+from core.access import Caller, current_permissions
 from core.actions import operations
 from core.actions import report as reports
 from core.actions import target as targets
@@ -451,7 +451,7 @@ class Actions:
             "engine_responder_id": choice.responder.id,
             "status": action.status,
             "created_by": caller.login,
-            "acted_through": caller.through,
+            "acted_through": caller.key_owner,
             "created_at": now,
             "owner": self._owner.id if expires_at is None else None,
             "engine_job_id": action.engine_job_id,
@@ -575,7 +575,7 @@ def _still_open(row: Row, done: str) -> Action:
 
 
 def _may_run(reads: Reads, login: str) -> bool:
-    return "manageAction" in permissions_now(reads, login)
+    return "manageAction" in current_permissions(reads, login)
 
 
 def _not_allowed(reads: Reads, row: Row) -> str:

@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from core.access import Access, Caller
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.models import Person
 
 
@@ -23,10 +23,10 @@ class CurrentUser(Person):
 
 def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
     async def by_slack(request: Request) -> Response:
-        return answer(access.person_by_slack(request.path["team"], request.path["user"]))
+        return json_response(access.person_by_slack(request.path["team"], request.path["user"]))
 
     async def current(request: Request) -> Response:
-        return answer(_current(request.caller, organisation))
+        return json_response(_current(request.caller, organisation))
 
     return [
         Endpoint(
@@ -34,13 +34,18 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
             "/api/user/by-slack/{team}/{user}",
             by_slack,
             "Find the user linked to a Slack person",
-            answer=Person,
+            response=Person,
             permission="actOnBehalf",
-            what="look up who is who in Slack",
+            purpose="look up who is who in Slack",
             errors=(404,),
         ),
         Endpoint(
-            "GET", "/api/user/current", current, "Show who this key acts as", answer=CurrentUser, for_sources=True
+            "GET",
+            "/api/user/current",
+            current,
+            "Show who this key acts as",
+            response=CurrentUser,
+            allow_source_profile=True,
         ),
     ]
 

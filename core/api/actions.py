@@ -11,7 +11,7 @@ from core.actions import target as targets
 from core.actions.runner import Runner
 from core.actions.service import LIST_LIMIT, Actions
 from core.api import search as search_api
-from core.api.router import Endpoint, Request, answer, wait_seconds
+from core.api.router import Endpoint, Request, json_response, wait_seconds
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Decision, RunInput
 from core.records.events import Feed
@@ -35,15 +35,15 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
         body = json.dumps(request.raw, sort_keys=True) if key else ""
         started = await actions.start(request.caller, asked, key=key, body=body)
         if not started.new:
-            return answer(started.action)
-        return answer(await runner.with_job_id(started.action), status=201)
+            return json_response(started.action)
+        return json_response(await runner.with_job_id(started.action), status=201)
 
     async def listing(request: Request) -> Response:
         kind, object_id = targets.parse_kind(request.path["kind"]), request.path["id"]
         window = parse_range(request.query.get("range", "all"))
         text = actions.list_json(kind, object_id) if window == EVERYTHING else None
         if text is not None:
-            return answer(text)
+            return json_response(text)
         found = await request.long_read(actions.list_part(kind, object_id, window))
         return search_api.answer_found(found, request, window)
 
@@ -59,18 +59,18 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
                         await feed.changed(mark)
                         mark = feed.mark()
                         found = actions.json_of(action_id)
-        return answer(found)
+        return json_response(found)
 
     async def cancel(request: Request) -> Response:
         await runner.cancel(request.caller, request.path["id"])
-        return answer(actions.json_of(request.path["id"]))
+        return json_response(actions.json_of(request.path["id"]))
 
     async def approve(request: Request) -> Response:
-        return answer(await actions.approve(request.caller, request.path["id"]))
+        return json_response(await actions.approve(request.caller, request.path["id"]))
 
     async def deny(request: Request) -> Response:
         said: Decision = request.body
-        return answer(await actions.deny(request.caller, request.path["id"], said.message))
+        return json_response(await actions.deny(request.caller, request.path["id"], said.message))
 
     def decides(handler: Any, path: str, summary: str) -> Endpoint:
         return Endpoint(
@@ -79,9 +79,9 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             handler,
             summary,
             body=Decision,
-            answer=Action,
+            response=Action,
             permission="manageAction",
-            what=f"{path} an action",
+            purpose=f"{path} an action",
             errors=(404, 409),
         )
 
@@ -92,11 +92,11 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             run,
             "Run a responder",
             body=RunInput,
-            answer=Action,
+            response=Action,
             status=201,
             permission="manageAction",
-            what="create action",
-            words="manageAction (manageTask)",
+            purpose="create action",
+            permission_label="manageAction (manageTask)",
             errors=(404, 409, 422),
             request_headers={
                 "Idempotency-Key": "the same again within 24 hours answers 200 with the same action and starts nothing"
@@ -107,7 +107,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             f"{BASE}/responder/{{kind}}/{{id}}",
             listing,
             "List the actions run on an object",
-            answer=list[Action],
+            response=list[Action],
             errors=(404,),
             query=_RANGE,
         ),
@@ -116,7 +116,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             f"{BASE}/{{kind}}/{{id}}",
             listing,
             "List the actions run on an object",
-            answer=list[Action],
+            response=list[Action],
             errors=(404,),
             query=_RANGE,
         ),
@@ -125,7 +125,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             f"{BASE}/{{id}}",
             one,
             "One action, with its whole report",
-            answer=Action,
+            response=Action,
             errors=(404,),
             query={"wait": f"how many seconds to wait for its next change, at most {MAX_WAIT_S}"},
         ),
@@ -134,9 +134,9 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
             f"{BASE}/{{id}}",
             cancel,
             "Cancel an action",
-            answer=Action,
+            response=Action,
             permission="manageAction",
-            what="cancel action",
+            purpose="cancel action",
             errors=(404, 409),
         ),
         search_api.endpoint(BASE, actions.search, list[Action], "actions"),

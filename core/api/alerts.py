@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, answer, answer_all
+from core.api.router import Endpoint, Request, json_list_response, json_response
 from core.models import (
     Alert,
     AlertInput,
@@ -26,49 +26,57 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
     """Everything below `/api/alert`."""
 
     async def create(request: Request) -> Response:
-        return answer(await alerts.create(request.caller, request.body), status=201)
+        return json_response(await alerts.create(request.caller, request.body), status=201)
 
     async def one(request: Request) -> Response:
-        return answer(alerts.json(request.path["id"]))
+        return json_response(alerts.json(request.path["id"]))
 
     async def add_artifact(request: Request) -> Response:
-        return answer_all(await alerts.add_artifacts(request.caller, request.path["id"], request.body), status=201)
+        added = await alerts.add_artifacts(request.caller, request.path["id"], request.body)
+        return json_list_response(added, status=201)
 
     async def update(request: Request) -> Response:
-        return answer(await alerts.update(request.caller, request.path["id"], request.body))
+        return json_response(await alerts.update(request.caller, request.path["id"], request.body))
 
     async def update_all(request: Request) -> Response:
         asked: AlertsUpdate = request.body
-        return answer_all(await alerts.update_all(request.caller, asked.ids, asked))
+        return json_list_response(await alerts.update_all(request.caller, asked.ids, asked))
 
     async def mark_read(request: Request) -> Response:
-        return answer(await alerts.mark_read(request.caller, request.path["id"]))
+        return json_response(await alerts.mark_read(request.caller, request.path["id"]))
 
     async def mark_unread(request: Request) -> Response:
-        return answer(await alerts.mark_unread(request.caller, request.path["id"]))
+        return json_response(await alerts.mark_unread(request.caller, request.path["id"]))
 
     async def follow(request: Request) -> Response:
-        return answer(await alerts.set_follow(request.caller, request.path["id"], True))
+        return json_response(await alerts.set_follow(request.caller, request.path["id"], True))
 
     async def unfollow(request: Request) -> Response:
-        return answer(await alerts.set_follow(request.caller, request.path["id"], False))
+        return json_response(await alerts.set_follow(request.caller, request.path["id"], False))
 
     async def create_case(request: Request) -> Response:
         asked: CreateCaseInput = request.body
-        return answer(await alerts.create_case(request.caller, request.path["id"], asked.case_template), status=201)
+        case = await alerts.create_case(request.caller, request.path["id"], asked.case_template)
+        return json_response(case, status=201)
 
     async def merge(request: Request) -> Response:
-        return answer(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
+        return json_response(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
 
     async def merge_all(request: Request) -> Response:
         asked: MergeInput = request.body
-        return answer(await alerts.merge_into(request.caller, asked.alert_ids, asked.case_id))
+        return json_response(await alerts.merge_into(request.caller, asked.alert_ids, asked.case_id))
 
     def changes(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
-        options = {"answer": Alert, "permission": "manageAlert", "what": "change alert", "errors": (404,), **options}
+        options = {
+            "response": Alert,
+            "permission": "manageAlert",
+            "purpose": "change alert",
+            "errors": (404,),
+            **options,
+        }
         return Endpoint(method, f"{BASE}/{{id}}{path}", handler, summary, **options)
 
-    into_case: dict[str, Any] = {"answer": Case, "permission": "manageCase", "what": "create case"}
+    into_case: dict[str, Any] = {"response": Case, "permission": "manageCase", "purpose": "create case"}
     return [
         Endpoint(
             "POST",
@@ -76,15 +84,20 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             create,
             "Create an alert",
             body=AlertInput,
-            answer=Alert,
+            response=Alert,
             status=201,
             permission="manageAlert",
             or_permission="createAlert",
-            what="create alert",
+            purpose="create alert",
         ),
         search.endpoint(BASE, alerts.search, list[Alert], "alerts"),
         Endpoint(
-            "GET", f"{BASE}/{{id}}", one, "One alert, by id or by `type;source;sourceRef`", answer=Alert, errors=(404,)
+            "GET",
+            f"{BASE}/{{id}}",
+            one,
+            "One alert, by id or by `type;source;sourceRef`",
+            response=Alert,
+            errors=(404,),
         ),
         search.listing(BASE, alerts.search, list[Alert], "alerts"),
         changes(
@@ -93,7 +106,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             add_artifact,
             "Add an artifact to an alert, or several with a list as `data`",
             body=ArtifactsInput,
-            answer=list[Artifact],
+            response=list[Artifact],
             status=201,
         ),
         changes("PATCH", "", update, "Change an alert", body=AlertUpdate),
@@ -103,9 +116,9 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             update_all,
             "Change several alerts, all or none",
             body=AlertsUpdate,
-            answer=list[Alert],
+            response=list[Alert],
             permission="manageAlert",
-            what="change alert",
+            purpose="change alert",
             errors=(404,),
         ),
         changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),

@@ -12,14 +12,19 @@ _ENDINGS = ("Id", "JobId", "Ids")  # engineId, engineJobId, engineIds
 _FIELD_ERRORS = b'{"type":"AttributeCheckingError"'
 
 
-def aliased(endpoints: Iterable[Endpoint], vendor: str) -> list[Endpoint]:
+def endpoints(table: Iterable[Endpoint], vendor: str) -> list[Endpoint]:
     """The endpoints that exist under another vendor's word too; none where there is no such word."""
     if not vendor or vendor == "engine":
         return []
     outgoing = _outgoing(vendor)
     return [
-        replace(endpoint, path=_path(endpoint.path, vendor), incoming=_incoming(endpoint, vendor), outgoing=outgoing)
-        for endpoint in endpoints
+        replace(
+            endpoint,
+            path=_path(endpoint.path, vendor),
+            translate_request=_incoming(endpoint, vendor),
+            translate_response=outgoing,
+        )
+        for endpoint in table
         if endpoint.path.startswith(_PREFIX)
     ]
 

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.case_templates import CaseTemplates
 
@@ -14,10 +14,10 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
     """Everything below `/api/case/template`."""
 
     async def create(request: Request) -> Response:
-        return answer(await templates.create(request.caller, request.body), status=201)
+        return json_response(await templates.create(request.caller, request.body), status=201)
 
     async def one(request: Request) -> Response:
-        return answer(templates.json(request.path["idOrName"]))
+        return json_response(templates.json(request.path["idOrName"]))
 
     return [
         Endpoint(
@@ -26,10 +26,10 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
             create,
             "Create a case template",
             body=CaseTemplateInput,
-            answer=CaseTemplate,
+            response=CaseTemplate,
             status=201,
             permission="manageCaseTemplate",
-            what="create case template",
+            purpose="create case template",
         ),
         search.endpoint(BASE, templates.search, list[CaseTemplate], "case templates"),
         Endpoint(
@@ -38,7 +38,7 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
             one,
             "One case template, by id or by name",
             by_name=True,
-            answer=CaseTemplate,
+            response=CaseTemplate,
             errors=(404,),
         ),
     ]

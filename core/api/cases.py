@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, answer, answer_all
+from core.api.router import Endpoint, Request, json_list_response, json_response
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -33,22 +33,22 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     """Everything below `/api/case` but the templates."""
 
     async def create(request: Request) -> Response:
-        return answer(await cases.create(request.caller, request.body), status=201)
+        return json_response(await cases.create(request.caller, request.body), status=201)
 
     async def add_artifacts(request: Request) -> Response:
         """One is answered as itself, several as a list."""
         added = await cases.add_artifacts(request.caller, request.path["id"], request.body)
-        return answer(added[0], status=201) if len(added) == 1 else answer_all(added, status=201)
+        return json_response(added[0], status=201) if len(added) == 1 else json_list_response(added, status=201)
 
     async def logs(request: Request) -> Response:
         task = cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
         asked = SearchInput(query=of_task, range=request.query.get("range", "all"))
         found = await request.long_read(cases.search("case_task_log", asked))
-        return answer(found.json, headers={"X-Total": str(found.total)})
+        return json_response(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:
-        return answer(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
+        return json_response(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
     return [
         _adds(CASE, create, CaseInput, Case, "case", "manageCase", errors=(404,)),
@@ -71,7 +71,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
             f"{TASK}/{{id}}/log",
             logs,
             "The logs of a task",
-            answer=list[Log],
+            response=list[Log],
             errors=(404,),
             query={"range": "`all`, or `from-to` such as 0-10"},
         ),
@@ -85,9 +85,9 @@ def endpoints(cases: Cases) -> list[Endpoint]:
             f"{CASE}/{{id}}",
             delete,
             "Mark a case as deleted; it stays, and can be opened again",
-            answer=Case,
+            response=Case,
             permission="manageCase",
-            what="delete case",
+            purpose="delete case",
             errors=(404,),
         ),
         search.listing(CASE, partial(cases.search, "case"), list[Case], "cases"),
@@ -100,7 +100,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
 
 def _within(add: Callable[..., Any]) -> Callable[[Request], Any]:
     async def handler(request: Request) -> Response:
-        return answer(await add(request.caller, request.path["id"], request.body), status=201)
+        return json_response(await add(request.caller, request.path["id"], request.body), status=201)
 
     return handler
 
@@ -114,10 +114,10 @@ def _adds(
         handler,
         f"Create {_one(name)}",
         body=body,
-        answer=word,
+        response=word,
         status=201,
         permission=permission,
-        what=f"create {name}",
+        purpose=f"create {name}",
         errors=errors,
     )
 
@@ -128,16 +128,16 @@ def _one(name: str) -> str:
 
 def _reads(path: str, json_of: Callable[[str], str], word: Any, name: str) -> Endpoint:
     async def handler(request: Request) -> Response:
-        return answer(json_of(request.path["id"]))
+        return json_response(json_of(request.path["id"]))
 
-    return Endpoint("GET", f"{path}/{{id}}", handler, f"One {name}", answer=word, errors=(404,))
+    return Endpoint("GET", f"{path}/{{id}}", handler, f"One {name}", response=word, errors=(404,))
 
 
 def _changes(
     path: str, update: Callable[..., Any], body: Any, word: Any, name: str, permission: Permission
 ) -> Endpoint:
     async def handler(request: Request) -> Response:
-        return answer(await update(request.caller, request.path["id"], request.body))
+        return json_response(await update(request.caller, request.path["id"], request.body))
 
     return Endpoint(
         "PATCH",
@@ -145,8 +145,8 @@ def _changes(
         handler,
         f"Change {_one(name)}",
         body=body,
-        answer=word,
+        response=word,
         permission=permission,
-        what=f"change {name}",
+        purpose=f"change {name}",
         errors=(404,),
     )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from core.access import Access
 from core.api import v1
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.common.database.sqlite import Database
 from core.models import CUSTOM_FIELD_KINDS
 from core.store import search as stored
@@ -24,10 +24,10 @@ DATA_TYPES = (
 )
 """Kinds of observables that public responders know; an artifact may be of any other too."""
 
-Listing = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
+ChoiceList = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
-def listings(access: Access, database: Database) -> Mapping[str, Listing]:
+def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]:
     """What each list is called in a query, and what is in it."""
 
     async def custom_fields() -> list[Mapping[str, Any]]:
@@ -35,9 +35,9 @@ def listings(access: Access, database: Database) -> Mapping[str, Listing]:
         return [_custom_field(name, kind) for name, kind in sorted(kinds.items())]
 
     async def users() -> list[Mapping[str, Any]]:
-        active = [(row["login"], row["profile"]) for row in access.everybody() if not row["disabled"]]
+        active = [(row["login"], row["profile"]) for row in access.list_users() if not row["disabled"]]
         return [
-            v1.shown({"_type": "user", "_id": login, "login": login, "name": login, "profile": profile})
+            v1.to_v1({"_type": "user", "_id": login, "login": login, "name": login, "profile": profile})
             for login, profile in active
         ]
 
@@ -50,20 +50,20 @@ def listings(access: Access, database: Database) -> Mapping[str, Listing]:
     }
 
 
-def endpoints(lists: Mapping[str, Listing]) -> list[Endpoint]:
+def endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
     """The addresses of some of these lists; the oldest are objects, whose values count."""
 
     async def custom_fields(_: Request) -> Response:
-        return answer(json.dumps(await lists["listCustomField"]()))
+        return json_response(json.dumps(await lists["listCustomField"]()))
 
     async def custom_fields_by_name(_: Request) -> Response:
-        return answer(json.dumps({field["name"]: field for field in await lists["listCustomField"]()}))
+        return json_response(json.dumps({field["name"]: field for field in await lists["listCustomField"]()}))
 
     async def data_types(_: Request) -> Response:
-        return answer(json.dumps(await lists["listObservableType"]()))
+        return json_response(json.dumps(await lists["listObservableType"]()))
 
     async def data_types_by_name(_: Request) -> Response:
-        return answer(json.dumps({name: name for name in DATA_TYPES}))
+        return json_response(json.dumps({name: name for name in DATA_TYPES}))
 
     handlers: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
         "/api/customField": custom_fields,
@@ -76,7 +76,7 @@ def endpoints(lists: Mapping[str, Listing]) -> list[Endpoint]:
     return [Endpoint("GET", path, handler, "What there is to choose from") for path, handler in handlers.items()]
 
 
-def _always(items: Sequence[Mapping[str, Any]]) -> Listing:
+def _always(items: Sequence[Mapping[str, Any]]) -> ChoiceList:
     async def listing() -> Sequence[Mapping[str, Any]]:
         return items
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.models import Comment, CommentInput, Permission
 from core.records.comments import Comments
 
@@ -17,16 +17,16 @@ def endpoints(comments: Comments) -> list[Endpoint]:
     """Those of one comment; whether it may be changed depends on what it belongs to, so the handlers look."""
 
     async def one(request: Request) -> Response:
-        return answer(comments.json(request.path["id"]))
+        return json_response(comments.json(request.path["id"]))
 
     async def update(request: Request) -> Response:
-        return answer(await comments.update(request.caller, request.path["id"], request.body))
+        return json_response(await comments.update(request.caller, request.path["id"], request.body))
 
     async def delete(request: Request) -> Response:
-        return answer(await comments.delete(request.caller, request.path["id"]))
+        return json_response(await comments.delete(request.caller, request.path["id"]))
 
     def single(method: str, handler: Callable[[Request], Any], summary: str, **options: Any) -> Endpoint:
-        return Endpoint(method, f"{BASE}/{{id}}", handler, summary, answer=Comment, errors=(404,), **options)
+        return Endpoint(method, f"{BASE}/{{id}}", handler, summary, response=Comment, errors=(404,), **options)
 
     return [
         _adds(comments, "alert", "manageAlert"),
@@ -40,7 +40,7 @@ def endpoints(comments: Comments) -> list[Endpoint]:
 
 def _adds(comments: Comments, kind: Literal["alert", "case"], permission: Permission) -> Endpoint:
     async def add(request: Request) -> Response:
-        return answer(await comments.add(request.caller, kind, request.path["id"], request.body), status=201)
+        return json_response(await comments.add(request.caller, kind, request.path["id"], request.body), status=201)
 
     return Endpoint(
         "POST",
@@ -48,9 +48,9 @@ def _adds(comments: Comments, kind: Literal["alert", "case"], permission: Permis
         add,
         f"Comment on {'an' if kind == 'alert' else 'a'} {kind}",
         body=CommentInput,
-        answer=Comment,
+        response=Comment,
         status=201,
         permission=permission,
-        what="create comment",
+        purpose="create comment",
         errors=(404,),
     )

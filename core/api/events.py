@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, answer, wait_seconds
+from core.api.router import Endpoint, Request, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import EventPage
@@ -21,7 +21,7 @@ def endpoints(feed: Feed, clock: Clock, lagged: Callable[[float], None]) -> Sequ
         after = _after(request.query.get("after"))
         found = await feed.page(after, wait_seconds(request, "wait", LONGEST_WAIT_S))
         lagged((clock() - found.events[0].at) / 1000 if found.events else 0.0)
-        return answer(found)
+        return json_response(found)
 
     return [
         Endpoint(
@@ -29,7 +29,7 @@ def endpoints(feed: Feed, clock: Clock, lagged: Callable[[float], None]) -> Sequ
             "/api/event",
             page,
             "Read the changes of objects, in order; wait for the next one",
-            answer=EventPage,
+            response=EventPage,
             errors=(410,),
             query={
                 "after": "the last number that the reader has seen; absent: from now",

@@ -12,7 +12,7 @@ from typing import Literal
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.common import logs
 from core.common.database.probe import Probe
 from core.common.database.sqlite import Database
@@ -25,7 +25,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 1
 
 
 @dataclass(frozen=True)
-class Part:
+class ComponentHealth:
     """One part of core and how it is; without a `vital` one core is down, without another it is degraded."""
 
     name: str
@@ -49,7 +49,7 @@ class HealthModel(ApiModel):
     parts: list[HealthPartModel]
 
 
-def judged(parts: Sequence[Part]) -> HealthModel:
+def overall_health(parts: Sequence[ComponentHealth]) -> HealthModel:
     """Health of the whole, from its parts."""
     status: Literal["ok", "degraded", "down"] = "ok"
     if any(not part.ok for part in parts):
@@ -68,9 +68,9 @@ class StoreProbe:
     def write_s(self) -> float:
         return self._probe.write_s
 
-    async def look(self) -> Part:
+    async def check(self) -> ComponentHealth:
         found = await self._probe.look()
-        return Part("store", not found.message, found.message, vital=found.is_down)
+        return ComponentHealth("store", not found.message, found.message, vital=found.is_down)
 
 
 class Metrics:
@@ -117,14 +117,14 @@ class Metrics:
         found[0].inc()
         found[1].observe(seconds)
 
-    def lagged(self, seconds: float) -> None:
+    def set_event_lag(self, seconds: float) -> None:
         """Note how late a reader of the feed was."""
         self._lag.set(max(seconds, 0.0))
 
-    async def text(self) -> bytes:
+    async def render(self) -> bytes:
         """Everything, in Prometheus' text format."""
         async with self._lock:
-            part = await self._probe.look()
+            part = await self._probe.check()
             self._store_up.set(int(part.ok))
             with suppress(ResponderBotError):  # the figures of before stay: that the store can't be read is one too
                 await self._count()
@@ -150,7 +150,7 @@ _QUOTED_PATH = re.compile(r"""(['"`])(/[^'"`\n]*)\1""")
 _PATH = re.compile(r"""(?<![\w:/.~%-])/(?:[^\s'"`,;:()\[\]/]+/+)*([^\s'"`,;:()\[\]/]+)""")
 
 
-def names_only(text: str, folders: Iterable[Path] = ()) -> str:
+def strip_paths(text: str, folders: Iterable[Path] = ()) -> str:
     """A sentence with names in place of absolute paths.
 
     `folders` are known ones, in which there may be blanks: what is below them keeps its path from there.
@@ -167,7 +167,7 @@ def names_only(text: str, folders: Iterable[Path] = ()) -> str:
 def endpoints(
     probe: StoreProbe,
     metrics: Metrics,
-    parts: Sequence[Callable[[], Sequence[Part]]],
+    parts: Sequence[Callable[[], Sequence[ComponentHealth]]],
     folders: Iterable[Path] = (),
 ) -> Sequence[Endpoint]:
     """`parts` are asked at each look; the store is always one. `folders` are those that sentences may name.
@@ -176,18 +176,18 @@ def endpoints(
     """
 
     async def health(request: Request) -> Response:
-        found = [await probe.look(), *(part for ask in parts for part in ask())]
+        found = [await probe.check(), *(part for ask in parts for part in ask())]
         if trouble := logs.trouble():
-            found.append(Part("log", False, trouble))
+            found.append(ComponentHealth("log", False, trouble))
         if not request.caller.may("manageUser"):
-            found = [replace(part, message=names_only(part.message, folders)) for part in found]
-        word = judged(found)
-        return answer(word, 503 if word.status == "down" else 200)
+            found = [replace(part, message=strip_paths(part.message, folders)) for part in found]
+        word = overall_health(found)
+        return json_response(word, 503 if word.status == "down" else 200)
 
     async def prometheus(request: Request) -> Response:
-        return Response(await metrics.text(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
+        return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
-        Endpoint("GET", "/health", health, "Say how core is", answer=HealthModel, open=True, errors=(503,)),
-        Endpoint("GET", "/metrics", prometheus, "Figures for Prometheus", answer="text/plain", open=True),
+        Endpoint("GET", "/health", health, "Say how core is", response=HealthModel, is_public=True, errors=(503,)),
+        Endpoint("GET", "/metrics", prometheus, "Figures for Prometheus", response="text/plain", is_public=True),
     ]

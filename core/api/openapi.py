@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from core.api.router import ERRORS, Endpoint, Request, answer
+from core.api.router import ERRORS, Endpoint, Request, json_response
 from core.models import KINDS, Input
 
 _REF = "#/components/schemas/{model}"
@@ -65,23 +65,25 @@ def endpoints(described: Sequence[Endpoint], version: str) -> list[Endpoint]:
 
     @cache
     def text() -> str:  # made when somebody first asks: it takes half as long as all the rest of a start
-        return json.dumps(document(everything, version), separators=(",", ":"))
+        return json.dumps(openapi_document(everything, version), separators=(",", ":"))
 
     async def openapi(request: Request) -> Response:
-        return answer(text())
+        return json_response(text())
 
     async def docs(request: Request) -> Response:
         return Response(_PAGE, 200, {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}, "text/html")
 
     own = [
-        Endpoint("GET", "/api/openapi.json", openapi, "Describe this interface", answer=dict[str, Any], open=True),
-        Endpoint("GET", "/api/docs", docs, "Show this description as a page", answer="text/html", open=True),
+        Endpoint(
+            "GET", "/api/openapi.json", openapi, "Describe this interface", response=dict[str, Any], is_public=True
+        ),
+        Endpoint("GET", "/api/docs", docs, "Show this description as a page", response="text/html", is_public=True),
     ]
     everything = [*described, *own]
     return own
 
 
-def document(described: Iterable[Endpoint], version: str) -> dict[str, Any]:
+def openapi_document(described: Iterable[Endpoint], version: str) -> dict[str, Any]:
     """The OpenAPI document of some endpoints."""
     schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
     paths: dict[str, dict[str, Any]] = {}
@@ -108,7 +110,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint),
         "responses": {str(status): item for status, item in sorted(_responses(endpoint, schemas).items())},
-        "security": [] if endpoint.open else [{"key": []}, {"login": []}],
+        "security": [] if endpoint.is_public else [{"key": []}, {"login": []}],
     }
     if endpoint.permission:
         either = f" or {endpoint.or_permission}" if endpoint.or_permission else ""
@@ -137,7 +139,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
     found += [_optional(name, "query", text) for name, text in endpoint.query.items()]
     found += [_optional(name, "header", text) for name, text in endpoint.request_headers.items()]
-    if not endpoint.open:
+    if not endpoint.is_public:
         found.append(_optional("X-On-Behalf-Of", "header", "login of the user to act for (permission actOnBehalf)"))
     return found
 
@@ -147,9 +149,9 @@ def _optional(name: str, place: str, text: str) -> dict[str, Any]:
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    success = {"description": "Success", "headers": _REQUEST_ID, "content": _content(endpoint.answer, schemas)}
+    success = {"description": "Success", "headers": _REQUEST_ID, "content": _content(endpoint.response, schemas)}
     found = {endpoint.status: success}
-    for status in {*_ALWAYS, *(() if endpoint.open else _WITH_KEY), *endpoint.errors}:
+    for status in {*_ALWAYS, *(() if endpoint.is_public else _WITH_KEY), *endpoint.errors}:
         if status < 400:  # another success, such as a repeated request that started nothing
             found[status] = success
             continue

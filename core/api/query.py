@@ -12,7 +12,7 @@ from starlette.responses import Response
 from core.actions.service import Actions
 from core.api import choices as choices_api
 from core.api import v1
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
 from core.models import Kind, SearchInput
 from core.records.alerts import Alerts
@@ -116,7 +116,7 @@ class Chain:
         raise _bad(f'{_shown(item)} is no field to sort by; one is {{"title": "asc"}}')
 
     def _field(self, name: str) -> str:
-        return self.words.get(name, v1.field(self.kind, name))
+        return self.words.get(name, v1.search_field(self.kind, name))
 
     def _in_our_words(self, value: Any) -> Any:
         """A criterion with our names of fields; how deep it may be is for the search to say."""
@@ -137,7 +137,7 @@ def endpoints(
     templates: CaseTemplates,
     actions: Actions,
     vendor: str,
-    choices: Mapping[str, choices_api.Listing],
+    choices: Mapping[str, choices_api.ChoiceList],
 ) -> list[Endpoint]:
     """The one address. `vendor` is the word that its clients have for an engine (alias.py)."""
     in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
@@ -181,17 +181,17 @@ def endpoints(
         chain = _begun(request.raw, gets, words, choices)
         found = await request.long_read(found_by(replace(chain, range="0-0") if chain.counted else chain))
         if chain.counted:
-            return answer(str(found.total))
+            return json_response(str(found.total))
         theirs = {own: name for name, own in words.items()} if chain.kind == "action" else {}
 
         def shown(doc: str) -> str:  # one by one, so that the loop has its turn in between
-            item = v1.shown(json.loads(doc))
+            item = v1.to_v1(json.loads(doc))
             return json.dumps({theirs.get(key, key): value for key, value in item.items()}, ensure_ascii=False)
 
         def text() -> str:
             return "[" + ",".join(map(shown, found.docs)) + "]"
 
-        return answer(await asyncio.to_thread(text), headers={"X-Total": str(found.total)})
+        return json_response(await asyncio.to_thread(text), headers={"X-Total": str(found.total)})
 
     return [Endpoint("POST", PATH, query, "Ask as version 1 does", errors=(404,))]
 

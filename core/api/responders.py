@@ -6,7 +6,7 @@ from starlette.responses import Response
 from core.actions import target as targets
 from core.actions.catalog import Responders
 from core.actions.service import Actions
-from core.api.router import Endpoint, Request, answer, bool_param
+from core.api.router import Endpoint, Request, bool_param, json_response
 from core.common.database.sqlite import Reads
 from core.models import ObjectInContext, OfferedResponder
 from core.store.objects import parse_id
@@ -21,13 +21,13 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
         if not bool_param(request, "explain"):
-            return answer(_json(responders.offered(target)))
+            return json_response(_json(responders.offered(target)))
         may_run = request.caller.may("manageAction")
-        return answer(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
+        return json_response(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
 
     async def in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
-        return answer(
+        return json_response(
             ObjectInContext(
                 object_type=target.object_type,
                 object_id=f"~{target.id}",
@@ -44,7 +44,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
             "/api/connector/engine/object/{kind}/{id}",
             in_context,
             "An object as a responder gets to see it, with its parents and levels",
-            answer=ObjectInContext,
+            response=ObjectInContext,
             errors=(404,),
         ),
         Endpoint(
@@ -52,7 +52,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
             "/api/connector/engine/responder/{kind}/{id}",
             offered,
             "List the responders available for an object",
-            answer=list[OfferedResponder],
+            response=list[OfferedResponder],
             errors=(404,),
             query={
                 "explain": "`true`: also those that can't run on it, and for each a verdict, the reasons and the policy"

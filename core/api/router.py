@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from core.access import Access, Caller
 from core.api import forms
 from core.common.errors import Code, ResponderBotError
-from core.common.listener import BODY_TIMEOUT_S, ClientGone, read_body
+from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected, read_body
 from core.models import ERRORS_LIMIT, ApiModel, ArtifactsInput, ErrorCount, Input, Permission
 
 ERRORS: Mapping[Code, tuple[int, str]] = {
@@ -69,7 +69,7 @@ JSON_TYPE = "application/json"
 T = TypeVar("T")
 
 Handler = Callable[["Request"], Awaitable[Response]]
-Observe = Callable[[str, str, int, float], None]
+ResponseObserver = Callable[[str, str, int, float], None]
 """Told of each answer: route, method, status, seconds."""
 
 
@@ -105,21 +105,21 @@ class Endpoint:
     handler: Handler
     summary: str
     body: type[Input] | None = None
-    answer: Any = None
+    response: Any = None
     """What a success holds, for OpenAPI: a model, or `list[model]`."""
     status: int = 200
     permission: Permission | None = None
     or_permission: Permission | None = None
     """One that is enough too; a 403 names the other."""
-    what: str = ""
+    purpose: str = ""
     """The words after `You are not authorized to` in a 403."""
-    words: str = ""
+    permission_label: str = ""
     """The words after `you haven't the permission`, where they are not just the permission."""
     errors: tuple[int, ...] = ()
     """Statuses of errors that the handler may answer, for OpenAPI; those of every endpoint need not be named."""
-    open: bool = False
+    is_public: bool = False
     """Needs no key (health, docs)."""
-    for_sources: bool = False
+    allow_source_profile: bool = False
     """Also for a key with the profile `source`: it reads nothing else that needs a key."""
     by_name: bool = False
     """Its last segment may be a name that people chose, also one that is an address of its own for other methods."""
@@ -127,9 +127,9 @@ class Endpoint:
     """Query parameters and what they mean, for OpenAPI."""
     request_headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers beyond those of every endpoint, for OpenAPI."""
-    incoming: Callable[[Any], Any] | None = None
+    translate_request: Callable[[Any], Any] | None = None
     """Turns a decoded body into the interface's words (alias.py)."""
-    outgoing: Callable[[bytes], bytes] | None = None
+    translate_response: Callable[[bytes], bytes] | None = None
     """Turns an answer's bytes into the caller's words, errors too (alias.py)."""
 
     @property
@@ -142,13 +142,15 @@ class Endpoint:
         return self.method != "GET" and not self.path.endswith(("/_search", "/query"))
 
 
-def answer(content: str | bytes | ApiModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    content: str | bytes | ApiModel, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """A JSON answer: of stored text as it is, or of a word."""
     text = content.to_json() if isinstance(content, ApiModel) else content
     return Response(text, status, headers, JSON_TYPE)
 
 
-def answer_all(
+def json_list_response(
     contents: Iterable[str | ApiModel], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A JSON list of stored texts or words."""
@@ -428,7 +430,7 @@ class Router:
         *,
         body_limit_bytes: int = BODY_LIMIT_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
-        observe: Observe | None = None,
+        observe: ResponseObserver | None = None,
     ) -> None:
         self._routes = RouteTable(endpoints)
         self._access = access
@@ -445,7 +447,7 @@ class Router:
         visit = _RequestContext(scope)
         try:
             response = await self._respond(visit, receive)
-        except ClientGone:
+        except ClientDisconnected:
             return
         response.raw_headers.append((b"x-request-id", visit.request_id.encode()))
         response.raw_headers.extend(_EVERY_ANSWER)
@@ -457,7 +459,7 @@ class Router:
             response = await self._handled(visit, receive)
         except ResponderBotError as error:
             response = self._failed(visit, error)
-        except ClientGone:
+        except ClientDisconnected:
             raise
         except asyncio.CancelledError:  # only the listener cancels, when it stops; the client is told so
             sentence = "Core is stopping; try again in a moment."
@@ -476,9 +478,9 @@ class Router:
             self._log.exception("unforeseen", request_id=visit.request_id, method=visit.method, route=visit.route)
             sentence = f"Something went wrong inside; the log says what, under request id {visit.request_id}."
             response = self._failed(visit, ResponderBotError("internal", sentence))
-        if visit.endpoint is not None and visit.endpoint.outgoing is not None:
+        if visit.endpoint is not None and visit.endpoint.translate_response is not None:
             body = bytes(response.body)
-            rename = visit.endpoint.outgoing
+            rename = visit.endpoint.translate_response
             renamed = rename(body) if len(body) < ASIDE_BYTES else await asyncio.to_thread(rename, body)
             headers = {k: v for k, v in response.headers.items() if k not in ("content-length", "content-type")}
             response = Response(renamed, response.status_code, headers, response.media_type)
@@ -491,7 +493,7 @@ class Router:
         visit.check_sizes()
         endpoint, values = self._routes.find(visit.lookup_method, visit.raw_path)
         visit.endpoint = endpoint
-        if caller is _NOBODY and not endpoint.open:  # whatever spelling of an address led here
+        if caller is _NOBODY and not endpoint.is_public:  # whatever spelling of an address led here
             caller = self._caller(visit.headers)
             visit.came(caller)
         elif caller is _NOBODY and "authorization" in visit.headers:  # needs no key, but may say more to some
@@ -507,7 +509,7 @@ class Router:
         return await endpoint.handler(request)
 
     async def _in_turn(self, login: str, receive: Receive, read: Coroutine[Any, Any, Any]) -> Any:
-        """What `read` gives, once this caller has few enough others. Raises ClientGone if nobody waits for it."""
+        """What `read` gives, once this caller has few enough others. Raises ClientDisconnected if it hangs up."""
         turns = self._turns.get(login)
         if turns is None:
             turns = self._turns[login] = asyncio.Semaphore(SEARCHES_EACH)
@@ -520,7 +522,7 @@ class Router:
         try:
             await asyncio.wait((reading, hung_up), return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise ClientGone
+                raise ClientDisconnected
             return reading.result()
         finally:
             reading.cancel()
@@ -532,7 +534,7 @@ class Router:
         key, login = _credentials(headers)
         caller = self._access.authenticate(key, login=login)
         name = headers.get("x-on-behalf-of")
-        return caller if name is None else self._access.acting_for(caller, name)
+        return caller if name is None else self._access.on_behalf_of(caller, name)
 
     async def _body(self, visit: "_RequestContext", endpoint: Endpoint, receive: Receive) -> tuple[Any, Input | None]:
         if not endpoint.takes_body:
@@ -548,8 +550,8 @@ class Router:
             raw = forms.filled(decode(text), files, takes_file=takes_file, limit_bytes=self._body_limit_bytes)
         else:
             raw = decode(content)
-        if endpoint.incoming is not None:
-            raw = endpoint.incoming(raw)
+        if endpoint.translate_request is not None:
+            raw = endpoint.translate_request(raw)
         if endpoint.body is None:
             return raw, None
         # A client that has nothing to say says so with no body, or with null.
@@ -652,7 +654,7 @@ class _RequestContext:
 
     def came(self, caller: Caller) -> None:
         """Keep who asks, and through whose key, for the log (`semantics.md 1`: audit keeps both)."""
-        self.login, self.through = caller.login, caller.through
+        self.login, self.through = caller.login, caller.key_owner
 
     @property
     def route(self) -> str:
@@ -701,16 +703,16 @@ class _RequestContext:
 
 def _permit(endpoint: Endpoint, caller: Caller) -> None:
     """Raises ResponderBotError("forbidden") where the caller's permissions, or the profile, do not reach."""
-    if endpoint.open:
+    if endpoint.is_public:
         return
-    what = endpoint.what or endpoint.summary
-    refused = caller.lacks(endpoint.permission, what, words=endpoint.words) if endpoint.permission else ""
+    what = endpoint.purpose or endpoint.summary
+    refused = caller.refusal(endpoint.permission, what, label=endpoint.permission_label) if endpoint.permission else ""
     if endpoint.or_permission and caller.may(endpoint.or_permission):
         refused = ""
     if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, say for whom in the header X-On-Behalf-Of"
         refused = f"{refused}; {hint}" if refused else f"{hint[0].upper()}{hint[1:]}."
-    elif caller.profile == "source" and (refused or not (endpoint.permission or endpoint.for_sources)):
+    elif caller.profile == "source" and (refused or not (endpoint.permission or endpoint.allow_source_profile)):
         hint = "a key with the profile source may only create alerts"
         refused = f"{refused or 'You are not authorized to read this'}; {hint}"
     if refused:

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.models import SearchInput
 from core.records.search import Found
 from core.store.search import Window
@@ -22,7 +22,7 @@ def endpoint(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Foun
     async def handler(request: Request) -> Response:
         return await _found(search, request, request.body)
 
-    return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, answer=many, query=_QUERY)
+    return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, response=many, query=_QUERY)
 
 
 def listing(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found]], many: Any, what: str) -> Endpoint:
@@ -31,7 +31,7 @@ def listing(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found
     async def handler(request: Request) -> Response:
         return await _found(search, request, SearchInput())
 
-    return Endpoint("GET", path, handler, f"List {what}", answer=many, query=_QUERY)
+    return Endpoint("GET", path, handler, f"List {what}", response=many, query=_QUERY)
 
 
 async def _found(
@@ -39,7 +39,7 @@ async def _found(
 ) -> Response:
     given = {name: request.query[name] for name in _QUERY if name in request.query}
     found = await request.long_read(search(asked.model_copy(update=given)))
-    return answer(found.json, headers={"X-Total": str(found.total)})
+    return json_response(found.json, headers={"X-Total": str(found.total)})
 
 
 def answer_found(found: Found, request: Request, window: Window) -> Response:
@@ -47,4 +47,4 @@ def answer_found(found: Found, request: Request, window: Window) -> Response:
     headers, end = {"X-Total": str(found.total)}, window.offset + len(found.docs)
     if found.docs and end < found.total:
         headers["Link"] = f'<?range={end}-{end + len(found.docs)}>; rel="next"'
-    return answer(found.json, headers=headers)
+    return json_response(found.json, headers=headers)

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, answer
+from core.api.router import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
 from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 
@@ -42,7 +42,7 @@ _PATHS: Mapping[str, str] = {
     "/api/user/current": "/api/v1/user/current",
     "/health": "/api/health",
 }
-SPOKEN = "4.1.0"
+THEHIVE_VERSION = "4.1.0"
 """The version whose addresses these are: both its own, and those of version 1 of the interface."""
 _CONNECTOR = "/api/connector/"
 _LISTS = ("/api/alert", "/api/case")
@@ -69,41 +69,43 @@ CASE_STAGES: Mapping[str, str] = {
 """What version 1 makes of each status."""
 
 
-def aliased(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+def endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
     """The endpoints that version 1 has too."""
     return [
-        replace(endpoint, path=_PATHS[endpoint.path], incoming=_incoming, outgoing=_outgoing(endpoint))
-        for endpoint in endpoints
+        replace(
+            endpoint, path=_PATHS[endpoint.path], translate_request=_incoming, translate_response=_outgoing(endpoint)
+        )
+        for endpoint in table
         if endpoint.path in _PATHS and not (endpoint.method == "GET" and endpoint.path in _LISTS)
     ]
 
 
-def connector(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+def connector_endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
     """The operations on responders, which version 1 has below its own prefix, in the words of public clients."""
     return [
-        replace(endpoint, path=f"/api/v1/{endpoint.path.removeprefix('/api/')}", outgoing=_outgoing(endpoint))
-        for endpoint in endpoints
+        replace(endpoint, path=f"/api/v1/{endpoint.path.removeprefix('/api/')}", translate_response=_outgoing(endpoint))
+        for endpoint in table
         if endpoint.path.startswith(_CONNECTOR)
     ]
 
 
-def status() -> list[Endpoint]:
+def status_endpoints() -> list[Endpoint]:
     """What public clients ask first: which version they talk to, and so what they may ask."""
 
     async def answered(_: Request) -> Response:
-        return answer(json.dumps({"versions": {"TheHive": SPOKEN}}))
+        return json_response(json.dumps({"versions": {"TheHive": THEHIVE_VERSION}}))
 
     paths = ("/api/status", "/api/v1/status", "/api/v1/status/public")
-    return [Endpoint("GET", path, answered, "Which version is spoken", for_sources=True) for path in paths]
+    return [Endpoint("GET", path, answered, "Which version is spoken", allow_source_profile=True) for path in paths]
 
 
-def field(kind: str, name: str) -> str:
+def search_field(kind: str, name: str) -> str:
     """Our name of a field that a query of version 1 names."""
     own = name.removeprefix("_")
     return own if own in _STAMPS else _SEARCHED_AS.get(kind, {}).get(name, _SENT_AS.get(name, name))
 
 
-def shown(doc: Mapping[str, Any]) -> dict[str, Any]:
+def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
     """An object as version 1 shows it; what is absent is left out. What is no object of ours stays as it is."""
     kind = doc.get("_type") or ("action" if "responderId" in doc else "")
     if kind not in _SHAPES:
@@ -165,7 +167,7 @@ def _observable(doc: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _template(doc: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tasks": [shown(task) for task in doc["tasks"]], "extraData": {}}
+    return {"tasks": [to_v1(task) for task in doc["tasks"]], "extraData": {}}
 
 
 def _user(doc: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,14 +249,14 @@ def _sent_field(item: Any) -> tuple[str, Any]:
 
 def _outgoing(endpoint: Endpoint) -> Callable[[bytes], bytes]:
     """An answer in the shape of version 1, and then in the words that the endpoint had it in."""
-    words, many = endpoint.outgoing, endpoint.path in _MANY
+    words, many = endpoint.translate_response, endpoint.path in _MANY
 
     def shaped(content: bytes) -> bytes:
         found = json.loads(content)
         if isinstance(found, list):
-            shape: Any = [shown(item) for item in found]
+            shape: Any = [to_v1(item) for item in found]
         else:
-            shape = [shown(found)] if many and "_id" in found else shown(found)
+            shape = [to_v1(found)] if many and "_id" in found else to_v1(found)
         text = json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode()
         return words(text) if words is not None else text
 

@@ -51,7 +51,7 @@ log = structlog.get_logger("core.listen")
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ConnectionLimits:
     """What a client may hold, and for how long."""
 
     head_timeout_s: float = 20.0
@@ -67,15 +67,15 @@ class Bounds:
     """For taking the next WRITE_STEP_BYTES of an answer, or what is left of it."""
     unsent_limit_bytes: int = 67_108_864
     """Of all answers that clients have yet to take; above it those who have waited longest are cut off."""
-    look_every_s: float = 1.0
+    check_every_s: float = 1.0
 
 
 @dataclass
-class Shared:
+class ListenerState:
     """What all connections of a listener have in common."""
 
     app: ASGIApp
-    bounds: Bounds
+    bounds: ConnectionLimits
     slow: "set[Connection]" = field(default_factory=set)
     """Those whose client does not take its answer as fast as it comes."""
 
@@ -222,13 +222,13 @@ class _Body:
 
 
 class Connection(asyncio.Protocol):
-    """The protocol that uvicorn's server makes for each connection; it looks after its own bounds when `look`ed at."""
+    """The protocol that uvicorn's server makes for each connection; it looks after its own bounds when told to."""
 
     transport: asyncio.Transport
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ListenerState,
         *,
         config: Config,
         server_state: ServerState,
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
         else:
             self._exchange.keep_alive = False
 
-    def look(self, now: float) -> None:
+    def enforce_limits(self, now: float) -> None:
         """End what takes too long."""
         if self._deadline is not None and now > self._deadline:
             self.transport.abort()

@@ -10,21 +10,21 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp, Receive
 
-from core.common.connection import Bounds, Connection, Shared
+from core.common.connection import Connection, ConnectionLimits, ListenerState
 from core.common.errors import ResponderBotError
 
 GRACE_S = 3.0  # how long requests on their way may take when core stops
 BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck, or means harm
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client has hung up: there is nobody to answer."""
 
 
 async def read_body(receive: Receive, limit_bytes: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
     """The body of a request, whatever its headers claim.
 
-    Raises ResponderBotError("too_large") as soon as it is, TimeoutError, and ClientGone.
+    Raises ResponderBotError("too_large") as soon as it is, TimeoutError, and ClientDisconnected.
     """
     parts: list[bytes] = []
     size = 0
@@ -32,7 +32,7 @@ async def read_body(receive: Receive, limit_bytes: int, timeout_s: float = BODY_
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGone
+                raise ClientDisconnected
             part = message.get("body", b"")
             parts.append(part)
             size += len(part)
@@ -57,7 +57,7 @@ def bind(host: str, port: int, setting: str = "[core] host and port") -> socket.
     return sock
 
 
-def address(sock: socket.socket) -> str:
+def local_url(sock: socket.socket) -> str:
     """The URL under which a client on this machine reaches a bound socket."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read here, not bound
@@ -65,21 +65,21 @@ def address(sock: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def listening(
-    app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S, bounds: Bounds | None = None
+async def http_server(
+    app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S, bounds: ConnectionLimits | None = None
 ) -> AsyncIterator[str]:
     """Serve `app` on `sock` in this loop; gives the URL. Signals stay the business of who runs the loop."""
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
     config.load()
-    bounds = bounds or Bounds()
-    made = partial(Connection, Shared(app, bounds))
+    bounds = bounds or ConnectionLimits()
+    made = partial(Connection, ListenerState(app, bounds))
     config.http_protocol_class = cast(Any, made)  # uvicorn calls it, and names a class only
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    url = address(sock)
+    url = local_url(sock)
     await server.startup([sock])
     ticking = asyncio.create_task(server.main_loop())  # keeps the Date header
-    looking = asyncio.create_task(_look_after(server, bounds.look_every_s))
+    looking = asyncio.create_task(_look_after(server, bounds.check_every_s))
     try:
         yield url
     finally:
@@ -100,7 +100,7 @@ async def _look_after(server: uvicorn.Server, every_s: float) -> None:
         await asyncio.sleep(every_s)
         now = loop.time()
         for connection in _connections(server):
-            connection.look(now)
+            connection.enforce_limits(now)
 
 
 async def _shut(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> None:

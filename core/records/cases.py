@@ -315,7 +315,7 @@ def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0
     if times * (more_chars + sum(count * chars for count, chars in shared)) > COPIED_LIMIT_CHARS:
         sentence = f"What is to be kept is over the limit of {COPIED_LIMIT_CHARS} characters; send fewer at once."
         raise ResponderBotError("too_large", sentence)
-    return [artifact for item in asked for artifact in item.each]
+    return [artifact for item in asked for artifact in item.expand()]
 
 
 def copy_artifacts(tx: Transaction, case: Case, artifacts: Iterable[Artifact], user: str, now: int) -> None:

@@ -22,7 +22,7 @@ async def test_a_key_opens_and_is_not_in_the_file(tmp_path: Path) -> None:
         key = await access(database).add("Anna", "analyst")
         caller = access(database).authenticate(key)
         kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert (caller.login, caller.through) == ("anna@responder-bot.local", "anna@responder-bot.local")
+    assert (caller.login, caller.key_owner) == ("anna@responder-bot.local", "anna@responder-bot.local")
     assert caller.permissions == {"manageAction", "manageAlert", "manageCase", "manageTask"}
     assert len(key) >= 43
     assert key.encode() not in kept
@@ -60,13 +60,13 @@ async def test_acting_for_somebody_needs_the_right_and_a_person(tmp_path: Path) 
         await users.add("gone", "analyst")
         await users.disable("gone")
 
-        acting = users.acting_for(bot, "Anna@Example.org")
-        assert (acting.login, acting.through) == ("anna@example.org", "bot@responder-bot.local")
+        acting = users.on_behalf_of(bot, "Anna@Example.org")
+        assert (acting.login, acting.key_owner) == ("anna@example.org", "bot@responder-bot.local")
         assert acting.may("manageCaseTemplate")
         assert not acting.may("manageUser")
         for caller, name in [(anna, "bot"), (bot, "other-bot"), (bot, "gone"), (bot, "nobody")]:
             with pytest.raises(ResponderBotError) as caught:
-                users.acting_for(caller, name)
+                users.on_behalf_of(caller, name)
             assert caught.value.code == "forbidden"
         assert caught.value.message == "User nobody@responder-bot.local is unknown or disabled"
 
@@ -98,7 +98,7 @@ async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> No
             with pytest.raises(ResponderBotError, match=r"is linked to anna@responder-bot\.local already") as caught:
                 await users.add("ben", "analyst", slack_id=slack_id)
             assert caught.value.code == "exists"
-        assert [row["login"] for row in users.everybody()] == ["anna@responder-bot.local"]
+        assert [row["login"] for row in users.list_users()] == ["anna@responder-bot.local"]
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from core.app import Core
-from core.common.listener import bind, listening
+from core.common.listener import bind, http_server
 from core.engines.process.processes import wait_readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection
@@ -80,7 +80,7 @@ async def core_in(folder: Path, clock: SetClock, keys: dict[str, str], **parts: 
             keys["lead"] = await core.access.add("lead", "org-admin")
             keys["reader"] = await core.access.add("reader", "read-only")
         async with (
-            listening(core.asgi, bind("127.0.0.1", 0), grace_s=0) as url,
+            http_server(core.asgi, bind("127.0.0.1", 0), grace_s=0) as url,
             httpx.AsyncClient(base_url=url, timeout=30) as http,
         ):
             here = Here(core, http, clock, keys, folder)

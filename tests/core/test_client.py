@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.api.router import ERRORS, error_body
-from core.client import CoreClient, error_of
+from core.client import CoreClient, error_from_response
 from core.common.errors import ResponderBotError
 from tests.core.running import running_core
 
@@ -185,15 +185,15 @@ async def test_an_address_that_cannot_be_is_said(url: str) -> None:
 def test_the_client_reads_the_table_of_errors_backwards(code: Any) -> None:
     raised = ResponderBotError(code, "What happened.", fields=[{"name": "a"}], details={"first": 7})
     status, text = error_body(raised, "r1")
-    read = error_of(status, text.encode())
+    read = error_from_response(status, text.encode())
     assert (read.code, read.message, read.fields) == (code, "What happened.", ({"name": "a"},))
     assert read.details == {"first": 7, "requestId": "r1"}
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b"[]", b'"x"', b'{"type":1}'])
 def test_an_answer_that_is_no_error_body_still_becomes_an_error(content: bytes) -> None:
-    assert error_of(502, content).code == "unavailable"
-    assert error_of(418, content).code == "bad_request"
+    assert error_from_response(502, content).code == "unavailable"
+    assert error_from_response(418, content).code == "bad_request"
 
 
 async def test_a_proxy_of_the_environment_is_not_on_the_way_to_core(

@@ -179,7 +179,7 @@ async def test_a_profile_is_its_permissions(core: RunningCore, profile: Any, per
 
 
 async def test_whoever_has_a_key_may_read_everything(core: RunningCore) -> None:
-    reads = [endpoint for endpoint in core.core.endpoints if not endpoint.writes and not endpoint.open]
+    reads = [endpoint for endpoint in core.core.endpoints if not endpoint.writes and not endpoint.is_public]
     assert len(reads) > 15
     for endpoint in reads:
         path = endpoint.path.replace("{kind}", "alert").replace("{", "").replace("}", "")
@@ -208,7 +208,7 @@ async def test_whoever_has_no_right_is_refused_every_change(core: RunningCore) -
     for endpoint in changes:
         body = None if endpoint.method == "DELETE" else anything
         answer = await core.send(endpoint.method, endpoint.path.replace("{id}", "~9"), body, profile="read-only")
-        words = f"You are not authorized to {endpoint.what}, you haven't the permission {endpoint.permission}"
+        words = f"You are not authorized to {endpoint.purpose}, you haven't the permission {endpoint.permission}"
         assert answer.status_code == 403, (endpoint.path, answer.text)
         assert answer.json()["type"] == "AuthorizationError"
         assert answer.json()["message"].startswith(words)

@@ -24,7 +24,7 @@ async def test_a_login_that_no_header_could_carry_is_refused(tmp_path: Path) -> 
             with pytest.raises(ResponderBotError, match="can't be a login"):
                 await access.add(login, "analyst")
         await access.add(" Anna.Lead+soc ", "analyst")
-        assert [row["login"] for row in access.everybody()] == ["anna.lead+soc@example.org"]
+        assert [row["login"] for row in access.list_users()] == ["anna.lead+soc@example.org"]
 
 
 @pytest.mark.parametrize("name", [".", "", "folder", "none/copy.db"])

@@ -81,7 +81,7 @@ async def test_nobody_in_slack_is_a_source_and_nobody_acts_for_one(tmp_path: Pat
             with pytest.raises(ResponderBotError, match="for programs") as caught:
                 await link
             assert caught.value.code == "bad_request"
-        assert [row["login"] for row in access.everybody() if row["login"].startswith("siem")] == []
+        assert [row["login"] for row in access.list_users() if row["login"].startswith("siem")] == []
         on_behalf = await acting_for(core, "source")
         await core.key("analyst")
         await access.link("analyst", "T1:U2")

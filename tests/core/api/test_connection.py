@@ -17,8 +17,8 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.common.connection import Bounds
-from core.common.listener import bind, listening
+from core.common.connection import ConnectionLimits
+from core.common.listener import bind, http_server
 from tests.core.core_process import until
 from tests.core.running import RunningCore, running_core
 
@@ -208,7 +208,7 @@ async def test_requests_in_one_segment_are_answered_in_order_and_one_at_a_time(t
         await Response(scope["path"])(scope, receive, send)
         at_work -= 1
 
-    async with listening(app, bind("127.0.0.1", 0), grace_s=0) as url:
+    async with http_server(app, bind("127.0.0.1", 0), grace_s=0) as url:
         many = b"".join(request(f"GET /{number} HTTP/1.1") for number in range(2_000))
         heard = await said(url, many, request("GET /end HTTP/1.1", "Connection: close"))
     assert statuses(heard) == [200] * 2_001
@@ -293,7 +293,7 @@ async def test_others_have_their_turn_between_tiny_chunks() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with listening(app, bind("127.0.0.1", 0), grace_s=0) as url:
+    async with http_server(app, bind("127.0.0.1", 0), grace_s=0) as url:
         body = b"4\r\nabcd\r\n" * 90_000 + b"0\r\n\r\n"
         sent = request("POST / HTTP/1.1", "Transfer-Encoding: chunked", "Connection: close", body=body)
         assert statuses(await said(url, sent)) == [200]
@@ -366,7 +366,7 @@ async def test_head_has_the_headers_of_get_and_no_body(core: RunningCore) -> Non
 
 
 @asynccontextmanager
-async def small(bounds: Bounds, size: int = 4 * MIB) -> AsyncIterator[tuple[str, list[int]]]:
+async def small(bounds: ConnectionLimits, size: int = 4 * MIB) -> AsyncIterator[tuple[str, list[int]]]:
     """A listener with these bounds, whose answers are large; and the process's answers so far."""
     answered: list[int] = []
     content = b"x" * size
@@ -375,7 +375,7 @@ async def small(bounds: Bounds, size: int = 4 * MIB) -> AsyncIterator[tuple[str,
         answered.append(1)
         await Response(content if scope["path"] == "/large" else b"small")(scope, receive, send)
 
-    async with listening(app, bind("127.0.0.1", 0), grace_s=0, bounds=bounds) as url:
+    async with http_server(app, bind("127.0.0.1", 0), grace_s=0, bounds=bounds) as url:
         yield url, answered
 
 
@@ -418,7 +418,7 @@ async def gone(url: str, left: int) -> None:
 
 
 async def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
-    bounds = Bounds(write_timeout_s=0.2, look_every_s=0.05, unsent_limit_bytes=1024 * MIB)
+    bounds = ConnectionLimits(write_timeout_s=0.2, check_every_s=0.05, unsent_limit_bytes=1024 * MIB)
     async with small(bounds, 40 * MIB) as (url, answered):
         readers = await unread(url, 5, request("GET /large HTTP/1.1"))
         await until(lambda: len(answered) == 5, "all requests")
@@ -427,7 +427,7 @@ async def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
 
 
 async def test_what_all_together_do_not_take_is_bounded_and_who_reads_is_served(tmp_path: Path) -> None:
-    bounds = Bounds(unsent_limit_bytes=60 * MIB, write_timeout_s=600)
+    bounds = ConnectionLimits(unsent_limit_bytes=60 * MIB, write_timeout_s=600)
     async with small(bounds, 20 * MIB) as (url, answered):
         readers = await unread(url, 12, request("GET /large HTTP/1.1"))
         await until(lambda: len(answered) == 12, "all requests")
@@ -439,7 +439,7 @@ async def test_what_all_together_do_not_take_is_bounded_and_who_reads_is_served(
 
 
 async def test_who_does_not_take_an_answer_is_not_given_the_next(tmp_path: Path) -> None:
-    async with small(Bounds(), 20 * MIB) as (url, answered):
+    async with small(ConnectionLimits(), 20 * MIB) as (url, answered):
         [(_, writer)] = await unread(url, 1, request("GET /large HTTP/1.1") * 1_000)
         async with httpx.AsyncClient() as client:
             for _ in range(200):
@@ -461,7 +461,7 @@ async def test_who_does_not_take_an_answer_is_not_given_the_next(tmp_path: Path)
     ids=["nothing", "an empty line", "half a head", "half a body", "half a chunk", "no end of its own"],
 )
 async def test_who_says_nothing_more_is_let_go(sent: bytes) -> None:
-    bounds = Bounds(head_timeout_s=0.1, idle_timeout_s=0.1, drain_timeout_s=0.1, look_every_s=0.05)
+    bounds = ConnectionLimits(head_timeout_s=0.1, idle_timeout_s=0.1, drain_timeout_s=0.1, check_every_s=0.05)
     async with small(bounds) as (url, _):
         place = urlsplit(url)
         opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(100)]
@@ -484,7 +484,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 async def test_a_head_that_drips_is_not_kept_alive_by_dripping() -> None:
-    async with small(Bounds(head_timeout_s=0.2, look_every_s=0.05)) as (url, answered):
+    async with small(ConnectionLimits(head_timeout_s=0.2, check_every_s=0.05)) as (url, answered):
         place = urlsplit(url)
         _, writer = await asyncio.open_connection(place.hostname, place.port)
         writer.write(b"GET / HTTP/1.1\r\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.api.health import Part, StoreProbe, judged, names_only
+from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
 from core.common.database.sqlite import Database
 from core.settings import EngineSection, ResponderSection
 from core.store.schema import migrate
@@ -90,7 +90,7 @@ async def test_only_an_org_admin_s_own_key_is_shown_where_files_lie(tmp_path: Pa
     ],
 )
 def test_a_path_becomes_a_name_and_nothing_else_does(sentence: str, named: str) -> None:
-    assert names_only(sentence, [Path("/opt/a b")]) == named
+    assert strip_paths(sentence, [Path("/opt/a b")]) == named
 
 
 async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_pat
 
 
 def test_only_a_vital_part_takes_core_down() -> None:
-    fine, ill = Part("a", True), Part("b", False, "why")
-    assert judged([fine]).status == "ok"
-    assert judged([fine, ill]).status == "degraded"
-    assert judged([ill, Part("store", False, vital=True)]).status == "down"
+    fine, ill = ComponentHealth("a", True), ComponentHealth("b", False, "why")
+    assert overall_health([fine]).status == "ok"
+    assert overall_health([fine, ill]).status == "degraded"
+    assert overall_health([ill, ComponentHealth("store", False, vital=True)]).status == "down"
 
 
 async def test_a_store_that_takes_no_write_is_told_and_seen_again_when_it_does(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ async def test_a_store_that_takes_no_write_is_told_and_seen_again_when_it_does(t
     database = Database(tmp_path / "core.db", migrate)
     try:
         probe = StoreProbe(database, lambda: next(times))
-        assert (await probe.look()).ok
+        assert (await probe.check()).ok
         await database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
-        ill = await probe.look()
+        ill = await probe.check()
         assert (ill.ok, ill.vital) == (False, True)
         assert "The store can't be written" in ill.message
         await database.transaction(lambda tx: tx.run("ALTER TABLE hidden RENAME TO sequence"))
-        assert (await probe.look()).ok
+        assert (await probe.check()).ok
     finally:
         await database.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from core.api.alias import aliased
+from core.api.alias import endpoints
 from tests.core.running import running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
@@ -103,9 +103,9 @@ async def test_another_word_or_none_can_be_chosen(tmp_path: Path) -> None:
             (await core.send("GET", "/api/connector/cortex/action/alert/~1")).json()["message"].startswith("There is")
         )
         table = core.core.endpoints
-    assert aliased(table, "engine") == []
-    assert {endpoint.path.split("/")[3] for endpoint in aliased(table, "acme")} == {"acme"}
-    rename = aliased(table, "acme")[0].outgoing
+    assert endpoints(table, "engine") == []
+    assert {endpoint.path.split("/")[3] for endpoint in endpoints(table, "acme")} == {"acme"}
+    rename = endpoints(table, "acme")[0].translate_response
     assert rename is not None
     assert rename(b'{"engineId":"engineId","report":"{\\"engineId\\":1}"}') == (
         b'{"acmeId":"engineId","report":"{\\"engineId\\":1}"}'

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from core.access import Access
 from core.api import router as wire
-from core.api.router import Endpoint, Request, Router, answer
+from core.api.router import Endpoint, Request, Router, json_response
 from core.common.clock import now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
-from core.common.listener import bind, listening
+from core.common.listener import bind, http_server
 from core.models import CaseTemplateInput
 from core.store.schema import migrate
 from tests.core.running import RunningCore, running_core
@@ -73,7 +73,7 @@ async def test_no_spelling_of_an_address_gets_around_the_key(tmp_path: Path, pat
 
 async def test_an_endpoint_outside_api_needs_a_key_too_unless_it_is_open(tmp_path: Path) -> None:
     async def fine(request: Request) -> Response:
-        return answer("{}")
+        return json_response("{}")
 
     table = [Endpoint("GET", "/elsewhere", fine, "Be elsewhere")]
     async with serving(tmp_path, table) as (url, key), httpx.AsyncClient(base_url=url) as http:
@@ -363,7 +363,7 @@ async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -
     try:
         access = Access(database, "responder-bot.local", now_ms)
         key = await access.add("analyst", "analyst")
-        async with listening(Router(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
+        async with http_server(Router(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
             yield url, key
     finally:
         await database.close()
@@ -403,7 +403,7 @@ async def test_a_request_id_that_could_break_a_log_is_replaced(tmp_path: Path) -
 
 async def test_a_client_that_never_finishes_its_body_is_told_and_cut_off(tmp_path: Path) -> None:
     async def fine(request: Request) -> Response:
-        return answer("{}")
+        return json_response("{}")
 
     table = [Endpoint("POST", "/api/slow", fine, "Take a body", body=CaseTemplateInput)]
     async with serving(tmp_path, table, body_timeout_s=0.05) as (url, key):
