@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import structlog
 
-from bot.cards import ended
+from bot.cards import replies
 from bot.cards.alert import alert_card
-from bot.cards.message import Button, Message, intents_in
-from bot.outbox import NEVER, REPAINT_MS, DesiredMessage, MessageOutbox, MessageRecord, Seen
+from bot.cards.message import ButtonIds, Message, intents_in
+from bot.outbox import OVERWRITE, REFRESH_MS, DesiredMessage, FeedCheckpoint, MessageOutbox, MessageRecord
 from bot.outbox.models import is_person
 from bot.redaction import RED, RedactedView, Subject, kind_of, withheld
 from bot.settings import Route
@@ -30,7 +30,7 @@ RESPONDER = "responder:"  # before a responder's name among what is watched
 log = structlog.get_logger("bot.notifier")
 
 T = TypeVar("T")
-Render = Callable[[Button], Message]
+Render = Callable[[ButtonIds], Message]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Notifier:
             await self._recognize(seen)
         self._recognized.set()
 
-    async def _recognize(self, seen: Seen) -> None:
+    async def _recognize(self, seen: FeedCheckpoint) -> None:
         try:
             page = await self._core.events(seen.cursor, wait_s=0)
         except ResponderBotError as error:
@@ -192,7 +192,7 @@ class Notifier:
     async def _tell(self, news: FeedChanges, last: int, last_event: str) -> None:
         """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
         for attempt in range(TRIES):
-            since = self._outbox.written() if attempt < TRIES - 1 else NEVER
+            since = self._outbox.written() if attempt < TRIES - 1 else OVERWRITE
             overtaken = await self._outbox.follow(await self._desired(news), last, since=since, last_event=last_event)
             if not overtaken:
                 return
@@ -202,7 +202,7 @@ class Notifier:
         """We were away longer than core keeps events: paint every card of late anew, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
         await self._outbox.doubt_all()
-        for subject in self._outbox.recent_subjects(self._clock() - REPAINT_MS):
+        for subject in self._outbox.recent_subjects(self._clock() - REFRESH_MS):
             await self._guarded(self._paint(subject, by_person=False))
         await self._outbox.follow([], last)
         self._places.looked.set()
@@ -305,18 +305,18 @@ class Notifier:
                 subject=alert.id,
                 by_person=by_person,
                 is_progress=is_progress,
-                screen=screen,
+                view=view,
             )
-            for thread, (message, screen) in zip(story.threads, messages, strict=True)
+            for thread, (message, view) in zip(story.threads, messages, strict=True)
         ]
 
     async def _card(self, alert: Alert, actions: Sequence[Action], thread: Thread) -> tuple[Message, RedactedView]:
-        screen, now = self._screen(Subject.alert(alert), thread.channel), self._clock()
+        view, now = self._screen(Subject.alert(alert), thread.channel), self._clock()
 
-        def render(button: Button) -> Message:
-            return alert_card(alert, actions, clearance=screen.clearance, button=button, now_ms=now)
+        def render(button: ButtonIds) -> Message:
+            return alert_card(alert, actions, clearance=view.clearance, button=button, now_ms=now)
 
-        return await self._rendered(thread.channel, thread.key, render), screen
+        return await self._rendered(thread.channel, thread.key, render), view
 
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
         return render(await self._outbox.buttons(channel, key, intents_in(render)))
@@ -337,14 +337,14 @@ class Notifier:
         threads = story.threads or [Thread(channel, "") for channel in self._case_channels(case)]
         desired = []
         for thread in threads:
-            key, screen = f"log:{entry.id}:{thread.channel}", self._screen(subject, thread.channel)
+            key, view = f"log:{entry.id}:{thread.channel}", self._screen(subject, thread.channel)
 
-            def render(button: Button, clearance: int = screen.clearance) -> Message:
-                return ended.log_card(entry, actions, subject, clearance=clearance, button=button, now_ms=now)
+            def render(button: ButtonIds, clearance: int = view.clearance) -> Message:
+                return replies.task_log_card(entry, actions, subject, clearance=clearance, button=button, now_ms=now)
 
             message = await self._rendered(thread.channel, key, render)
             root = "" if thread.key == key else thread.key
-            desired.append(DesiredMessage(key, thread.channel, message, thread_of=root, subject=case.id, screen=screen))
+            desired.append(DesiredMessage(key, thread.channel, message, thread_of=root, subject=case.id, view=view))
         if not story.threads:
             story.threads = [Thread(one.channel, one.key) for one in desired]
         return desired
@@ -393,17 +393,15 @@ class Notifier:
         confirm, now = await self._confirm_text(action, subject), self._clock()
         desired = []
         for thread in story.threads:
-            key, screen = f"approval:{action.id}:{thread.channel}", self._screen(subject, thread.channel)
+            key, view = f"approval:{action.id}:{thread.channel}", self._screen(subject, thread.channel)
 
-            def render(button: Button, clearance: int = screen.clearance) -> Message:
-                return ended.approval_request(
+            def render(button: ButtonIds, clearance: int = view.clearance) -> Message:
+                return replies.approval_request(
                     action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
                 )
 
             message = await self._rendered(thread.channel, key, render)
-            asked = DesiredMessage(
-                key, thread.channel, message, thread_of=thread.key, subject=story.root_id, screen=screen
-            )
+            asked = DesiredMessage(key, thread.channel, message, thread_of=thread.key, subject=story.root_id, view=view)
             desired.append(replace(asked, by_person=True))
         return desired
 
@@ -413,10 +411,10 @@ class Notifier:
         return found.policy.confirm if found and found.policy else ""
 
     async def _end(self, action: Action, subject: Subject, thread: Thread, confirm: str) -> DesiredMessage:
-        screen, key = self._screen(subject, thread.channel), f"end:{action.id}:{thread.channel}"
+        view, key = self._screen(subject, thread.channel), f"end:{action.id}:{thread.channel}"
 
-        def render(button: Button) -> Message:
-            return ended.end_reply(action, subject, clearance=screen.clearance, button=button, confirm=confirm)
+        def render(button: ButtonIds) -> Message:
+            return replies.end_reply(action, subject, clearance=view.clearance, button=button, confirm=confirm)
 
         return DesiredMessage(
             key,
@@ -424,8 +422,8 @@ class Notifier:
             await self._rendered(thread.channel, key, render),
             thread_of=thread.key,
             subject=subject.root_id or subject.id,
-            file=ended.report_file(action, subject, clearance=screen.clearance),
-            screen=screen,
+            file=replies.report_file(action, subject, clearance=view.clearance),
+            view=view,
         )
 
     async def _watchers(self, action: Action, subject: Subject) -> list[DesiredMessage]:
@@ -520,7 +518,9 @@ class Notifier:
 
     async def _is_true(self, one: MessageRecord, story: Timeline, clearance: int) -> list[str]:
         """Its key, if as much is withheld in it as must be."""
-        return [one.key] if RedactedView(await self._levels(one, story), clearance).sight == one.sight else []
+        return (
+            [one.key] if RedactedView(await self._levels(one, story), clearance).fingerprint == one.fingerprint else []
+        )
 
     async def _levels(self, one: MessageRecord, story: Timeline) -> Subject:
         """What a message tells of, as far as its levels go: tasks and logs have those of their case."""
@@ -562,11 +562,11 @@ def _identified(event: Event) -> str:
     return f"{event.seq} {event.at} {event.type} {event.object_id}"
 
 
-def _told(action: Action, screen: RedactedView, key: str) -> DesiredMessage:
+def _told(action: Action, view: RedactedView, key: str) -> DesiredMessage:
     """The direct message to somebody who watches."""
-    message = ended.watch_ended(action, screen.subject, clearance=screen.clearance)
-    root_id = screen.subject.root_id or screen.subject.id
-    return DesiredMessage(key, key.rpartition(":")[2], message, subject=root_id, screen=screen)
+    message = replies.watcher_message(action, view.subject, clearance=view.clearance)
+    root_id = view.subject.root_id or view.subject.id
+    return DesiredMessage(key, key.rpartition(":")[2], message, subject=root_id, view=view)
 
 
 def _team_of(key: str) -> str:
@@ -578,8 +578,8 @@ def _withheld(one: MessageRecord, clearance: int) -> DesiredMessage:
     """In place of what can't be made anew, since core doesn't know it any more or can't tell."""
     why = "it could not be read just now" if clearance == FOR_NOW else "core no longer knows it"
     message = Message(f"{one.subject}: {withheld(RED)}, since {why}.")
-    screen = RedactedView(Subject("alert", one.subject, "", RED, RED), clearance)
-    return DesiredMessage(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, screen=screen)
+    view = RedactedView(Subject("alert", one.subject, "", RED, RED), clearance)
+    return DesiredMessage(one.key, one.channel, message, thread_of=one.thread_of, subject=one.subject, view=view)
 
 
 def _once(ids: Iterable[str]) -> tuple[str, ...]:

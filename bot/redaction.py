@@ -17,7 +17,7 @@ MASK = "[withheld]"
 SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
 
 
-def sees(clearance: int, tlp: int) -> bool:
+def may_see(clearance: int, tlp: int) -> bool:
     """Whether something of this TLP may be shown to this clearance."""
     return tlp <= clearance
 
@@ -97,12 +97,12 @@ class RedactedView:
     @property
     def is_open(self) -> bool:
         """Whether the subject's own words may be shown."""
-        return sees(self.clearance, self.subject.tlp)
+        return may_see(self.clearance, self.subject.tlp)
 
     @property
     def shows_reports(self) -> bool:
         """Whether a report may be shown: its responder was given artifacts and parents, so the highest counts."""
-        return sees(self.clearance, self.highest)
+        return may_see(self.clearance, self.highest)
 
     @property
     def highest(self) -> int:
@@ -113,7 +113,7 @@ class RedactedView:
         """These words of the subject; hidden artifacts are masked where a title or a tag repeats them."""
         if not self.is_open:
             return withheld(self.subject.tlp)
-        return _masked(words, [a.data for a in self.subject.artifacts if not sees(self.clearance, a.tlp)])
+        return _masked(words, [a.data for a in self.subject.artifacts if not may_see(self.clearance, a.tlp)])
 
     def title(self) -> str:
         """The subject's title, or that it is withheld."""
@@ -124,7 +124,7 @@ class RedactedView:
         if not self.is_open:
             return ""
         told = unquote(self.subject.link)
-        return self.subject.link if self.text(told) == seen(told) else ""
+        return self.subject.link if self.text(told) == visible(told) else ""
 
     def report(self, words: str) -> str:
         """Words that a responder made of the subject: withheld whole, or shown whole."""
@@ -132,19 +132,21 @@ class RedactedView:
 
     def artifacts(self) -> Sequence[Artifact]:
         """The artifacts that may be shown."""
-        return [a for a in self.subject.artifacts if self.is_open and sees(self.clearance, a.tlp)]
+        return [a for a in self.subject.artifacts if self.is_open and may_see(self.clearance, a.tlp)]
 
     def hidden(self) -> int:
         """How many artifacts may not be shown."""
         return len(self.subject.artifacts) - len(self.artifacts())
 
     @property
-    def sight(self) -> str:
+    def fingerprint(self) -> str:
         """A digest of what is withheld: a message that was made under another one is not true any more."""
         own = None if self.is_open else self.subject.tlp
         reports = None if self.shows_reports else self.highest
         masked = (
-            sorted({a.data for a in self.subject.artifacts if not sees(self.clearance, a.tlp)}) if self.is_open else []
+            sorted({a.data for a in self.subject.artifacts if not may_see(self.clearance, a.tlp)})
+            if self.is_open
+            else []
         )
         return hashlib.sha256(json.dumps([own, reports, masked]).encode()).hexdigest()
 
@@ -162,15 +164,15 @@ _SCHEME = re.compile(r"(?i)^(?:h(?:tt|xx|\*\*)p(s?)|f(?:t|x)p(s?))(?=:)")
 _ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
 
 
-def seen(words: str) -> str:
+def visible(words: str) -> str:
     """Without the characters that nobody sees: with them a secret would not be found, and be shown without them."""
     return "".join(c for c in words if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
 
 
 def _masked(words: str, hidden: Sequence[str]) -> str:
     """Without what is hidden, in any letters, also where somebody wrote it defanged or with unseen characters in it."""
-    words = seen(words)
-    secrets = {secret for data in hidden for secret in _secrets(seen(data).strip())}
+    words = visible(words)
+    secrets = {secret for data in hidden for secret in _secrets(visible(data).strip())}
     for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
         words = _pattern(secret).sub(MASK, words)
     return words

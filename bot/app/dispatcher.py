@@ -194,7 +194,7 @@ class Dispatcher:
             if refused is None:
                 return await job.entry.handler(moment)
         except ResponderBotError as error:
-            refused = notices.of(error)
+            refused = notices.for_error(error)
         except Exception:
             refused = notices.internal(self._number(job.arrival))
         return _as_answer(job.arrival, refused)
@@ -243,7 +243,7 @@ class Dispatcher:
             return refused
         except ResponderBotError as error:
             log.info("refused", surface=job.arrival.surface, code=error.code)
-            return notices.of(error)
+            return notices.for_error(error)
         except SlackApiError as error:
             return self._of_slack(job.arrival, error)
         except Exception:
@@ -326,7 +326,7 @@ class Dispatcher:
 def _as_answer(arrival: Interaction, message: Message) -> Json | None:
     """What went wrong, as an acknowledgement; those of clicks and events say nothing."""
     if arrival.surface == "options":
-        return lists.only_words(message.text)
+        return lists.message_option(message.text)
     if arrival.surface == "command":
         return notices.acknowledgement(message)
     return views.update(views.message_view("Not done", message)) if arrival.surface == "view" else None

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bot.cards import ids, reports, runs
-from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     FIELD,
     MESSAGE_TEXT,
@@ -38,27 +38,27 @@ def alert_card(
     actions: Sequence[Action],
     *,
     clearance: int,
-    button: Button,
+    button: ButtonIds,
     now_ms: int,
 ) -> Message:
     """The card as this clearance may see it."""
-    screen = RedactedView(Subject.alert(alert), clearance)
+    view = RedactedView(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
-    blocks: list[Block] = [headline(screen, "press Details"), *_details(alert, screen), _last_change(alert, newest)]
+    blocks: list[Block] = [headline(view, "press Details"), *_details(alert, view), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
-    blocks += run_lines(newest, screen, button, now_ms, alert.id)
-    return Message(_push_text(screen, newest), tuple(blocks), _color(alert))
+    blocks += run_lines(newest, view, button, now_ms, alert.id)
+    return Message(_push_text(view, newest), tuple(blocks), _color(alert))
 
 
-def headline(screen: RedactedView, hint: str = "") -> Block:
+def headline(view: RedactedView, hint: str = "") -> Block:
     """The linked title with the severity word; without its words where they are withheld, but with our `hint`."""
-    subject = screen.subject
+    subject = view.subject
     word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
-    if not screen.is_open:
+    if not view.is_open:
         return section(f"{word}{subject.id} · {withheld(subject.tlp)}" + (f": {hint}" if hint else ""))
     # A `|` in a link's label would end it, a `*` its bold.
-    title = (foreign(screen.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
-    address = safe_link(screen.link())
+    title = (foreign(view.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
+    address = safe_link(view.link())
     return section(f"{word}*<{address}|{title}>*" if address else f"{word}*{title}*")
 
 
@@ -73,16 +73,16 @@ def safe_link(link: str) -> str:
     return link.replace("&", "&amp;") if fine else ""
 
 
-def _details(alert: Alert, screen: RedactedView) -> list[Block]:
-    if not screen.is_open:
+def _details(alert: Alert, view: RedactedView) -> list[Block]:
+    if not view.is_open:
         return []
     fields = {
-        "Source": foreign(screen.text(f"{alert.source} · {alert.source_ref}"), 150),
+        "Source": foreign(view.text(f"{alert.source} · {alert.source_ref}"), 150),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
         "Status": _status(alert),
         "Raised": when(alert.date, "{ago}"),
-        "Tags": _tags(alert.tags, screen),
-        "Artifacts": _artifacts(screen),
+        "Tags": _tags(alert.tags, view),
+        "Artifacts": _artifacts(view),
     }
     shown = [mrkdwn(clip(f"*{name}*\n{value}", FIELD)) for name, value in fields.items() if value]
     return [{"type": "section", "fields": shown}]
@@ -93,21 +93,21 @@ def _status(alert: Alert) -> str:
     return f"{word} {alert.case}" if alert.status == "Imported" and alert.case else word
 
 
-def _tags(tags: Sequence[str], screen: RedactedView) -> str:
-    shown = [code(screen.text(tag), 60) for tag in tags[:SHOWN_TAGS]]
+def _tags(tags: Sequence[str], view: RedactedView) -> str:
+    shown = [code(view.text(tag), 60) for tag in tags[:SHOWN_TAGS]]
     return " ".join(shown) + _more(len(tags) - len(shown))
 
 
-def _artifacts(screen: RedactedView) -> str:
-    seen = screen.artifacts()
+def _artifacts(view: RedactedView) -> str:
+    seen = view.artifacts()
     lines = [
-        f"{foreign(a.data_type, 30)} {code(defang(screen.text(a.data)[:400], a.data_type), 160)}"
+        f"{foreign(a.data_type, 30)} {code(defang(view.text(a.data)[:400], a.data_type), 160)}"
         for a in seen[:SHOWN_ARTIFACTS]
     ]
     if more := _more(len(seen) - len(lines)):
         lines.append(more.strip())
-    if hidden := screen.hidden():
-        lines.append(f"{hidden} withheld (TLP:{TLP_NAMES[max(a.tlp for a in screen.subject.artifacts)].upper()})")
+    if hidden := view.hidden():
+        lines.append(f"{hidden} withheld (TLP:{TLP_NAMES[max(a.tlp for a in view.subject.artifacts)].upper()})")
     return "\n".join(lines)
 
 
@@ -144,10 +144,10 @@ def _story(action: Action) -> tuple[int, str]:
     if action.end_date is None:
         verb = "asks for approval of" if runs.awaits_approval(action) else "started"
         return action.start_date, f"{who(action.created_by)} {verb} {name}"
-    return action.end_date, f"{name} {runs.WORDS[action.status]}, started by {who(action.created_by)}"
+    return action.end_date, f"{name} {runs.STATE_WORDS[action.status]}, started by {who(action.created_by)}"
 
 
-def _controls(alert: Alert, button: Button) -> Block:
+def _controls(alert: Alert, button: ButtonIds) -> Block:
     """The menu of responders, and the rest in an overflow; what no longer applies is not there."""
     return {
         "type": "actions",
@@ -156,7 +156,7 @@ def _controls(alert: Alert, button: Button) -> Block:
     }
 
 
-def _details_button(alert: Alert, button: Button) -> dict[str, Any]:
+def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """Everything about it, to the one who clicks, as far as they may see it; on a withheld card too."""
     value = button(Intent("details", alert.id))
     return {"type": "button", "action_id": ids.DETAILS, "text": plain("Details"), "value": value}
@@ -172,7 +172,7 @@ def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any
     }
 
 
-def _overflow(alert: Alert, button: Button) -> dict[str, Any]:
+def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     entries = [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
     if alert.status == "Ignored":
         entries.append(("Mark as unread", Intent("unread", alert.id)))
@@ -185,18 +185,20 @@ def _overflow(alert: Alert, button: Button) -> dict[str, Any]:
     return {"type": "overflow", "action_id": ids.MORE, "options": options}
 
 
-def run_lines(newest: Sequence[Action], screen: RedactedView, button: Button, now_ms: int, root_id: str) -> list[Block]:
+def run_lines(
+    newest: Sequence[Action], view: RedactedView, button: ButtonIds, now_ms: int, root_id: str
+) -> list[Block]:
     """One line for each run; open ones first, with what can be done about them."""
     ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
-    blocks = [_run_line(action, screen, button, now_ms) for action in ordered[:SHOWN_RUNS]]
+    blocks = [_run_line(action, view, button, now_ms) for action in ordered[:SHOWN_RUNS]]
     if len(ordered) > SHOWN_RUNS:
         left = ordered[SHOWN_RUNS:]
         blocks.append(context(f"and {runs.summary(left)} more: `/responder actions {root_id}` shows all."))
     return blocks
 
 
-def _run_line(action: Action, screen: RedactedView, button: Button, now_ms: int) -> Block:
-    text = runs.line(action, screen, now_ms=now_ms, where="see the thread")
+def _run_line(action: Action, view: RedactedView, button: ButtonIds, now_ms: int) -> Block:
+    text = runs.run_line(action, view, now_ms=now_ms, where="see the thread")
     if action.status != "Waiting":
         return {**context(text), "block_id": f"run:{action.id}"}
     return {
@@ -211,13 +213,13 @@ def _run_line(action: Action, screen: RedactedView, button: Button, now_ms: int)
     }
 
 
-def _push_text(screen: RedactedView, newest: Sequence[Action]) -> str:
+def _push_text(view: RedactedView, newest: Sequence[Action]) -> str:
     """What a phone shows: the title as far as it may be seen, and how the last run stands."""
-    subject = screen.subject
+    subject = view.subject
     word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
-    text = f"{word} {subject.id}: {foreign(screen.title(), TITLE)}"
+    text = f"{word} {subject.id}: {foreign(view.title(), TITLE)}"
     if newest:
-        text += f" · {runs.plain_line(newest[0], screen)}"
+        text += f" · {runs.plain_line(newest[0], view)}"
     return clip(text, MESSAGE_TEXT)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.cards import ids, runs
-from bot.cards.message import Block, Button, Intent
+from bot.cards.message import Block, ButtonIds, Intent
 from bot.cards.text import context, foreign, plain, section, who
 from bot.redaction import RedactedView, Subject
 from core.models import TLP_NAMES, Action, Person
@@ -13,19 +13,21 @@ from core.models import TLP_NAMES, Action, Person
 SHOWN = 10
 TITLE = 100
 
-Told = tuple[Action, Subject]
+RunWithSubject = tuple[Action, Subject]
 
 
 @dataclass(frozen=True)
 class Home:
     """What stands in it; each run with what it runs on."""
 
-    running: Sequence[Told] = ()
-    waiting: Sequence[Told] = ()  # for this person's approval
-    failed: Sequence[Told] = ()
+    running: Sequence[RunWithSubject] = ()
+    waiting: Sequence[RunWithSubject] = ()  # for this person's approval
+    failed: Sequence[RunWithSubject] = ()
 
 
-def home_view(home: Home, person: Person, help_lines: Sequence[str], *, button: Button, now_ms: int) -> dict[str, Any]:
+def home_view(
+    home: Home, person: Person, help_lines: Sequence[str], *, button: ButtonIds, now_ms: int
+) -> dict[str, Any]:
     """The Home of a person, as far as their clearance goes."""
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
@@ -43,12 +45,14 @@ def message_home(text: str) -> dict[str, Any]:
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
 
 
-def _part(title: str, told: Sequence[Told], person: Person, now_ms: int, button: Button, what: str) -> list[Block]:
+def _part(
+    title: str, told: Sequence[RunWithSubject], person: Person, now_ms: int, button: ButtonIds, what: str
+) -> list[Block]:
     blocks: list[Block] = [section(f"*{title}* ({len(told)})" if told else f"*{title}*: nothing")]
     for action, subject in told[:SHOWN]:
-        screen = RedactedView(subject, person.clearance)
-        named = f"{subject.id} {foreign(screen.title(), TITLE)}".rstrip()
-        blocks.append(section(f"{runs.line(action, screen, now_ms=now_ms)} · {named}"))
+        view = RedactedView(subject, person.clearance)
+        named = f"{subject.id} {foreign(view.title(), TITLE)}".rstrip()
+        blocks.append(section(f"{runs.run_line(action, view, now_ms=now_ms)} · {named}"))
         if what == "approve":
             blocks.append(_buttons(action, button, (("Approve", ids.APPROVE), ("Deny", ids.DENY))))
         elif what == "cancel" and action.status == "Waiting":
@@ -61,7 +65,7 @@ def _part(title: str, told: Sequence[Told], person: Person, now_ms: int, button:
 _WHAT: Mapping[str, str] = {ids.APPROVE: "approve", ids.DENY: "deny", ids.CANCEL: "cancel"}
 
 
-def _buttons(action: Action, button: Button, offered: Sequence[tuple[str, str]]) -> Block:
+def _buttons(action: Action, button: ButtonIds, offered: Sequence[tuple[str, str]]) -> Block:
     made = [
         {
             "type": "button",

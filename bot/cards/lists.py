@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.cards import ids, runs
 from bot.cards.alert import headline, responder_menu
-from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     OPTION,
     bare,
@@ -40,13 +40,13 @@ def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], 
 
 
 def responder_list(
-    offered: Sequence[OfferedResponder], subject: Subject, *, clearance: int, button: Button, command: str
+    offered: Sequence[OfferedResponder], subject: Subject, *, clearance: int, button: ButtonIds, command: str
 ) -> Message:
     """What can run on an object, and why the rest can't."""
-    screen = RedactedView(subject, clearance)
+    view = RedactedView(subject, clearance)
     can, cannot = split(offered)
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
-    blocks: list[Block] = [_about(screen)]
+    blocks: list[Block] = [_about(view)]
     blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
@@ -64,11 +64,11 @@ def responder_list(
     return Message(text, tuple(blocks))
 
 
-def _about(screen: RedactedView) -> Block:
-    if screen.subject.kind == "alert":
-        return headline(screen)
-    kind = OBJECT_TYPES[screen.subject.kind]
-    return section(f"{kind} {screen.subject.id} · {foreign(screen.title(), 300)}")
+def _about(view: RedactedView) -> Block:
+    if view.subject.kind == "alert":
+        return headline(view)
+    kind = OBJECT_TYPES[view.subject.kind]
+    return section(f"{kind} {view.subject.id} · {foreign(view.title(), 300)}")
 
 
 def _typed(name: str) -> str:
@@ -133,7 +133,7 @@ def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[s
     return {"option_groups": shown} if shown else {"options": []}
 
 
-def only_words(words: str) -> dict[str, Any]:
+def message_option(words: str) -> dict[str, Any]:
     """A menu can say something only as an entry; choosing it runs nothing."""
     return {"options": [{"text": plain(bare(words, OPTION)), "value": "none"}]}
 
@@ -150,7 +150,7 @@ def option_value(responder: OfferedResponder) -> str:
     return hashlib.sha256(responder.id.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def by_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
+def responder_of_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
     """The responder that was chosen; None when it is no longer on offer."""
     return next((r for r in offered if option_value(r) == value), None)
 
@@ -160,11 +160,11 @@ def by_option(offered: Sequence[OfferedResponder], value: str) -> OfferedRespond
 
 def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, now_ms: int) -> Message:
     """What ran on an object, newest first."""
-    screen = RedactedView(subject, clearance)
+    view = RedactedView(subject, clearance)
     newest = runs.newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
-    lines = [f"{runs.line(a, screen, now_ms=now_ms)} · {a.id}" for a in newest]
+    lines = [f"{runs.run_line(a, view, now_ms=now_ms)} · {a.id}" for a in newest]
     head = f"*{runs.summary(newest).capitalize()} on {subject.id}*"
     parts = _lines(head, lines[:LINES])
     if len(lines) > LINES:
@@ -174,45 +174,45 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
 
 def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
     """Everything about an alert, for the one who asked and may see it."""
-    screen = RedactedView(Subject.alert(alert), clearance)
-    blocks: list[Block] = [headline(screen)]
-    if screen.is_open:
-        blocks += [section(foreign(screen.text(alert.description), 2900, lines=True) or "(no description)")]
-        blocks += _lines("*Facts*", _facts(alert, screen)) + _artifact_lines(screen)
+    view = RedactedView(Subject.alert(alert), clearance)
+    blocks: list[Block] = [headline(view)]
+    if view.is_open:
+        blocks += [section(foreign(view.text(alert.description), 2900, lines=True) or "(no description)")]
+        blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
     if note:
         blocks.append(context(note))
-    return Message(f"Alert {alert.id}: {foreign(screen.title(), 300)}", tuple(blocks))
+    return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
 
 
-def _facts(alert: Alert, screen: RedactedView) -> list[str]:
+def _facts(alert: Alert, view: RedactedView) -> list[str]:
     facts: Mapping[str, str] = {
-        "Source": foreign(screen.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
+        "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
-        "Tags": " ".join(code(screen.text(tag), 60) for tag in alert.tags[:30]),
+        "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
         "Raised": when(alert.date, "{date_short_pretty} {time}"),
         "Created": f"{when(alert.created_at, '{date_short_pretty} {time}')} by {who(alert.created_by)}",
         "Case": alert.case or "",
     }
-    custom = {foreign(screen.text(name), 60): _custom(value, screen) for name, value in alert.custom_fields.items()}
+    custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
     return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
 
 
-def _custom(value: Any, screen: RedactedView) -> str:
+def _custom(value: Any, view: RedactedView) -> str:
     """The one value of a custom field, whatever its kind."""
     if isinstance(value, Mapping):
         value = next((v for k, v in value.items() if k not in ("order", "_id") and v is not None), "")
-    return foreign(screen.text(str(value)), 200)
+    return foreign(view.text(str(value)), 200)
 
 
-def _artifact_lines(screen: RedactedView) -> list[Block]:
+def _artifact_lines(view: RedactedView) -> list[Block]:
     lines = [
-        f"• {foreign(a.data_type, 40)} {code(defang(screen.text(a.data)[:600], a.data_type), 250)}"
+        f"• {foreign(a.data_type, 40)} {code(defang(view.text(a.data)[:600], a.data_type), 250)}"
         + (" *IOC*" if a.ioc else "")
-        + (f" – {foreign(screen.text(a.message), 120)}" if a.message else "")
-        for a in screen.artifacts()
+        + (f" – {foreign(view.text(a.message), 120)}" if a.message else "")
+        for a in view.artifacts()
     ]
-    if hidden := screen.hidden():
-        level = max(a.tlp for a in screen.subject.artifacts)
+    if hidden := view.hidden():
+        level = max(a.tlp for a in view.subject.artifacts)
         lines.append(f"• {count(hidden, 'artifact')}: {withheld(level)}")
     shown = lines[: LINES - 1]
     if len(lines) > len(shown):

@@ -37,11 +37,11 @@ class Intent:
     argument: str = ""
 
 
-Button = Callable[[Intent], str]
+ButtonIds = Callable[[Intent], str]
 """Gives the opaque id for what a button means."""
 
 
-def intents_in(render: Callable[[Button], object]) -> tuple[Intent, ...]:
+def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
     """What the buttons of a card mean, each once, found by rendering it; their ids are made from these."""
     found: dict[Intent, None] = {}
 

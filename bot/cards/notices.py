@@ -18,7 +18,7 @@ def error(sentence: str) -> Message:
     return notice(foreign(sentence, 2800, lines=True) or "That did not work.")
 
 
-def of(problem: ResponderBotError) -> Message:
+def for_error(problem: ResponderBotError) -> Message:
     """An error of core for the one who caused it: a missing right with who can give it."""
     if problem.code == "forbidden" and "permission" in problem.message and "org-admin" not in problem.message:
         return error(f"{problem.message.rstrip('.')}. An org-admin of responder-bot can give it.")

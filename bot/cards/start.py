@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bot.cards import asking, ids, views
+from bot.cards import ids, questions, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
 from bot.cards.text import foreign, section
@@ -61,8 +61,8 @@ def start_view(
 
 
 def _about(subject: Subject, clearance: int) -> list[Block]:
-    screen = RedactedView(subject, clearance)
-    named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(screen.title(), 300)}"
+    view = RedactedView(subject, clearance)
+    named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     menu = {
         "type": "input",
         # The subject's id in the block's id empties the choice when another object is given.
@@ -74,14 +74,14 @@ def _about(subject: Subject, clearance: int) -> list[Block]:
     parameters = views.text_field(
         "parameters", "Parameters", multiline=True, hint="Only where the responder wants some: name = value, or JSON."
     )
-    return [headline(screen) if subject.kind == "alert" else section(named), menu, parameters]
+    return [headline(view) if subject.kind == "alert" else section(named), menu, parameters]
 
 
 def confirm_view(
     place: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
 ) -> dict[str, Any]:
     """Asks with the policy's words before it runs."""
-    question = asking.confirm(responder, subject, clearance=clearance, button=lambda _: "-")
+    question = questions.confirm(responder, subject, clearance=clearance, button=lambda _: "-")
     return _asking_view(place, [question.blocks[0]], parameters, "Run")
 
 
@@ -89,7 +89,7 @@ def collision_view(
     place: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
 ) -> dict[str, Any]:
     """Tells of the run that is open already."""
-    told = asking.collision(running, responder, subject, button=lambda _: "-")
+    told = questions.collision(running, responder, subject, button=lambda _: "-")
     return _asking_view(place, [told.blocks[0]], parameters, "Run anyway")
 
 
@@ -101,7 +101,7 @@ def _asking_view(place: WizardState, blocks: list[Block], parameters: str, submi
     )
 
 
-def parameters_of(text: str) -> Mapping[str, Any]:
+def parse_parameters(text: str) -> Mapping[str, Any]:
     """`name = value` lines, or a JSON object. Raises ValueError saying what is wrong."""
     text = text.strip()
     if not text:

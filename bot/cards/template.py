@@ -138,7 +138,7 @@ def _button(words: str, action_id: str) -> Block:
 
 
 @dataclass(frozen=True)
-class Filled:
+class Submission:
     """The body for core, errors found here by block id, and where each of the body's fields was typed."""
 
     body: Mapping[str, Any]
@@ -146,7 +146,7 @@ class Filled:
     places: Mapping[str, str]  # `tasks[0].title` -> block id
 
 
-def filled(view: Mapping[str, Any]) -> Filled:
+def parse_submission(view: Mapping[str, Any]) -> Submission:
     """The template that was typed into the modal."""
     typed = views.values(view)
     draft = Draft.from_text(str(view.get("private_metadata") or ""))
@@ -160,7 +160,7 @@ def filled(view: Mapping[str, Any]) -> Filled:
     body["tags"] = [tag.strip() for tag in typed.get("tags", "").replace("\n", ",").split(",") if tag.strip()]
     body["tasks"] = _tasks(draft, typed, errors, places)
     body["customFields"] = _custom_fields(draft, typed, errors, places)
-    return Filled(body, errors, places)
+    return Submission(body, errors, places)
 
 
 def _tasks(
@@ -330,7 +330,7 @@ def json_view() -> dict[str, Any]:
 
 def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str, Any]:
     """What would be created, before it is: the parts in words, and the text itself while it fits."""
-    blocks: list[Block] = [section(line) for line in described(body)]
+    blocks: list[Block] = [section(line) for line in describe(body)]
     if not file_url:
         blocks.append(views.text_field("json", "JSON", multiline=True, initial=text, optional=False))
     metadata = json.dumps({"file": file_url})
@@ -339,7 +339,7 @@ def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str
     )
 
 
-def described(body: Mapping[str, Any]) -> list[str]:
+def describe(body: Mapping[str, Any]) -> list[str]:
     """A template's body in a few lines; every value in it is foreign, of any type."""
     tasks = body.get("tasks") if isinstance(body.get("tasks"), list) else []
     fields = body.get("customFields") if isinstance(body.get("customFields"), Mapping) else {}

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bot.cards import asking, ids
-from bot.cards.message import Button, Intent, Message, intents_in
+from bot.cards import ids, questions
+from bot.cards.message import ButtonIds, Intent, Message, intents_in
 from bot.features.base import Context
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
@@ -18,13 +18,13 @@ async def answer(moment: Context, message: Message) -> None:
         await moment.say(message)
 
 
-async def answer_with_buttons(moment: Context, about: str, render: Callable[[Button], Message]) -> None:
+async def answer_with_buttons(moment: Context, about: str, render: Callable[[ButtonIds], Message]) -> None:
     """The same, for a message with buttons; `about` tells apart what this person was shown here."""
     button = await buttons(moment, about, render)
     await answer(moment, render(button))
 
 
-async def buttons(moment: Context, about: str, render: Callable[[Button], object]) -> Button:
+async def buttons(moment: Context, about: str, render: Callable[[ButtonIds], object]) -> ButtonIds:
     """Opaque ids for what `render` shows to this person alone."""
     key = f"only:{moment.team}:{moment.user}:{about}"
     return await moment.tools.mail.buttons(moment.channel, key, intents_in(render))
@@ -78,7 +78,7 @@ async def meaning(moment: Context, token: str) -> Intent | None:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
         subject_id = str(error.details.get("subject") or "") or _subject_here(moment)
-        await answer_with_buttons(moment, f"stale:{subject_id}", lambda b: asking.stale(subject_id, b))
+        await answer_with_buttons(moment, f"stale:{subject_id}", lambda b: questions.expired_button(subject_id, b))
         return None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bot.cards.message import Button, Intent, Message
+from bot.cards.message import ButtonIds, Intent, Message
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PostedMessage(Protocol):
 class Outbox(Protocol):
     """What features use of bot.outbox."""
 
-    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> Button:
+    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
         """Opaque ids for these intents, bound to the channel ("" for views) and the message."""
         ...
 

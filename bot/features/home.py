@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.cards import home, notices, runs
-from bot.cards.home import Home, Told
+from bot.cards.home import Home, RunWithSubject
 from bot.features import answers, subjects
 from bot.features.base import Context, Entry, Feature
 from bot.features.help import help_lines
@@ -67,7 +67,7 @@ def _awaits(action: Action, login: str) -> bool:
     return runs.awaits_approval(action) and login not in agreed
 
 
-async def _told(moment: Context, actions: Sequence[Action]) -> list[Told]:
+async def _told(moment: Context, actions: Sequence[Action]) -> list[RunWithSubject]:
     newest = runs.newest_first(actions)
     shown = newest[: home.SHOWN]
     found = await asyncio.gather(*(subjects.of_action(moment.core, a) for a in shown))

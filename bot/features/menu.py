@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.cards import ids
-from bot.cards.lists import only_words, responder_options
+from bot.cards.lists import message_option, responder_options
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Kind
@@ -19,7 +19,7 @@ async def on_responder_options(moment: Context) -> Json:
             token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
         )
     except ResponderBotError:
-        return only_words("This menu is too old: choose Refresh, or type /responder list and the id")
+        return message_option("This menu is too old: choose Refresh, or type /responder list and the id")
     return await _entries(moment, intent.argument or "alert", intent.object_id)
 
 
@@ -28,7 +28,7 @@ async def on_start_options(moment: Context) -> Json:
     view = moment.payload.get("view")
     metadata = _metadata(view if isinstance(view, Mapping) else {})
     if not metadata.get("id"):
-        return only_words("Give an id first, and press Enter.")
+        return message_option("Give an id first, and press Enter.")
     return await _entries(moment, str(metadata.get("kind") or "alert"), str(metadata["id"]))
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.cards import asking, ids, notices, runs
-from bot.cards.lists import by_option, can_run, reasons
+from bot.cards import ids, notices, questions, runs
+from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.message import Message
 from bot.cards.text import foreign, when
 from bot.features import answers, subjects
@@ -37,7 +37,7 @@ async def on_run_command(moment: Context) -> None:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
     found = named(name, offered)
     if len(found) > 1:
-        await moment.say(asking.several(name, found, subject, moment.tools.command))
+        await moment.say(questions.ambiguous_name(name, found, subject, moment.tools.command))
         return
     if not found:
         raise _no_such(name, offered, subject, moment.tools.command)
@@ -83,7 +83,7 @@ async def on_responder_menu(moment: Context) -> None:
 
 async def _start_chosen(moment: Context, subject: Subject) -> bool:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
-    responder = by_option(offered, answers.chosen(moment))
+    responder = responder_of_option(offered, answers.chosen(moment))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
     return await start(moment, RunRequest(subject, responder))
@@ -136,14 +136,14 @@ async def start(moment: Context, wish: RunRequest) -> bool:
     """Runs it and says so; or (False) says why not, asks first, or tells of the run that is open already."""
     responder, subject = wish.responder, wish.subject
     if not can_run(responder):
-        await answers.answer(moment, asking.cannot(responder, subject, reasons(responder)))
+        await answers.answer(moment, questions.cannot_run(responder, subject, reasons(responder)))
         return False
     if asks_first(wish):
         clearance = own_clearance(moment)
         await answers.answer_with_buttons(
             moment,
             f"confirm:{subject.id}:{responder.id}",
-            lambda button: asking.confirm(responder, subject, clearance=clearance, button=button),
+            lambda button: questions.confirm(responder, subject, clearance=clearance, button=button),
         )
         return False
     try:
@@ -155,7 +155,7 @@ async def start(moment: Context, wish: RunRequest) -> bool:
         await answers.answer_with_buttons(
             moment,
             f"collision:{subject.id}:{responder.id}",
-            lambda button: asking.collision(running, responder, subject, button=button),
+            lambda button: questions.collision(running, responder, subject, button=button),
         )
         return False
     await answers.repaint(moment, subject)

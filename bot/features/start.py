@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.cards import ids, start, views
-from bot.cards.lists import by_option, can_run, reasons
+from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.start import WizardState
 from bot.cards.text import escape
 from bot.features import answers, run, subjects
@@ -99,7 +99,7 @@ async def on_start_view(moment: Context) -> Json | None:
 
 async def _run(moment: Context, place: WizardState, subject: Subject, chosen: str, view: Json) -> Json | None:
     offered = await moment.core.responders(subject.kind, subject.id, explain=True)
-    responder = by_option(offered, chosen)
+    responder = responder_of_option(offered, chosen)
     at = f"responder:{subject.id}"
     if responder is None:
         return _wrong(place, at, "That responder is no longer on offer; choose again.")
@@ -107,7 +107,7 @@ async def _run(moment: Context, place: WizardState, subject: Subject, chosen: st
         return _wrong(place, at, f"It can't run: {reasons(responder)}")
     text = views.values(view).get("parameters", "")
     try:
-        parameters = start.parameters_of(text)
+        parameters = start.parse_parameters(text)
     except ValueError as error:
         return views.errors({"parameters": str(error)})
     wish = run.RunRequest(subject, responder, parameters, confirmed=place.confirmed, anyway=place.anyway)

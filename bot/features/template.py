@@ -47,7 +47,7 @@ async def on_template_json_button(moment: Context) -> None:
 async def on_template_view(moment: Context) -> Json:
     """Creates it; an error stands at the field where it was made."""
     view = _view(moment)
-    filled = template.filled(view)
+    filled = template.parse_submission(view)
     if filled.errors:
         return views.errors(filled.errors)
     shown = [str(block.get("block_id")) for block in view.get("blocks") or []]

@@ -16,7 +16,7 @@ class DesiredMessage:
 
     `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
     answers; `subject` the alert or case whose story it belongs to. `file` (name, text) stands under it; None takes it
-    away. `screen` is what it was made through. `is_progress`: more is likely to follow in a moment, and an end
+    away. `view` is what it was made through. `is_progress`: more is likely to follow in a moment, and an end
     does not wait because of it; `in_bulk`: one of many that are made anew, which let all other news go first.
     """
 
@@ -29,7 +29,7 @@ class DesiredMessage:
     is_progress: bool = False
     in_bulk: bool = False
     file: tuple[str, str] | None = None
-    screen: RedactedView | None = None
+    view: RedactedView | None = None
 
     def payload(self) -> str:
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
@@ -73,7 +73,7 @@ class MessageRecord:
     file_sent: bool
     clearance: int
     about: str
-    sight: str
+    fingerprint: str
     doubt_at: int
     root_ts: str
 
@@ -93,7 +93,8 @@ class MessageRecord:
 
 
 def shown(row: Row) -> MessageRecord:
-    values = {name: row[name] for name in MessageRecord.__dataclass_fields__ if name != "in_bulk"}
+    columns = {"fingerprint": "sight"}
+    values = {name: row[columns.get(name, name)] for name in MessageRecord.__dataclass_fields__ if name != "in_bulk"}
     values["in_bulk"] = values["by_person"] < 0
     values["by_person"] = values["by_person"] > 0
     for name in ("plain", "gone", "file_sent"):

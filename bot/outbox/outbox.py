@@ -9,7 +9,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Button, Intent
+from bot.cards.message import ButtonIds, Intent
 from bot.outbox import tables
 from bot.outbox.models import DesiredMessage, MessageRecord, digest, shown
 from bot.outbox.rate_limiter import RateLimiter
@@ -27,7 +27,7 @@ BUTTON_LIFE_MS = 7 * 86_400_000
 LEASE_MS = 10_000
 INBOX_LEASE_MS = 60_000
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key (semantics.md 5)
-NEVER = 2**62  # a writing that nothing comes after
+OVERWRITE = 2**62  # a writing that nothing comes after
 ONLY = "only:"  # keys of messages that one person sees: only:<team>:<user>:<about>
 
 
@@ -51,7 +51,7 @@ class PendingInteraction:
 
 
 @dataclass(frozen=True)
-class Seen:
+class FeedCheckpoint:
     """How far core's feed was followed: the last event, and the id of the database that it is from ("": unknown)."""
 
     cursor: int
@@ -89,7 +89,7 @@ class MessageOutbox:
         """The number of the last writing, to be asked before core is read for the next one."""
         return int(tables.value(self._store, "written") or 0)
 
-    async def want(self, *desired: DesiredMessage, since: int = NEVER) -> set[str]:
+    async def want(self, *desired: DesiredMessage, since: int = OVERWRITE) -> set[str]:
         """Durable: the states that these messages shall have.
 
         Those that another changed after the writing `since` stay as they are, since that one may have read core later;
@@ -98,7 +98,7 @@ class MessageOutbox:
         return await self._write(desired, since)
 
     async def follow(
-        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = NEVER, last_event: str = ""
+        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = OVERWRITE, last_event: str = ""
     ) -> set[str]:
         """The same, and the place in core's feed that they come from, in one transaction; that stays where it was
         as long as something is to be made once more. `last_event`
@@ -158,12 +158,12 @@ class MessageOutbox:
         text = tables.value(self._store, "cursor")
         return int(text) if text else None
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> FeedCheckpoint | None:
         """How far core's feed was followed, and of which core; None before the first time."""
         found = tables.values(self._store, ("cursor", "core", "last_event"))
         if not found.get("cursor"):
             return None
-        return Seen(int(found["cursor"]), found.get("core", ""), found.get("last_event", ""))
+        return FeedCheckpoint(int(found["cursor"]), found.get("core", ""), found.get("last_event", ""))
 
     async def recognize(self, database: str) -> None:
         """Core's database is the one that the messages tell of."""
@@ -244,7 +244,7 @@ class MessageOutbox:
 
     # buttons
 
-    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> Button:
+    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
         """Opaque ids for these intents, bound to the channel ("" for views) and the message.
 
         An id that has more than half its life left is used again, so that an unchanged card stays unchanged.
@@ -400,7 +400,7 @@ async def forget_messages(path: Path) -> int:
 def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
-    screen = desired.screen
+    view = desired.view
     return {
         "key": desired.key,
         "channel": desired.channel,
@@ -417,9 +417,9 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "file_name": name,
         "file_text": text,
         "file_sent": int(desired.file is None),
-        "clearance": screen.clearance if screen else 0,
-        "about": f"{screen.subject.kind} {screen.subject.id}" if screen else "",
-        "sight": screen.sight if screen else "",
+        "clearance": view.clearance if view else 0,
+        "about": f"{view.subject.kind} {view.subject.id}" if view else "",
+        "sight": view.fingerprint if view else "",
     }
 
 

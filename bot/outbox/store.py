@@ -11,7 +11,7 @@ import sqlite_utils
 from core.common.database.sqlite import Database, apply
 
 migrations = sqlite_utils.Migrations("bot")
-REPAINT_MS = 7 * 86_400_000  # after a gap in what was heard of core: cards that stood or changed in this time
+REFRESH_MS = 7 * 86_400_000  # after a gap in what was heard of core: cards that stood or changed in this time
 
 
 def open_store(path: Path) -> Database:
@@ -40,7 +40,7 @@ def _resume(db: sqlite_utils.Database) -> None:
     # Slack may show a later state than this copy knows: what was new then is made again, as it is now.
     db.execute(
         "UPDATE message SET clearance = -1, sight = '', digest = '' WHERE max(created_at, changed_at) > ?",
-        [made_at - REPAINT_MS],
+        [made_at - REFRESH_MS],
     )
     db.execute("DELETE FROM lease")
     db.execute("DROP TABLE backup")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from bot.cards import ended, ids
+from bot.cards import ids, replies
 from bot.cards.alert import alert_card
 from bot.features.typed import ids_in
 from bot.redaction import Subject
@@ -371,12 +371,14 @@ async def truth(scene: Scene) -> Truth:
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}
             told += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]
             logs = [Log.model_validate(log) for log in kept(scene.place, "case_task_log", task.id)]
-            messages += [ended.log_card(log, [], Subject.log(log, case), **AS_SHOWN, now_ms=now_ms()) for log in logs]
+            messages += [
+                replies.task_log_card(log, [], Subject.log(log, case), **AS_SHOWN, now_ms=now_ms()) for log in logs
+            ]
         for action, subject in told:
-            messages.append(ended.end_reply(action, subject, **AS_SHOWN))
+            messages.append(replies.end_reply(action, subject, **AS_SHOWN))
             if action.approval is not None:
-                messages.append(ended.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
-            file = ended.report_file(action, subject, clearance=AMBER)
+                messages.append(replies.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
+            file = replies.report_file(action, subject, clearance=AMBER)
             files.update([file[0]] if file else [])
         threads[channel, alert_id] = Counter(words(message.payload()) for message in messages)
     return Truth(actions, threads, files)

@@ -368,10 +368,10 @@ async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_
     ceilings = {SOC: 0}
     async with desk(tmp_path, gate=ClearanceGuard(ceilings.__getitem__, held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=RedactedView(secret, 2)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
         await asyncio.wait_for(held.wait(), 5)
         assert await it.anna.messages(SOC) == []
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=RedactedView(secret, 0)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", view=RedactedView(secret, 0)))
         await it.shows("withheld")
 
 
@@ -393,7 +393,7 @@ async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked
     held = asyncio.Event()
     async with desk(tmp_path, send=False, gate=ClearanceGuard(held=held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", screen=RedactedView(secret, 2)))
+        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
         await it.delivery.doubt_all()
         sending = asyncio.create_task(it.delivery.sender.run())
         await until(held.is_set)
@@ -406,10 +406,10 @@ async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp
     async with desk(tmp_path) as it:
         before = RedactedView(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
         after = RedactedView(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
-        await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", screen=before)], 10)
+        await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", view=before)], 10)
         since = it.delivery.written()
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", screen=after, by_person=True), since=since)
-        late = [desired("alert:~1:C0SOC", "the secret", screen=before, by_person=True), desired("alert:~2:C0SOC", "b")]
+        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", view=after, by_person=True), since=since)
+        late = [desired("alert:~1:C0SOC", "the secret", view=before, by_person=True), desired("alert:~2:C0SOC", "b")]
         assert await it.delivery.want(*late, since=since) == {"~1"}
         assert await it.delivery.follow(late, 12, since=since) == {"~1"}
         assert not await it.delivery.obey([], {"alert:~1:C0SOC": 0}, since=since)

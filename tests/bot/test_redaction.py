@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.cards import asking, ended, home, lists, start
+from bot.cards import home, lists, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
-from bot.redaction import MASK, RedactedView, Subject, seen, sees, withheld
+from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
 from core.models import Action, Alert, Person
-from tests.bot.cards import words as make
-from tests.bot.cards.words import NOW, button
+from tests.bot.cards import samples as make
+from tests.bot.cards.samples import NOW, button
 
 MARKS: Mapping[int, str] = {0: "qCLEARq", 1: "qGREENq", 2: "qAMBERq", 3: "qREDq"}
 REPORT = "qREPORTq"
@@ -38,17 +38,17 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(lists.alert_in_full(alert, clearance=clearance)),
         dump(lists.action_list(actions, subject, clearance=clearance, now_ms=NOW)),
         dump(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder")),
-        dump(asking.confirm(offered[0], subject, clearance=clearance, button=button)),
+        dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
         dump(start.start_view(place, subject, clearance=clearance)),
         dump(start.confirm_view(place, offered[0], subject, clearance=clearance, parameters="")),
         dump(home.home_view(home.Home(told, told, told), person, [], button=button, now_ms=NOW)),
     ]
     for action in actions:
         texts += [
-            dump(ended.end_reply(action, subject, clearance=clearance, button=button)),
-            dump(ended.watch_ended(action, subject, clearance=clearance)),
-            dump(ended.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
-            str(ended.report_file(action, subject, clearance=clearance)),
+            dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
+            dump(replies.watcher_message(action, subject, clearance=clearance)),
+            dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
+            str(replies.report_file(action, subject, clearance=clearance)),
         ]
     return texts
 
@@ -56,11 +56,11 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
 @given(make.alerts(MARKS), st.lists(make.actions(REPORT), max_size=4, unique_by=lambda a: a.id), make.levels)
 @settings(max_examples=120)
 def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: list[Action], clearance: int) -> None:
-    forbidden = [mark for tlp, mark in MARKS.items() if not sees(clearance, tlp)]
+    forbidden = [mark for tlp, mark in MARKS.items() if not may_see(clearance, tlp)]
     highest = max(alert.tlp, *(a.tlp for a in alert.artifacts), 0)
-    if not sees(clearance, highest):
+    if not may_see(clearance, highest):
         forbidden.append(REPORT)
-    if not sees(clearance, alert.tlp):
+    if not may_see(clearance, alert.tlp):
         forbidden += MARKS.values()
     for text in everything(alert, actions, clearance):
         assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
@@ -121,7 +121,7 @@ def test_a_report_on_an_artifact_counts_as_high_as_its_case() -> None:
 def test_no_hidden_data_breaks_the_masking(hidden: str, words: str) -> None:
     alert = make.alert(title=f"{words}{hidden}{words}", artifacts=[make.artifact(data=hidden, tlp=3)])
     shown = RedactedView(Subject.alert(alert), 2).title()
-    data = seen(hidden).strip()
+    data = visible(hidden).strip()
     if len(data) >= 3 and data.isascii() and data.lower() not in MASK:
         assert data.lower() not in shown.lower()
 

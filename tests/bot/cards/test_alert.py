@@ -5,8 +5,8 @@ from typing import Any
 
 from bot.cards.alert import QUIET, alert_card, safe_link
 from bot.cards.message import Intent, Message, intents_in
-from tests.bot.cards import words
-from tests.bot.cards.words import NOW, action, alert, awaiting, button, ended
+from tests.bot.cards import samples
+from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended
 
 
 def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
@@ -115,4 +115,4 @@ def test_a_headline_stays_outside_the_bar_so_that_it_is_not_shown_twice() -> Non
     payload = card().payload()
     assert len(payload["blocks"]) == 1
     assert payload["attachments"][0]["color"] == card().color
-    assert words.NOW
+    assert samples.NOW

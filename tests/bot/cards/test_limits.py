@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.cards import asking, ended, home, lists, notices, start, template, views
+from bot.cards import home, lists, notices, questions, replies, start, template, views
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
 from bot.slack_emulator.limits import problems
 from core.models import Action, Alert, CaseTemplate, Log, OfferedResponder, Person
-from tests.bot.cards import words
-from tests.bot.cards.words import NOW, button
+from tests.bot.cards import samples
+from tests.bot.cards.samples import NOW, button
 
 NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
 ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
@@ -31,7 +31,7 @@ def fine_view(view: Mapping[str, Any]) -> None:
     assert problems("modal", view) == []
 
 
-@given(words.alerts(NO_MARKS), st.lists(words.actions(), max_size=25), words.levels)
+@given(samples.alerts(NO_MARKS), st.lists(samples.actions(), max_size=25), samples.levels)
 @quick
 def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
@@ -40,12 +40,12 @@ def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance
 
 
 def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fits() -> None:
-    alert = words.alert(
+    alert = samples.alert(
         title="<!channel>" * 1000,
-        artifacts=[words.artifact(n, data=words.HOSTILE) for n in range(40)],
-        tags=[words.HOSTILE] * 100,
+        artifacts=[samples.artifact(n, data=samples.HOSTILE) for n in range(40)],
+        tags=[samples.HOSTILE] * 100,
     )
-    actions = [words.ended(number=40 + n, message=words.HOSTILE) for n in range(200)]
+    actions = [samples.ended(number=40 + n, message=samples.HOSTILE) for n in range(200)]
     card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW)
     fine(card)
     fine(lists.action_list(actions, Subject.alert(alert), clearance=3, now_ms=NOW))
@@ -53,29 +53,33 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
     assert "and 185 runs more" in str(card.blocks)
 
 
-@given(words.actions(), words.alerts(NO_MARKS), words.levels)
+@given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
 @quick
 def test_what_the_thread_tells_fits(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
-    fine(ended.end_reply(action, subject, clearance=clearance, button=button))
-    fine(ended.end_reply(action, subject, clearance=clearance, button=button, confirm=alert.title))
-    fine(ended.watch_ended(action, subject, clearance=clearance))
+    fine(replies.end_reply(action, subject, clearance=clearance, button=button))
+    fine(replies.end_reply(action, subject, clearance=clearance, button=button, confirm=alert.title))
+    fine(replies.watcher_message(action, subject, clearance=clearance))
     fine(
-        ended.approval_request(
+        replies.approval_request(
             action, subject, clearance=clearance, button=button, now_ms=NOW, confirm=alert.description
         )
     )
 
 
-@given(words.foreign_text.filter(bool), st.lists(words.actions(), max_size=12, unique_by=lambda a: a.id), words.levels)
+@given(
+    samples.foreign_text.filter(bool),
+    st.lists(samples.actions(), max_size=12, unique_by=lambda a: a.id),
+    samples.levels,
+)
 @quick
 def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: int) -> None:
     log = Log(id_="~14", id="~14", created_by="anna@x", created_at=NOW, message=message, start_date=NOW, owner="anna@x")
     subject = Subject.log(log, None)
-    fine(ended.log_card(log, actions, subject, clearance=clearance, button=button, now_ms=NOW))
+    fine(replies.task_log_card(log, actions, subject, clearance=clearance, button=button, now_ms=NOW))
 
 
-@given(st.lists(words.responders(), max_size=12), words.alerts(NO_MARKS), words.levels, st.text(max_size=3))
+@given(st.lists(samples.responders(), max_size=12), samples.alerts(NO_MARKS), samples.levels, st.text(max_size=3))
 @quick
 def test_a_list_and_a_menu_of_any_responders_fit(
     offered: list[OfferedResponder], alert: Alert, clearance: int, typed: str
@@ -84,35 +88,37 @@ def test_a_list_and_a_menu_of_any_responders_fit(
     fine(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder"))
     assert problems("options", lists.responder_options(offered, typed)) == []
     for responder in offered[:2]:
-        fine(asking.confirm(responder, subject, clearance=clearance, button=button))
-        fine(asking.collision(words.action(), responder, subject, button=button))
-        fine(asking.cannot(responder, subject, lists.reasons(responder)))
+        fine(questions.confirm(responder, subject, clearance=clearance, button=button))
+        fine(questions.collision(samples.action(), responder, subject, button=button))
+        fine(questions.cannot_run(responder, subject, lists.reasons(responder)))
     if offered:
-        fine(asking.several(typed, offered, subject, "/responder"))
+        fine(questions.ambiguous_name(typed, offered, subject, "/responder"))
 
 
 def test_300_responders_fit_a_list_and_the_menu_shows_100_with_those_that_can_run_first() -> None:
-    offered = [words.responder(f"R{n:03}", verdict="cannot_run" if n % 2 else "can_run") for n in range(300)]
-    fine(lists.responder_list(offered, Subject.alert(words.alert()), clearance=2, button=button, command="/responder"))
+    offered = [samples.responder(f"R{n:03}", verdict="cannot_run" if n % 2 else "can_run") for n in range(300)]
+    fine(
+        lists.responder_list(offered, Subject.alert(samples.alert()), clearance=2, button=button, command="/responder")
+    )
     menu = lists.responder_options(offered, "")
     assert problems("options", menu) == []
     assert [(g["label"]["text"], len(g["options"])) for g in menu["option_groups"]] == [(lists.CAN, 100)]
 
 
 def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
-    offered = [words.responder("Mailer", verdict="cannot_run", reasons=["TLP:RED is too high"]), words.responder()]
+    offered = [samples.responder("Mailer", verdict="cannot_run", reasons=["TLP:RED is too high"]), samples.responder()]
     groups = lists.responder_options(offered, "")["option_groups"]
     assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
         (lists.CAN, "CloseFalsePositive"),
         (lists.CANNOT, "Mailer"),
     ]
     assert groups[1]["options"][0]["description"]["text"] == "TLP:RED is too high"
-    marked = lists.responder_options([words.responder(description="Waits (in `try` *only*)")], "")
+    marked = lists.responder_options([samples.responder(description="Waits (in `try` *only*)")], "")
     assert marked["option_groups"][0]["options"][0]["description"]["text"] == "Waits (in try only)"
-    assert lists.by_option(offered, groups[0]["options"][0]["value"]) == offered[1]
+    assert lists.responder_of_option(offered, groups[0]["options"][0]["value"]) == offered[1]
 
 
-@given(words.foreign_text)
+@given(samples.foreign_text)
 @quick
 def test_an_error_with_any_text_fits(text: str) -> None:
     fine(notices.error(text))
@@ -132,14 +138,14 @@ def test_every_number_of_tasks_and_fields_fits_the_template_modal() -> None:
     st.dictionaries(
         st.sampled_from(["name", "tasks", "tags", "customFields", "tlp"]),
         st.recursive(
-            words.foreign_text | st.none() | st.integers(),
+            samples.foreign_text | st.none() | st.integers(),
             lambda inner: (
                 st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["title", "name"]), inner, max_size=2)
             ),
             max_leaves=8,
         ),
     ),
-    words.foreign_text,
+    samples.foreign_text,
 )
 @quick
 def test_any_json_is_shown_before_it_is_created(body: dict[str, Any], text: str) -> None:
@@ -154,7 +160,7 @@ def test_what_was_created_fits() -> None:
         id="~5",
         created_by="o@x",
         created_at=NOW,
-        name=words.HOSTILE,
+        name=samples.HOSTILE,
         display_name="",
         title_prefix="",
         description="",
@@ -170,18 +176,18 @@ def test_what_was_created_fits() -> None:
     assert shown["blocks"][1]["elements"][0]["text"] == "Use it: name it as `template` when a case is made."
 
 
-@given(words.alerts(NO_MARKS), words.responders(), words.levels, words.foreign_text)
+@given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)
 @quick
 def test_the_leading_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
     subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
     fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
     fine_view(start.start_view(place, subject, clearance=clearance, typed=typed, also=("~13", "~14")))
     fine_view(start.confirm_view(place, responder, subject, clearance=clearance, parameters=typed))
-    fine_view(start.collision_view(place, words.action(), responder, subject, parameters=typed))
+    fine_view(start.collision_view(place, samples.action(), responder, subject, parameters=typed))
     assert start.WizardState.from_text(place.to_text()) == place
 
 
-@given(st.lists(words.actions(), max_size=14, unique_by=lambda a: a.id), words.alerts(NO_MARKS))
+@given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 @quick
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     told = [(action, Subject.alert(alert)) for action in actions]

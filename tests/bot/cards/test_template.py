@@ -23,7 +23,7 @@ def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:
 
 def test_every_field_of_the_interface_is_read_back() -> None:
     draft = Draft().with_task().with_field()
-    filled = template.filled(
+    filled = template.parse_submission(
         submitted(
             draft,
             {
@@ -66,7 +66,7 @@ def test_every_field_of_the_interface_is_read_back() -> None:
 
 def test_each_mistake_stands_at_its_own_field() -> None:
     draft = Draft((0, 1), (2, 3, 4), 5)
-    filled = template.filled(
+    filled = template.parse_submission(
         submitted(
             draft,
             {
@@ -93,7 +93,7 @@ def test_each_mistake_stands_at_its_own_field() -> None:
 
 
 def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
-    filled = template.filled(
+    filled = template.parse_submission(
         submitted(
             Draft((0, 7), (8,), 9),
             {
@@ -122,7 +122,7 @@ def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
 def test_tasks_past_what_a_view_holds_are_typed_one_in_each_line() -> None:
     draft = Draft(tuple(range(template.OPEN_TASKS)), (), 99)
     lines = "Look | it | 3 | all of it\n\nBlock\n| no title"
-    filled = template.filled(submitted(draft, {"name": "n", template.MORE_TASKS: lines}))
+    filled = template.parse_submission(submitted(draft, {"name": "n", template.MORE_TASKS: lines}))
     assert filled.body["tasks"][:2] == [
         {"order": 3, "title": "Look", "group": "it", "description": "all of it"},
         {"order": 1, "title": "Block", "group": "default", "description": ""},
@@ -136,8 +136,8 @@ def test_custom_fields_past_what_a_view_holds_are_typed_one_in_each_line() -> No
     assert any(block.get("block_id") == template.MORE_FIELDS for block in view["blocks"])
     assert problems("modal", template.template_view(Draft(tuple(range(12)), draft.fields, 20))) == []
 
-    def more(text: str) -> template.Filled:
-        return template.filled(submitted(draft, {"name": "n", template.MORE_FIELDS: text}))
+    def more(text: str) -> template.Submission:
+        return template.parse_submission(submitted(draft, {"name": "n", template.MORE_FIELDS: text}))
 
     filled = more("cost | integer | 42\n\nowner\nseen | Boolean | yes | 9")
     assert filled.errors == {}

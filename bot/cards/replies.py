@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bot.cards import asking, ids, runs
+from bot.cards import ids, questions, runs
 from bot.cards.alert import responder_menu
-from bot.cards.message import Block, Button, Intent, Message
+from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.reports import ReportView, read
 from bot.cards.text import MESSAGE_TEXT, clip, code, context, defang_indicators, foreign, plain, section, when, who
 from bot.redaction import RedactedView, Subject, withheld
@@ -18,19 +18,19 @@ SHOWN_CHANGES = 10
 GREEN, RED, GREY, AMBER = "#3a9b5c", "#c62f3b", "#8d8d8d", "#d9a441"
 
 
-def end_reply(action: Action, subject: Subject, *, clearance: int, button: Button, confirm: str = "") -> Message:
+def end_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds, confirm: str = "") -> Message:
     """The reply at an action's end: the result, short labels, what was changed, the report's first lines.
 
     `confirm` is its policy's text, which "Run again" then asks with.
     """
-    screen = RedactedView(subject, clearance)
+    view = RedactedView(subject, clearance)
     report = read(action)
     blocks: list[Block] = [section(_headline(action))]
-    blocks += _result(action, report, screen)
-    if screen.shows_reports:
+    blocks += _result(action, report, view)
+    if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _first_lines(report)
-    blocks += _again(action, screen, button, confirm)
-    return Message(clip(runs.plain_line(action, screen), MESSAGE_TEXT), tuple(blocks), _color(action))
+    blocks += _again(action, view, button, confirm)
+    return Message(clip(runs.plain_line(action, view), MESSAGE_TEXT), tuple(blocks), _color(action))
 
 
 def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
@@ -47,12 +47,12 @@ def _headline(action: Action) -> str:
     return f"{runs.MARKS[action.status]} *{name}* {state}, started by {who(action.created_by)}."
 
 
-def _result(action: Action, report: ReportView, screen: RedactedView) -> list[Block]:
+def _result(action: Action, report: ReportView, view: RedactedView) -> list[Block]:
     if not report.message:
         return []
-    if not screen.shows_reports:
+    if not view.shows_reports:
         hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
-        return [section(f"Result: {withheld(screen.highest)}; {hint}.")]
+        return [section(f"Result: {withheld(view.highest)}; {hint}.")]
     return [section(foreign(report.message, 2500, lines=True) or " ")]
 
 
@@ -88,7 +88,7 @@ def _is_short(full: str) -> bool:
     return len(full) <= FIRST_CHARACTERS and full.count("\n") < FIRST_LINES
 
 
-def _again(action: Action, screen: RedactedView, button: Button, confirm: str) -> list[Block]:
+def _again(action: Action, view: RedactedView, button: ButtonIds, confirm: str) -> list[Block]:
     """Running it again makes sense after it failed; after a success it is one menu away."""
     if action.status != "Failure":
         return []
@@ -99,7 +99,7 @@ def _again(action: Action, screen: RedactedView, button: Button, confirm: str) -
         "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
     }
     if confirm:
-        again["confirm"] = asking.confirm_object(action.responder_name, screen, confirm)
+        again["confirm"] = questions.confirm_object(action.responder_name, view, confirm)
     return [{"type": "actions", "elements": [again]}]
 
 
@@ -111,28 +111,28 @@ def _color(action: Action) -> str:
 
 
 def approval_request(
-    action: Action, subject: Subject, *, clearance: int, button: Button, now_ms: int, confirm: str = ""
+    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int, confirm: str = ""
 ) -> Message:
     """Who asks for what, what it does (the policy's words), until when; buttons only while it is open.
 
     Core decides who may press them: anybody with manageAction but the requester (`semantics.md 5`).
     """
-    screen = RedactedView(subject, clearance)
-    title = foreign(screen.title(), 200)
+    view = RedactedView(subject, clearance)
+    title = foreign(view.title(), 200)
     name = foreign(action.responder_name, runs.NAME)
     text = f"*{who(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
     blocks: list[Block] = [section(text)]
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
     is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
-    blocks.append(context(_decision(action, is_open, screen)))
+    blocks.append(context(_decision(action, is_open, view)))
     if is_open:
         blocks.append(_approval_buttons(action, button))
     push = f"Approval wanted: {name} on {subject.id}, asked by {who(action.created_by)}"
     return Message(clip(push, MESSAGE_TEXT), tuple(blocks), AMBER if is_open else _color(action))
 
 
-def _decision(action: Action, is_open: bool, screen: RedactedView) -> str:
+def _decision(action: Action, is_open: bool, view: RedactedView) -> str:
     approval = action.approval
     if approval is None:
         return "No approval is needed."
@@ -144,10 +144,10 @@ def _decision(action: Action, is_open: bool, screen: RedactedView) -> str:
         return f"Approved by {agreed}."
     if action.status == "Deleted":
         return "Cancelled before it was decided."
-    return runs.result_of(action, screen) or "Expired, nothing ran."
+    return runs.result_of(action, view) or "Expired, nothing ran."
 
 
-def _approval_buttons(action: Action, button: Button) -> Block:
+def _approval_buttons(action: Action, button: ButtonIds) -> Block:
     approve = {
         "type": "button",
         "action_id": ids.APPROVE,
@@ -168,12 +168,12 @@ def _approval_buttons(action: Action, button: Button) -> Block:
 # --- logs, watchers -------------------------------------------------------------------------------------------------
 
 
-def log_card(
-    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: Button, now_ms: int
+def task_log_card(
+    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int
 ) -> Message:
     """A task log with the responders for logs (issue 6, 3); `subject` is Subject.log(log, case)."""
-    screen = RedactedView(subject, clearance)
-    shown = foreign(log.message, 800, lines=True) if screen.is_open else withheld(subject.tlp)
+    view = RedactedView(subject, clearance)
+    shown = foreign(log.message, 800, lines=True) if view.is_open else withheld(subject.tlp)
     blocks: list[Block] = [
         section(f"*Task log* {log.id} by {who(log.created_by)}\n{shown or ' '}"),
         {
@@ -182,18 +182,18 @@ def log_card(
             "elements": [responder_menu("Run a responder on this log")],
         },
     ]
-    blocks += [context(runs.line(action, screen, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
-    text = f"Task log {log.id}: {foreign(screen.title(), 200)}"
+    blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
+    text = f"Task log {log.id}: {foreign(view.title(), 200)}"
     return Message(clip(text, MESSAGE_TEXT), tuple(blocks), GREY)
 
 
-def watch_ended(action: Action, subject: Subject, *, clearance: int) -> Message:
+def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Message:
     """The direct message to somebody who watches: one for each end."""
-    screen = RedactedView(subject, clearance)
-    title = foreign(screen.title(), 200)
+    view = RedactedView(subject, clearance)
+    title = foreign(view.title(), 200)
     lines = [_headline(action), title]
-    if result := runs.result_of(action, screen, 1000):
+    if result := runs.result_of(action, view, 1000):
         lines.append(result)
     end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))
-    return Message(clip(f"{runs.plain_line(action, screen)} ({subject.id})", MESSAGE_TEXT), blocks, _color(action))
+    return Message(clip(f"{runs.plain_line(action, view)} ({subject.id})", MESSAGE_TEXT), blocks, _color(action))

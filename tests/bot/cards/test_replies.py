@@ -5,13 +5,13 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.alert import alert_card
-from bot.cards.ended import approval_request, end_reply, report_file, watch_ended
 from bot.cards.message import Intent, intents_in
+from bot.cards.replies import approval_request, end_reply, report_file, watcher_message
 from bot.cards.text import escape
 from bot.redaction import Subject
 from core.models import Approval
+from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended, report
 from tests.bot.cards.test_alert import told
-from tests.bot.cards.words import NOW, action, alert, awaiting, button, ended, report
 
 SUBJECT = Subject.alert(alert())
 
@@ -128,7 +128,7 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
 
 
 def test_a_watcher_reads_how_it_ended_and_how_to_stop() -> None:
-    assert told(watch_ended(ended(), SUBJECT, clearance=2)) == [
+    assert told(watcher_message(ended(), SUBJECT, clearance=2)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
         "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
     ]
@@ -153,7 +153,7 @@ def test_a_report_that_can_not_be_shown_still_tells_the_end() -> None:
         done = ended().model_copy(update=words)
         assert told(end_reply(done, SUBJECT, clearance=2, button=button))[0].startswith("✓ *CloseFalsePositive* done")
         assert report_file(done, SUBJECT, clearance=2) is None
-        assert watch_ended(done, SUBJECT, clearance=2).text.startswith("CloseFalsePositive done")
+        assert watcher_message(done, SUBJECT, clearance=2).text.startswith("CloseFalsePositive done")
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
         assert "✓ *CloseFalsePositive* done" in str(card)
         assert "can't be shown here" in str(card)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bot.cards import ids, runs
-from bot.cards.message import Button, Intent, Message
+from bot.cards.message import ButtonIds, Intent, Message
 from bot.cards.text import bare, code, count, foreign, plain, section, unmarked, when, who
 from bot.redaction import RedactedView, Subject
 from core.models import Action, OfferedResponder
@@ -14,7 +14,7 @@ def run_intent(what: str, subject: Subject, responder_id: str) -> Intent:
     return Intent(what, subject.id, f"{subject.kind} {responder_id}")
 
 
-def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: Button) -> Message:
+def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
     """Asks before something that changes the world: the object, the effect, whether it can be undone."""
     name = foreign(responder.name, runs.NAME)
     title = foreign(RedactedView(subject, clearance).title(), 200)
@@ -29,7 +29,7 @@ def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, bu
     return Message(f"Run {name} on {subject.id}?", (section("\n".join(lines)), buttons))
 
 
-def collision(running: Action, responder: OfferedResponder, subject: Subject, *, button: Button) -> Message:
+def collision(running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds) -> Message:
     """Somebody started the same before: who and when, with "Run anyway"."""
     name = foreign(responder.name, runs.NAME)
     what = "waits" if running.status == "Waiting" else "runs"
@@ -42,7 +42,7 @@ def collision(running: Action, responder: OfferedResponder, subject: Subject, *,
     return Message(f"{name} already {what} on {subject.id}.", (section(text), buttons))
 
 
-def cannot(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
+def cannot_run(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
     """Why an entry of the second group runs nothing."""
     text = (
         f"*{foreign(responder.name, runs.NAME)}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
@@ -50,7 +50,7 @@ def cannot(responder: OfferedResponder, subject: Subject, reason: str) -> Messag
     return Message(f"{foreign(responder.name, runs.NAME)} can't run on {subject.id}.", (section(text),))
 
 
-def several(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
+def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
     """A name that stands for more than one."""
     lines = [f"• {code(f'{command} run {r.name} {subject.id}', 250)}" for r in found[:10]]
     more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
@@ -58,16 +58,16 @@ def several(typed: str, found: list[OfferedResponder], subject: Subject, command
     return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))
 
 
-def stale(subject_id: str, button: Button) -> Message:
+def expired_button(subject_id: str, button: ButtonIds) -> Message:
     """A button that no longer counts: old, forwarded or forged. No subject: Refresh is for the channel's cards."""
     text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
     fresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
     return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
 
 
-def confirm_object(responder_name: str, screen: RedactedView, words: str) -> dict[str, Any]:
+def confirm_object(responder_name: str, view: RedactedView, words: str) -> dict[str, Any]:
     """Slack's own question, with the object and the policy's words, for a button that stands for one responder."""
-    on = f"On {screen.subject.id} ({bare(screen.title(), 60)}). "
+    on = f"On {view.subject.id} ({bare(view.title(), 60)}). "
     return {
         "title": plain(bare(f"Run {responder_name}?", 100)),
         "text": plain(bare(on + unmarked(words), 300)),
@@ -76,7 +76,7 @@ def confirm_object(responder_name: str, screen: RedactedView, words: str) -> dic
     }
 
 
-def _dismiss(subject: Subject, button: Button, words: str = "Cancel") -> dict[str, Any]:
+def _dismiss(subject: Subject, button: ButtonIds, words: str = "Cancel") -> dict[str, Any]:
     return _button(words, ids.DISMISS, button(Intent("dismiss", subject.id)))
 
 
