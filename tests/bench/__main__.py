@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -39,10 +40,11 @@ def measurement(name: str) -> Measure:
     return found
 
 
-async def run(names: Sequence[str], scale: Scale, base: Path | None) -> list[Row]:
-    """The rows of these measurements; one that fails is told, and the others go on."""
+async def run(names: Sequence[str], scale: Scale, base: Path | None) -> tuple[list[Row], list[str]]:
+    """The rows of these measurements, and the names of those that failed; the others go on."""
     os.sched_setaffinity(0, CLIENT_CORES)
     rows: list[Row] = []
+    failed: list[str] = []
     for name in names:
         folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=base))
         started = time.monotonic()
@@ -50,31 +52,34 @@ async def run(names: Sequence[str], scale: Scale, base: Path | None) -> list[Row
             rows += await measurement(name)(folder, scale)
             sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
         except Exception as error:
+            failed.append(name)
             sys.stderr.write(f"{name} failed: {type(error).__name__}: {error}\n")
             if len(names) == 1:
                 raise
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    return rows
+    return rows, failed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all if none is given")
-    parser.add_argument("--rounds", type=int, default=Scale.rounds)
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds that count (default: {Scale.rounds})")
     parser.add_argument("--small", action="store_true", help="see that they run; the figures mean nothing")
     parser.add_argument("--folder", type=Path, help="where the stores are made (3 GB for `large`)")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for the README")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
     asked = parser.parse_args()
     unknown = set(asked.names) - set(MEASUREMENTS)
     if unknown:
         parser.error(f"no measurement {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
-    scale = SMALL if asked.small else Scale(rounds=asked.rounds)
-    rows = uvloop.run(run(asked.names or list(MEASUREMENTS), scale, asked.folder))
+    scale = SMALL if asked.small else Scale()
+    if asked.rounds is not None:
+        scale = replace(scale, rounds=asked.rounds)
+    rows, failed = uvloop.run(run(asked.names or list(MEASUREMENTS), scale, asked.folder))
     sys.stdout.write(f"{table.text(rows)}\n\n{table.setting()}\n")
     if asked.markdown:
         asked.markdown.write_text(table.markdown(rows))
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

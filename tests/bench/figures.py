@@ -48,8 +48,8 @@ class Row:
     peer_name: str
     peer: str
     ratio: Spread
-    noise: Spread
-    """Ours against ours, a round later: what a ratio of this run can differ by without a reason."""
+    noise: Spread | None
+    """Ours against ours, a round later: what a ratio of this run can differ by without a reason. None: one round."""
     goal: Goal | None = None
     note: str = ""
 
@@ -96,9 +96,9 @@ def ratio(ours: Sequence[Figure], peer: Sequence[Figure]) -> Spread:
     return Spread.of([a / b for a, b in zip(ours, peer, strict=True)])
 
 
-def noise(ours: Sequence[Figure]) -> Spread:
-    """Each round over the one before."""
-    return Spread.of([b / a for a, b in pairwise(ours)])
+def noise(ours: Sequence[Figure]) -> Spread | None:
+    """Each round over the one before; None if there was only one."""
+    return Spread.of([b / a for a, b in pairwise(ours)]) if len(ours) > 1 else None
 
 
 def per_second(figures: Sequence[Figure]) -> str:

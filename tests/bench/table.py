@@ -1,4 +1,4 @@
-"""The table: for a terminal, and as Markdown for the README."""
+"""The table: for a terminal, and as Markdown for `tests/bench/README.md`."""
 
 import platform
 import sqlite3
@@ -25,8 +25,8 @@ def shown(ratio: Spread) -> str:
     return f"{ratio.middle:.3g} ({ratio.least:.3g} to {ratio.most:.3g})"
 
 
-def between(noise: Spread) -> str:
-    return f"{noise.least:.2f} to {noise.most:.2f}"
+def between(noise: Spread | None) -> str:
+    return "" if noise is None else f"{noise.least:.2f} to {noise.most:.2f}"
 
 
 def text(rows: Sequence[Row]) -> str:
