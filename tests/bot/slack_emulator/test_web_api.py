@@ -1,6 +1,7 @@
 """Web API methods as the SDK calls them, and Slack's refusals."""
 
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,8 +14,8 @@ from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
 from bot.slack_emulator.manifest import EVENT_SCOPES, Manifest
 from bot.slack_emulator.web_api import METHODS
 from tests.bot.slack_emulator.conftest import fill
-from tests.readme_map import ROOT
 
+ROOT = Path(__file__).parents[3]
 SECTION = {"type": "section", "text": {"type": "mrkdwn", "text": "Hello"}}
 
 

@@ -1,0 +1,50 @@
+"""The repository's Markdown: its pages, headings, links, code blocks and commands."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
+_SHELL = re.compile(r"(uv|pip|pipx|python|responder-bot|\.ci/run)\b(?![.-])")
+
+
+def files(*suffixes: str) -> list[Path]:
+    """The repository's files whose names end so; without those that tools make."""
+    tops = [ROOT / name for name in (".ci", ".github", "bot", "core", "tests")]
+    found = [path for top in tops for path in top.rglob("*") if path.is_file()]
+    found += [path for path in ROOT.iterdir() if path.is_file()]
+    made = {"__pycache__", "node_modules", ".venv", "venv"}
+    return sorted(path for path in found if path.name.endswith(suffixes) and not made.intersection(path.parts))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in this language, without their indentation."""
+    return [
+        re.sub(f"^{indent}", "", code, flags=re.M)
+        for indent, written_in, code in _FENCE.findall(page.read_text())
+        if written_in == language
+    ]
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return _FENCE.sub("", page.read_text())
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[str]:
+    """The targets of a page's links and pictures."""
+    yield from re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    yield from re.findall(r'(?:src|srcset|href)="([^"]+)"', prose(page))
+
+
+def commands(page: Path) -> list[str]:
+    """What a page tells people to type: each shell block, and each command in a sentence or a table."""
+    spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))
+    return [*(block.strip() for block in blocks(page, "sh")), *(span for span in spans if _SHELL.match(span))]

@@ -1,0 +1,63 @@
+"""Documents, and comments that refer to them, lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents import ROOT, files, links, prose, slugs
+
+CONTRIBUTING = ROOT / ".github/CONTRIBUTING.md"
+PAGES = files(".md")
+SOURCES = files(".py", ".md", ".js", ".html", ".css", ".toml", ".yml", ".json", "/run")
+
+# Rooms whose references still name pages outside the repository; the list only shrinks.
+UNREWRITTEN = ("bot/", "core/", "tests/core/", "tests/bot/", "tests/clients/")
+
+_PAGE = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)*[\w.-]+\.md(?:#[\w-]+)?")
+_PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?)`")
+
+
+def leads_nowhere(target: str, start: Path) -> bool:
+    """Whether a reference in the file `start`, such as `bot/docs/slack.md#cards`, has no file or no heading."""
+    name, _, slug = target.partition("#")
+    found = [page for page in (start.parent / name, ROOT / name) if name and page.exists()] if name else [start]
+    return not any(not slug or slug in slugs(page) for page in found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    inside = [target for target in links(page) if not re.match(r"\w+:", target)]
+    dead = [target for target in inside if leads_nowhere(target, page)]
+    assert dead == []
+    assert not [
+        target for target in inside if not (page.parent / target.partition("#")[0]).resolve().is_relative_to(ROOT)
+    ]
+
+
+def test_every_page_that_is_named_is_in_the_repository() -> None:
+    dead = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in SOURCES
+        for name in _PAGE.findall(file.read_text())
+        if leads_nowhere(name, file) and not str(file.relative_to(ROOT)).startswith(UNREWRITTEN)
+    }
+    assert dead == set()
+
+
+def test_every_path_that_contributing_names_exists() -> None:
+    named = _PATH.findall(prose(CONTRIBUTING))
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_below_a_folder_of_the_repository_exists(page: Path) -> None:
+    """Other paths that a page names are of job folders, or of the reader's own files."""
+    roots = (ROOT, page.parent)
+    named = [path for path in _PATH.findall(prose(page)) if any((root / path.split("/")[0]).exists() for root in roots)]
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 8_000
