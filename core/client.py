@@ -37,6 +37,8 @@ from core.models import (
 
 CONNECTIONS = 100
 KEEPALIVE_S = 60.0  # core keeps idle connections for 75 s; the client lets go first, so none is used while it closes
+UNANSWERED = "unanswered"
+"""Among the details of an error: core gave no answer, so that nobody knows whether it did what it was asked for."""
 _ENGINE = "/api/connector/engine"
 
 T = TypeVar("T")
@@ -259,16 +261,18 @@ class CoreClient:
                 await response.aclose()  # also when it was not read to its end: nobody else closes its connection
             return response
         except httpx.TimeoutException as error:
-            cause = error.__cause__  # the transport calls a refused connection a timeout; the cause tells them apart
-            if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
-                raise self._silent(os.strerror(cause.errno).lower() if cause.errno else str(cause)) from error
-            raise self._silent(f"no answer within {self._timeout_s + wait_s:g} s") from error
+            # The transport calls each connection that is refused or closed a timeout too; the cause tells them apart.
+            cause = error.__cause__
+            if cause is None or isinstance(cause, TimeoutError):
+                raise self._silent(f"no answer within {self._timeout_s + wait_s:g} s") from error
+            number = cause.errno if isinstance(cause, OSError) else None
+            raise self._silent(os.strerror(number).lower() if number else str(cause).lower()) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._silent(str(error) or type(error).__name__) from error
 
     def _silent(self, why: str) -> ResponderBotError:
         sentence = f"Core does not answer at {self._url}; is it running, and is the address right? ({why})"
-        return ResponderBotError("unavailable", sentence)
+        return ResponderBotError("unavailable", sentence, details={UNANSWERED: True})
 
     def _parsed(self, response: httpx.Response, parse: Callable[[bytes], T]) -> T:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.api.router import ERRORS, error_body
-from core.client import CoreClient, error_from_response
+from core.client import UNANSWERED, CoreClient, error_from_response
 from core.common.errors import ResponderBotError
 from tests.core.running import running_core
 
@@ -211,3 +211,16 @@ async def test_a_refused_connection_is_called_that() -> None:
         with pytest.raises(ResponderBotError, match="connection refused") as caught:
             await client.health()
     assert caught.value.code == "unavailable"
+
+
+async def test_a_connection_that_ends_without_an_answer_is_called_that() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server, CoreClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "key") as client:
+        with pytest.raises(ResponderBotError, match="server disconnected") as caught:
+            await client.current_user()
+    assert caught.value.details == {UNANSWERED: True}
