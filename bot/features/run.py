@@ -1,5 +1,6 @@
 """Running a responder: by command, from a menu, by a button; asking first, and two analysts who click at once."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +14,13 @@ from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.gate import own_clearance
 from bot.features.typed import by_name, nearest, split_name_and_id
 from bot.redaction import Subject, kind_of
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
 
 USAGE = "run NAME ~id"
+TRIES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is started again is up within a few seconds
+UNANSWERED_S = 9.0  # a core that hangs is waited for once
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,11 @@ def asks_first(wish: RunRequest) -> bool:
 
 
 async def run(moment: Context, wish: RunRequest) -> Action:
-    """Core starts it, once for one moment however often Slack delivers it. Raises ResponderBotError."""
+    """Core starts it, once for one moment however often Slack delivers it. Raises ResponderBotError.
+
+    Where core's answer is lost, as when core is killed, it is asked again under the same key, which starts nothing
+    twice; only then is it certain what to tell.
+    """
     body = RunInput(
         responder_id=wish.responder.id,
         object_type=wish.subject.kind,
@@ -180,7 +188,23 @@ async def run(moment: Context, wish: RunRequest) -> Action:
     )
     # Another body under the same key would be refused, and a modal keeps its view id when it asks again.
     key = f"{moment.key}-anyway" if wish.anyway else moment.key
-    return await moment.core.run(body, idempotency_key=key)
+    loop = asyncio.get_running_loop()
+    given_up_at = loop.time() + UNANSWERED_S
+    for wait_s in TRIES_S:
+        if loop.time() + wait_s >= given_up_at:
+            break
+        await asyncio.sleep(wait_s)
+        try:
+            return await moment.core.run(body, idempotency_key=key)
+        except ResponderBotError as error:
+            if UNANSWERED not in error.details:
+                raise
+    name, object_id = wish.responder.name[:100], wish.subject.id
+    raise ResponderBotError(
+        "unavailable",
+        f"{name} may have started on {object_id}: core stopped answering while it was asked to. Before you ask again, "
+        f"see what ran with {moment.tools.command} actions {object_id}.",
+    )
 
 
 def open_action(error: ResponderBotError) -> Action | None:

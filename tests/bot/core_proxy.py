@@ -17,6 +17,7 @@ class CoreProxy:
         self._held = ""
         self._hold_response = False
         self._failed = ""
+        self._dropped, self._drops = "", 0
         self._released = asyncio.Event()
         self.request_held = asyncio.Event()
         """Set once a request waits."""
@@ -30,6 +31,10 @@ class CoreProxy:
     def fail(self, part: str) -> None:
         """From now on such requests are answered with a 500."""
         self._failed = part
+
+    def drop_responses(self, part: str, times: int = 1) -> None:
+        """Core gets the next such requests, and the connection ends where its answer should come."""
+        self._dropped, self._drops = part, times
 
     def release(self) -> None:
         """Forward everything again, also what waits."""
@@ -59,6 +64,10 @@ class CoreProxy:
                     content = await response.read()
                 if is_held and hold_response:
                     await self._wait()
+                if self._drops and self._dropped in target:
+                    self._drops -= 1
+                    if request.transport is not None:
+                        request.transport.abort()
                 return web.Response(status=response.status, headers=kept, body=content)
 
             app = web.Application()

@@ -7,9 +7,12 @@ import pytest
 import structlog
 
 from bot.settings import Route
+from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ANNA, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, stage
 
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+RUN = "POST /api/connector/engine/action"
 COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": SOC}
 
 
@@ -56,6 +59,31 @@ async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> 
         env.workspace.faults.error("views.open", "expired_trigger_id")
         await anna.command(SOC, "/responder")
         await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "please try again" in m["text"]])
+
+
+async def test_a_run_whose_answer_was_lost_is_asked_for_again_under_its_key(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        proxy.drop_responses(RUN, times=2)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        told = await anna.until(lambda sight: sight.ephemerals(SOC))
+        assert told[0]["text"].startswith(f"{CLOSE} done in") or told[0]["text"].startswith(f"Started {CLOSE}")
+        assert len(await env.client.actions("alert", alert_id)) == 1
+
+
+async def test_of_a_run_whose_answer_never_comes_nobody_is_told_that_it_did_not_start(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        proxy.drop_responses(RUN, times=100)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        told = await anna.until(lambda sight: sight.ephemerals(SOC))
+        assert f"{CLOSE} may have started on {alert_id}" in told[0]["text"]
+        assert f"/responder actions {alert_id}" in told[0]["text"]
+        assert len(await env.client.actions("alert", alert_id)) == 1
 
 
 @pytest.mark.parametrize("name", ["sources", "tags", "types"])
