@@ -39,6 +39,7 @@ AMBER = TLP_NAMES.index("amber")
 CASE_EVERY = 3
 """One alert of so many becomes a case."""
 TAGGING = ("Quick", "Slow", "Approved", "Confirmed")
+SLACK_CALLS = ("chat.postMessage", "chat.update", "files.getUploadURLExternal", "files.completeUploadExternal")
 AT_ONCE = 6
 PAUSE_S = 0.2
 ALERT_S = 2.0
@@ -171,9 +172,9 @@ class Scene:
             await client.close()
 
     def refused(self) -> int:
-        """How often a person was told that nothing was done since core was silent."""
+        """How often a person was told that nothing was done, or perhaps nothing, since core was silent."""
         return sum(
-            "Core does not answer" in said(message)
+            any(words in said(message) for words in ("Core does not answer", "may have started on"))
             for person in self.people.values()
             for channel in CHANNELS
             for message in person.sight.ephemerals(channel)
@@ -188,8 +189,8 @@ class Scene:
             self.workspace.faults.deliver_twice("slash_commands")
         if self.chance.random() < 0.2:
             self.workspace.faults.deliver_twice("interactive")
-        if self.chance.random() < 0.1:
-            self.workspace.faults.lose_answer("chat.postMessage")
+        if self.chance.random() < 0.2:
+            self.workspace.faults.lose_answer(self.chance.choice(SLACK_CALLS))
         self.asking.set()
         if request.responder == "Confirmed":
             await self._ask_and_confirm(who, request)
