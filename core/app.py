@@ -16,6 +16,7 @@ from core.access import Access
 from core.actions import operations
 from core.actions import report as reports
 from core.actions.catalog import Responders
+from core.actions.lifecycle import Lifecycle
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.api import access as access_api
@@ -132,7 +133,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     responders = Responders(made, settings.responder, database, clock)
     stack.push_async_callback(responders.close)
     await responders.open()
-    actions = Actions(
+    lifecycle = Lifecycle(
         database,
         responders,
         clock,
@@ -142,12 +143,12 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             section.report_limit_bytes,
             operations.Limits(section.max_operations, section.operations_limit_bytes),
         ),
-        spread_load=section.spread_load,
     )
-    await actions.end_restored()
-    runner = Runner(actions, responders, database, feed, clock)
+    await lifecycle.end_restored()
+    runner = Runner(lifecycle, responders, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
+    actions = Actions(lifecycle, runner, responders, database, feed, clock, spread_load=section.spread_load)
     stack.push_async_callback(_ended, asyncio.create_task(_keep_house(feed, database, clock, section.event_days)))
 
     probe = health.StoreProbe(database)
@@ -159,7 +160,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         CaseTemplates(database, clock),
     )
     table: list[Endpoint] = [
-        *actions_api.endpoints(actions, runner, feed),
+        *actions_api.endpoints(actions),
         *responders_api.endpoints(responders, actions, database),
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),

@@ -1,4 +1,4 @@
-"""The report of an ended action, as the wire shows it."""
+"""The report of an ended action as the interface shows it (core/docs/semantics.md#shape-of-a-report)."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -24,46 +24,52 @@ _KEYS = (
     *("summary", "full", "success", "artifacts", "operations", "errorMessage", "input", "message", "parameters"),
     "config",
 )
-_CUT = ("artifacts", "operations", "input", "parameters", "summary", "config", "message", "errorMessage")
-"""In this order, as far as it takes, after `full`."""
+_CUT_ORDER = ("artifacts", "operations", "input", "parameters", "summary", "config", "message", "errorMessage")
+"""What listings leave out after `full`, in this order, until the rest is within the limit."""
 _EMPTY: Mapping[str, str] = {"artifacts": "[]", "operations": "[]", "message": '""', "errorMessage": '""'}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is kept of a report."""
+    """How large reports and their operations may be."""
 
     listed_bytes: int = 1_048_576
-    """Of the report and the operations together, in listings; the store keeps the whole."""
+    """Of the report and the operations together, in listings; the store keeps both whole."""
     operations: OperationLimits = field(default_factory=OperationLimits)
 
 
 @dataclass(frozen=True)
-class Ending:
-    """A report that only lacks what becomes of its operations."""
+class PreparedReport:
+    """A report that is ready to be stored, but for the outcomes of its operations."""
 
     success: bool
     parts: Mapping[str, str]
     """The JSON of each key but `operations`."""
     operations: Sequence[Any]
-    left_out: int
+    omitted_count: int
     """How many operations were over the limits."""
     sizes: Mapping[str, int]
-    """Of the parts, in bytes; measured before the writer has to."""
+    """Of the parts, in bytes; measured here, as the store's writer has no time for it."""
 
-    def dumped(self) -> str:
-        """As text, for `loaded`."""
-        return _dump([self.success, self.parts, self.operations, self.left_out])
+    @classmethod
+    def of(
+        cls, success: bool, parts: Mapping[str, str], operations: Sequence[Any], omitted_count: int
+    ) -> "PreparedReport":
+        sizes = {key: len(part.encode()) for key, part in parts.items()}
+        return cls(success, parts, operations, omitted_count, sizes)
 
+    @classmethod
+    def from_text(cls, text: str) -> "PreparedReport":
+        """The report that `to_text` made this text of."""
+        return cls.of(*json.loads(text))
 
-def loaded(text: str) -> Ending:
-    """What `Ending.dumped` gave."""
-    return _measured(*json.loads(text))
+    def to_text(self) -> str:
+        return _dump([self.success, self.parts, self.operations, self.omitted_count])
 
 
 @dataclass(frozen=True)
 class SerializedReport:
-    """A report and its operations as text: what listings show, and the whole where that had to be cut."""
+    """The JSON of a report and of its operations, for listings; `whole_...` only where that had to be cut."""
 
     report: str
     operations: str
@@ -71,70 +77,71 @@ class SerializedReport:
     whole_operations: str | None = None
 
 
-def ending(report: Report, parameters: Mapping[str, Any], limits: Limits) -> Ending:
-    """Make a report ready to be stored. May take as long as it is large: not for the loop or the writer."""
-    report = _without(secrets_in(parameters), report)
-    asked = report.operations if report.success else ()
-    kept = operations.bounded(asked, limits.operations)
-    words = _words(report, parameters)
-    return _measured(report.success, {key: _dump(word) for key, word in words.items()}, kept, len(asked) - len(kept))
+def prepare(report: Report, parameters: Mapping[str, Any], limits: Limits) -> PreparedReport:
+    """Make a report ready to be stored; takes as long as it is large: call it in a thread, but for short ones."""
+    report = _without_secrets(secrets_in(parameters), report)
+    requested = report.operations if report.success else ()
+    kept = operations.bounded(requested, limits.operations)
+    parts = {key: _dump(value) for key, value in _parts(report, parameters).items()}
+    return PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
 
 
-def _measured(success: bool, parts: Mapping[str, str], operations: Sequence[Any], left_out: int) -> Ending:
-    return Ending(success, parts, operations, left_out, {key: len(part.encode()) for key, part in parts.items()})
+def serialize(prepared: PreparedReport, outcomes: Sequence[str], limits: Limits) -> SerializedReport:
+    """The JSON of a report and its operations, cut for listings if it is over the limit.
 
-
-def write(ended: Ending, outcomes: Sequence[str], limits: Limits) -> SerializedReport:
-    """The JSON of report and operations; listings leave out the bulk of what is over the limit.
-
-    `outcomes` says why each operation failed, `""` where it didn't.
+    `outcomes` has one entry for each operation: why it failed, or `""`.
     """
     entries = [
-        _dump(entry) for entry in operations.recorded(ended.operations, outcomes, ended.left_out, limits.operations)
+        _dump(entry)
+        for entry in operations.recorded(prepared.operations, outcomes, prepared.omitted_count, limits.operations)
     ]
     whole_operations = _array(entries)
-    parts = {**ended.parts, "operations": whole_operations}
+    parts = {**prepared.parts, "operations": whole_operations}
     whole = _object(parts)
-    sizes = {**ended.sizes, "operations": len(whole_operations.encode())}
+    sizes = {**prepared.sizes, "operations": len(whole_operations.encode())}
     size = sum(sizes.values()) + len(_object(dict.fromkeys(_KEYS, "")))
     if size + sizes["operations"] <= limits.listed_bytes:
         return SerializedReport(whole, whole_operations)
     listed_operations = _first_of(entries, limits.listed_bytes // 2)
-    left = limits.listed_bytes - len(listed_operations.encode())
-    if size <= left:
-        return SerializedReport(whole, listed_operations, None, _other(whole_operations, listed_operations))
+    cut_operations = None if listed_operations == whole_operations else whole_operations
+    size_left = limits.listed_bytes - len(listed_operations.encode())
+    if size <= size_left:
+        return SerializedReport(whole, listed_operations, None, cut_operations)
+    return SerializedReport(_cut(parts, sizes, size, size_left), listed_operations, whole, cut_operations)
+
+
+def _cut(parts: Mapping[str, str], sizes: Mapping[str, int], size: int, limit: int) -> str:
+    """The JSON of a report of `size` bytes, cut to the limit."""
     cut = {"full": _dump({"truncated": True, "bytes": size})}
     size += len(cut["full"]) - sizes["full"]
-    for key in _CUT:
-        if size <= left:
+    for key in _CUT_ORDER:
+        if size <= limit:
             break
         cut[key] = _dump(_CONFIG_DEFAULTS) if key == "config" else _EMPTY.get(key, "{}")
         if parts[key] == "null":
             cut[key] = "null"
         size += len(cut[key]) - sizes[key]
-    return SerializedReport(
-        _object({**parts, **cut}), listed_operations, whole, _other(whole_operations, listed_operations)
-    )
+    return _object({**parts, **cut})
 
 
-_LEAST_CHARS = 2_048  # shorter texts stay: what would stand for them is as long
+_SHORTENED_CHARS = 2_048  # shorter texts are left: a placeholder would be as long
 
 
-def shortened(doc: str) -> str:
-    """An action's JSON without the bulk of its report and operations, for lists that get too long.
+def shorten(doc: str) -> str:
+    """An action's JSON without the bulk of its report and operations, for lists that are too long.
 
-    Texts are told from keys by their quotes, of which those within a text have a backslash before them; so what is
-    left out need not be parsed. What stands for the report says where the whole is.
+    Nothing is parsed: an unescaped quote can't be inside a text, so that `","report":"` is always a key. The
+    placeholder for the report says where to find the whole.
     """
-    head, operations, rest = doc.partition(',"operations":"')
-    asked_for, report, tail = rest.partition('","report":"')
-    whole, created, after = tail.rpartition('","createdBy":"')
-    if not (operations and report and created):
+    head, operations_key, rest = doc.partition(',"operations":"')
+    operations_text, report_key, rest = rest.partition('","report":"')
+    report_text, created_key, tail = rest.rpartition('","createdBy":"')
+    if not (operations_key and report_key and created_key):
         return doc
-    if len(whole) > _LEAST_CHARS:
-        least = {
+    if len(report_text) > _SHORTENED_CHARS:
+        placeholder = {
             "summary": {"taxonomies": []},
-            "full": {"truncated": True, "bytes": len(whole)},
+            "full": {"truncated": True, "bytes": len(report_text)},
             "success": '"status":"Success"' in head,
             "artifacts": [],
             "operations": [],
@@ -144,24 +151,24 @@ def shortened(doc: str) -> str:
             "parameters": {},
             "config": _CONFIG_DEFAULTS,
         }
-        whole = _dump(_dump(least))[1:-1]
-    if len(asked_for) > _LEAST_CHARS:
-        asked_for = "[]"
-    return head + operations + asked_for + report + whole + created + after
+        report_text = _dump(_dump(placeholder))[1:-1]
+    if len(operations_text) > _SHORTENED_CHARS:
+        operations_text = "[]"
+    return head + operations_key + operations_text + report_key + report_text + created_key + tail
 
 
 def sentence(report: Report) -> str:
-    """What to tell people: the engine's own sentence, else what the responder says in `full.message`."""
+    """The sentence for people: the engine's own, otherwise the responder's `full.message`."""
     if report.message:
         return report.message
     if not report.success:
         return describe_error(report.error_message)
-    said = report.full.get("message")
-    return said if isinstance(said, str) else ""
+    message = report.full.get("message")
+    return message if isinstance(message, str) else ""
 
 
-def _without(secrets: Collection[str], report: Report) -> Report:
-    """The report without what the caller gave as secret parameters; the engine has taken out what it knows."""
+def _without_secrets(secrets: Collection[str], report: Report) -> Report:
+    """The report without the caller's secret parameters; the engine has removed those of its configuration."""
     redact = Redactor(cap_secrets(secrets)).value
     return replace(
         report,
@@ -176,7 +183,7 @@ def _without(secrets: Collection[str], report: Report) -> Report:
     )
 
 
-def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
     taxonomies = report.summary.get("taxonomies")
     message = sentence(report)
     return {
@@ -193,7 +200,7 @@ def _words(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_of(entries: Sequence[str], limit_bytes: int) -> str:
-    """The first entries of a list, and one at its end that says how many are left out, if any are."""
+    """The first entries of a list; if some are left out, the last entry says how many."""
     if len(whole := _array(entries).encode()) <= limit_bytes:
         return whole.decode()
     kept: list[str] = []
@@ -209,10 +216,6 @@ def _first_of(entries: Sequence[str], limit_bytes: int) -> str:
 def _more(count: int) -> str:
     message = f"{count} more are left out of this list; the action itself shows them."
     return _dump({"type": "", "truncated": True, "message": message})
-
-
-def _other(whole: str, listed: str) -> str | None:
-    return None if whole == listed else whole
 
 
 def _object(parts: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Hands accepted actions to their engines and follows each to its end, also those of a core that died."""
+"""Dispatches accepted actions to their engines and follows each to its end, also those of a core that died."""
 
 import asyncio
 from collections import OrderedDict
@@ -8,205 +8,188 @@ from typing import TypeVar
 
 import structlog
 
-from core.access import Caller
-from core.actions import service as life
 from core.actions.catalog import Responders
-from core.actions.service import Actions, LeaseHolder
-from core.common import process_identity as owner
+from core.actions.lifecycle import LEASE_MS, Lifecycle
+from core.common import process_identity
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Job, Progress, Report
-from core.models import Action
-from core.records.events import Feed
 from core.store import actions as stored
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
-TICK_S = life.LEASE_MS / 3000  # a lease is renewed three times before it could end
-JOB_ID_WAIT_S = 2.0  # a remote engine's job id is waited for this long (semantics.md 5)
+TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
-STORE_RETRY_S = 1.0  # between tries to store an end while the store can't be written
+STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be written
 
 
 class EngineQueue:
-    """The free places of one engine, and the actions that wait for one, the oldest first."""
+    """The free slots of one engine, and the actions that wait for one, oldest first."""
 
-    def __init__(self, places: int) -> None:
-        self.free = places
+    def __init__(self, slots: int) -> None:
+        self.free = slots
         self.waiting: OrderedDict[int, None] = OrderedDict()
 
 
 class Runner:
-    """Follows the actions of this process, one task for each that its engine has a place for."""
+    """Runs the actions whose lease this process holds, one task for each that has a slot on its engine."""
 
     def __init__(
         self,
-        actions: Actions,
+        lifecycle: Lifecycle,
         responders: Responders,
         database: Database,
-        feed: Feed,
         clock: Clock,
         *,
         tick_s: float = TICK_S,
     ) -> None:
-        self._actions = actions
+        self._lifecycle = lifecycle
         self._responders = responders
         self._database = database
-        self._feed = feed
         self._clock = clock
         self._tick_s = tick_s
-        self._id = owner.me()
-        self._follows: dict[int, asyncio.Task[None]] = {}
-        self._job_known: dict[int, asyncio.Event] = {}
-        self._from_living: set[int] = set()
-        self._lines = {
+        self._holder = lifecycle.holder
+        self._following: dict[int, asyncio.Task[None]] = {}
+        self._job_id_known: dict[int, asyncio.Event] = {}
+        self._taken_from_living: set[int] = set()
+        self._queues = {
             state.engine.name: EngineQueue(state.engine.capacity)
             for state in responders.states()
             if state.engine.capacity is not None
         }
         self._is_closed = False
         self._ticking: list[asyncio.Task[None]] = []
-        actions.own(LeaseHolder(self._id, self._accept))
 
     async def open(self) -> None:
-        """Clean up after an earlier core, take over what it followed, then look again at intervals."""
+        """Clean up after an earlier core, take over its actions, then look for more at intervals."""
         for state in self._responders.states():
-            await state.engine.sweep(self._open_ids)
+            await state.engine.sweep(lambda: [f"~{number}" for number in stored.open_ids(self._database)])
         await self.tick()
-        # Two tasks: what is looked for may have to wait for long searches, the lease may not.
-        self._ticking = [asyncio.create_task(self._keep(deed)) for deed in (self._renew, self._look)]
+        # Two tasks: looking for actions may have to wait for long searches, the lease may not.
+        self._ticking = [asyncio.create_task(self._repeat(job)) for job in (self._renew, self._look)]
 
     async def close(self) -> None:
-        """Stop following; what runs goes on, and the next core takes over."""
+        """Stop following; running jobs go on, and the next core takes over."""
         self._is_closed = True
-        tasks = [*self._follows.values(), *self._ticking]
+        tasks = [*self._following.values(), *self._ticking]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(ResponderBotError):
-            await self._database.transaction(lambda tx: stored.forget_owner(tx, self._id))
+            await self._database.transaction(lambda tx: stored.forget_owner(tx, self._holder))
+
+    def accept(self, number: int, engine_name: str) -> None:
+        """Queue a recorded action, whose lease this process holds, for a slot on its engine."""
+        self._queue(number, engine_name, is_dispatched=False)
+
+    async def stop(self, number: int) -> None:
+        """Have the engine stop a dispatched action, and wait a moment for its end.
+
+        Raises ResponderBotError("conflict") if the engine can't stop it.
+        """
+        engine_name, job = self._lifecycle.running_job(number)
+        await self._responders.engine(engine_name).cancel(job)
+        task = self._following.get(number)
+        if task is not None:
+            await asyncio.wait([task], timeout=STOP_WAIT_S)
+
+    async def wait_for_job_id(self, number: int, timeout_s: float) -> None:
+        """Return once the engine has given its job id, at the action's end, or after the timeout."""
+        if self._is_followed(number):
+            known = self._job_id_known.setdefault(number, asyncio.Event())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await known.wait()
 
     def followed(self) -> int:
-        """How many actions this process follows, those that wait for a place among them."""
-        return len(self._follows) + sum(len(line.waiting) for line in self._lines.values())
-
-    async def with_job_id(self, action: Action) -> Action:
-        """The action with its engine's job id, waited for a moment where it was not known when recorded."""
-        number = int(action.id[1:])
-        if action.engine_job_id or action.approval is not None:
-            return action
-        if self._is_followed(number):
-            known = self._job_known.setdefault(number, asyncio.Event())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(JOB_ID_WAIT_S):
-                    await known.wait()
-        row = stored.find(self._database, number)
-        return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
-
-    async def cancel(self, caller: Caller, action_id: str) -> None:
-        """Cancel an action, or stop it where it runs. Raises ResponderBotError as `Actions.cancel` does."""
-        action, is_first = await self._actions.cancel(caller, action_id)
-        if action.status not in ("Waiting", "InProgress"):
-            return
-        engine_name, job = self._actions.job_of(action_id)
-        try:
-            await self._responders.engine(engine_name).cancel(job)
-        except ResponderBotError:
-            if is_first:  # another's cancel may have ended it just now, and stays true
-                await self._actions.keep_running(action_id)
-            raise
-        follow = self._follows.get(int(action_id[1:]))
-        if follow is not None:
-            await asyncio.wait([follow], timeout=STOP_WAIT_S)
+        """The number of actions that this process follows, with those that wait for a slot."""
+        return len(self._following) + sum(len(queue.waiting) for queue in self._queues.values())
 
     async def tick(self) -> None:
-        """Renew what is ours, take over what nobody follows any more, end what nobody approved."""
+        """Renew the lease, take over the actions of dead cores, end actions whose approval expired."""
         await self._renew()
         await self._look()
 
     async def _renew(self) -> None:
         if self.followed():
-            until = self._clock() + life.LEASE_MS
-            await self._database.transaction(lambda tx: stored.renew(tx, self._id, until))
+            until = self._clock() + LEASE_MS
+            await self._database.transaction(lambda tx: stored.renew(tx, self._holder, until))
 
     async def _look(self) -> None:
         for row in await self._database.rows_aside(stored.OWNERS):
-            if row["id"] != self._id:
+            if row["id"] != self._holder:
                 await self._take_over(row["id"])
-        for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._id}):
-            if not self._is_followed(row["id"]):  # following it broke, or who asked for it hung up at its commit
+        for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._holder}):
+            if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
                 self._accept_again(row["id"])
         for number in stored.approvals_due(self._database, self._clock()):
-            await self._actions.expire(number)
-
-    def _open_ids(self) -> list[str]:
-        return [f"~{number}" for number in stored.open_ids(self._database)]
+            await self._lifecycle.expire(number)
 
     def _is_followed(self, number: int) -> bool:
-        return number in self._follows or any(number in line.waiting for line in self._lines.values())
+        return number in self._following or any(number in queue.waiting for queue in self._queues.values())
 
-    def _accept(self, number: int, engine_name: str, *, may_run: bool = False) -> None:
-        """Follow an action once its engine has a place; at once if it may run already: an earlier core handed it over.
+    def _queue(self, number: int, engine_name: str, *, is_dispatched: bool) -> None:
+        """Follow an action once its engine has a slot; at once if an earlier core dispatched it, as it may run already.
 
-        Until then it is a number in a line: thousands may wait.
+        Thousands may wait, so a queued action is a number and not a task.
         """
         if self._is_closed or self._is_followed(number):
             return
-        line = self._lines.get(engine_name)
-        if line is None or (may_run and not line.free):
-            self._follows[number] = asyncio.create_task(self._follow(number, engine_name, None))
+        queue = self._queues.get(engine_name)
+        if queue is None or (is_dispatched and not queue.free):
+            self._following[number] = asyncio.create_task(self._follow(number, engine_name, None))
         else:
-            line.waiting[number] = None
-            self._next(line, engine_name)
+            queue.waiting[number] = None
+            self._start_waiting(queue, engine_name)
 
     def _accept_again(self, number: int) -> None:
         row = stored.find(self._database, number)
-        if row is not None and row["owner"] == self._id:
-            self._accept(number, row["engine_name"], may_run=row["handed_at"] is not None)
+        if row is not None and row["owner"] == self._holder:
+            self._queue(number, row["engine_name"], is_dispatched=row["handed_at"] is not None)
 
-    def _next(self, line: EngineQueue, engine_name: str) -> None:
-        while line.free and line.waiting and not self._is_closed:
-            line.free -= 1
-            number, _ = line.waiting.popitem(last=False)
-            self._follows[number] = asyncio.create_task(self._follow(number, engine_name, line))
+    def _start_waiting(self, queue: EngineQueue, engine_name: str) -> None:
+        while queue.free and queue.waiting and not self._is_closed:
+            queue.free -= 1
+            number, _ = queue.waiting.popitem(last=False)
+            self._following[number] = asyncio.create_task(self._follow(number, engine_name, queue))
 
-    async def _take_over(self, old_owner: str) -> None:
-        is_dead, now = owner.is_dead(old_owner), self._clock()
-        if not is_dead and stored.lease_until(self._database, old_owner) > now:
+    async def _take_over(self, old_holder: str) -> None:
+        is_dead, now = process_identity.is_dead(old_holder), self._clock()
+        if not is_dead and stored.lease_until(self._database, old_holder) > now:
             return
 
         def work(tx: Transaction) -> list[Row]:
-            if not is_dead and stored.lease_until(tx, old_owner) > now:
-                return []  # it has renewed it
-            stored.forget_owner(tx, old_owner)
-            taken = stored.take_over(tx, old_owner, self._id)
+            if not is_dead and stored.lease_until(tx, old_holder) > now:
+                return []  # it has renewed its lease
+            stored.forget_owner(tx, old_holder)
+            taken = stored.take_over(tx, old_holder, self._holder)
             if taken:  # or a third core would take them in turn, before our next tick
-                stored.renew(tx, self._id, now + life.LEASE_MS)
+                stored.renew(tx, self._holder, now + LEASE_MS)
             return taken
 
         for row in await self._database.transaction(work):
-            log.info("action taken over", action_id=f"~{row['id']}", from_owner=old_owner)
+            log.info("action_taken_over", action_id=f"~{row['id']}", from_owner=old_holder)
             if not is_dead:
-                self._from_living.add(row["id"])
-            self._accept(row["id"], row["engine_name"], may_run=row["handed_at"] is not None)
+                self._taken_from_living.add(row["id"])
+            self._queue(row["id"], row["engine_name"], is_dispatched=row["handed_at"] is not None)
 
-    async def _follow(self, number: int, engine_name: str, line: EngineQueue | None) -> None:
-        """Follow an action to its end; `line`: where it has taken a place."""
+    async def _follow(self, number: int, engine_name: str, queue: EngineQueue | None) -> None:
+        """Follow an action to its end; `queue` is the one whose slot it has taken, if it needed one."""
         try:
             await self._run(number, engine_name)
         except Exception:
-            log.exception("following an action failed", action_id=f"~{number}")
+            log.exception("action_follow_failed", action_id=f"~{number}")
             await self._end(number, Report(False, message="Core broke while it followed this; its log says why."))
         finally:
-            del self._follows[number]
-            known = self._job_known.pop(number, None)
+            del self._following[number]
+            known = self._job_id_known.pop(number, None)
             if known is not None:
-                known.set()  # there will be no id any more: nobody is to wait for it
-            if line is not None:
-                line.free += 1
-                self._next(line, engine_name)
+                known.set()  # there will be no job id any more: nobody is to wait for it
+            if queue is not None:
+                queue.free += 1
+                self._start_waiting(queue, engine_name)
 
     async def _run(self, number: int, engine_name: str) -> None:
         try:
@@ -214,70 +197,71 @@ class Runner:
         except ResponderBotError as error:
             await self._end(number, Report(False, message=f"{error.message}; it is no longer in the settings."))
             return
-        job = await _once_writable(lambda: self._actions.hand_over(number))
+        job = await _retry_until_writable(lambda: self._lifecycle.dispatch(number))
         if job is None:
             return
         if isinstance(job, Report):
             await self._end(number, job)
             return
-        report = None if self._actions.is_ending(number) else await self._report(engine, number, job)
+        report = None if self._lifecycle.is_ending(number) else await self._report(engine, number, job)
         if await self._end(number, report):
-            await self._forget(engine, number, job)  # else another core follows it by now and needs what there is of it
+            await self._clean_up(engine, number, job)  # otherwise another core follows it and needs the job's files
 
     async def _report(self, engine: Engine, number: int, job: Job) -> Report:
-        async def told(progress: Progress) -> None:
-            await self._actions.progress(number, progress)
-            known = self._job_known.get(number)
+        async def on_progress(progress: Progress) -> None:
+            await self._lifecycle.progress(number, progress)
+            known = self._job_id_known.get(number)
             if known is not None and progress.engine_job_id:
                 known.set()
 
-        if job.resumed and self._actions.to_be_stopped(number):
-            await self._stop_again(engine, job)
+        if job.resumed and self._lifecycle.is_cancelled(number):
+            await self._cancel_again(engine, number, job)
         try:
-            return await engine.run(job, told)
+            return await engine.run(job, on_progress)
         except Exception:
-            log.exception("an engine broke", action_id=job.action_id, engine=engine.name)
+            log.exception("engine_failed", action_id=job.action_id, engine=engine.name)
             return Report(False, message=f"The engine {engine.name} broke while it ran this; the log says why.")
 
-    async def _forget(self, engine: Engine, number: int, job: Job) -> None:
-        """Have the job cleaned up; not where its first owner only stood still: it would find nothing and run it again.
+    async def _clean_up(self, engine: Engine, number: int, job: Job) -> None:
+        """Have the engine clean up after the job, unless it was taken over from a core that is still alive.
 
-        What is left then goes with the next start's sweep.
+        That core may only have been suspended; without the job's files it would run the job again. The sweep of the
+        next start removes them.
         """
-        if number in self._from_living:
-            self._from_living.discard(number)
+        if number in self._taken_from_living:
+            self._taken_from_living.discard(number)
         else:
             await engine.clean_up(job.action_id)
 
-    async def _stop_again(self, engine: Engine, job: Job) -> None:
-        """Finish what an earlier core was asked to stop, if the engine can do that."""
+    async def _cancel_again(self, engine: Engine, number: int, job: Job) -> None:
+        """Carry out a cancel that an earlier core didn't finish, if the engine can."""
         try:
             await engine.cancel(job)
         except ResponderBotError:
-            await self._actions.keep_running(job.action_id)
+            await self._lifecycle.withdraw_cancel(number)
 
     async def _end(self, number: int, report: Report | None) -> bool:
-        """Whether this was its end: not if it is somebody else's by now."""
-        return await _once_writable(lambda: self._actions.end(number, report))
+        """Store the end; False if the action isn't this process's to end."""
+        return await _retry_until_writable(lambda: self._lifecycle.end(number, report))
 
-    async def _keep(self, deed: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(self._tick_s)
             try:
-                await deed()
+                await job()
             except ResponderBotError as error:
-                log.warning("leases can't be kept", reason=error.message)
+                log.warning("lease_tick_failed", reason=error.message)
             except Exception:  # without ticks all actions would be lost to another core
-                log.exception("leases can't be kept")
+                log.exception("lease_tick_failed")
 
 
-async def _once_writable(change: Callable[[], Awaitable[T]]) -> T:
-    """Make a change, trying until the store can be written again: what it tells of has already happened."""
+async def _retry_until_writable(change: Callable[[], Awaitable[T]]) -> T:
+    """Make a change, again until the store can be written: what it records has already happened."""
     while True:
         try:
             return await change()
         except ResponderBotError as error:
             if error.code != "unavailable":
                 raise
-            log.warning("the store can't be written yet", reason=error.message)
+            log.warning("store_not_writable", reason=error.message)
             await asyncio.sleep(STORE_RETRY_S)

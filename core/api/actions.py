@@ -1,20 +1,16 @@
 """Actions on the wire: run a responder, list and follow what was run, cancel, approve, deny."""
 
-import asyncio
 import json
-from contextlib import suppress
 from typing import Any
 
 from starlette.responses import Response
 
 from core.actions import target as targets
-from core.actions.runner import Runner
 from core.actions.service import LIST_LIMIT, Actions
 from core.api import search as search_api
 from core.api.router import Endpoint, Request, json_response, wait_seconds
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Decision, RunInput
-from core.records.events import Feed
+from core.models import Action, Decision, RunInput
 from core.records.search import EVERYTHING, parse_range
 
 BASE = "/api/connector/engine/action"
@@ -26,7 +22,7 @@ _RANGE = {
 KEY_LIMIT = 255  # longer is no key but a mistake
 
 
-def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
+def endpoints(actions: Actions) -> list[Endpoint]:
     """The operations of `interface.md 4.1` and `4.4`, and those of `semantics.md 5`."""
 
     async def run(request: Request) -> Response:
@@ -36,7 +32,7 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
         started = await actions.start(request.caller, asked, key=key, body=body)
         if not started.new:
             return json_response(started.action)
-        return json_response(await runner.with_job_id(started.action), status=201)
+        return json_response(await actions.with_job_id(started.action), status=201)
 
     async def listing(request: Request) -> Response:
         kind, object_id = targets.parse_kind(request.path["kind"]), request.path["id"]
@@ -44,26 +40,16 @@ def endpoints(actions: Actions, runner: Runner, feed: Feed) -> list[Endpoint]:
         text = actions.list_json(kind, object_id) if window == EVERYTHING else None
         if text is not None:
             return json_response(text)
-        found = await request.long_read(actions.list_part(kind, object_id, window))
+        found = await request.long_read(actions.list_range(kind, object_id, window))
         return search_api.answer_found(found, request, window)
 
     async def one(request: Request) -> Response:
-        action_id = request.path["id"]
         wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
-        mark = feed.mark()
-        found = before = actions.json_of(action_id)
-        if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    while found == before:
-                        await feed.changed(mark)
-                        mark = feed.mark()
-                        found = actions.json_of(action_id)
-        return json_response(found)
+        return json_response(await actions.wait(request.path["id"], wait_s))
 
     async def cancel(request: Request) -> Response:
-        await runner.cancel(request.caller, request.path["id"])
-        return json_response(actions.json_of(request.path["id"]))
+        await actions.cancel(request.caller, request.path["id"])
+        return json_response(actions.get_json(request.path["id"]))
 
     async def approve(request: Request) -> Response:
         return json_response(await actions.approve(request.caller, request.path["id"]))

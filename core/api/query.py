@@ -156,7 +156,7 @@ def endpoints(
         "case_task_log": cases.json_log,
         "case_artifact": cases.json_artifact,
         "case_template": templates.json,
-        "action": actions.json_of,
+        "action": actions.get_json,
     }
     words = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 

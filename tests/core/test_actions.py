@@ -2,117 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.access import Access, Caller
 from core.actions import operations
-from core.actions.catalog import Responders
-from core.actions.report import Limits
-from core.actions.runner import Runner
-from core.actions.service import LEASE_MS, Actions
-from core.common.database.sqlite import Database
+from core.actions.lifecycle import LEASE_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
-from core.records.alerts import Alerts
-from core.records.events import Feed
 from core.settings import ResponderSection
-from tests.clock import SetClock
+from tests.core.actions.harness import ANNA, BEN, LEAD, action_parts, ended_with, parts
+from tests.core.actions.harness import run_input as ask
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
-
-
-@dataclass
-class Parts:
-    """What a test works with."""
-
-    actions: Actions
-    runner: Runner
-    feed: Feed
-    clock: SetClock
-    engine: ScriptedEngine
-    alert_id: str
-    database: Database
-
-    def alert_json(self) -> str:
-        return Alerts(self.database, self.clock, "soc").json(self.alert_id)
-
-    access: Access
-
-    def action(self, action_id: str) -> Action:
-        return Action.model_validate_json(self.actions.json_of(action_id))
-
-    async def ended(self, action_id: str) -> Action:
-        while True:
-            mark = self.feed.mark()
-            action = self.action(action_id)
-            if action.end_date is not None:
-                return action
-            await self.feed.changed(mark)
-
-
-def caller(name: str, profile: Profile = "analyst") -> Caller:
-    permissions: frozenset[Permission] = frozenset(PROFILES[profile])
-    return Caller(f"{name}@example.org", permissions, f"{name}@example.org", profile, 2)
-
-
-PEOPLE: Mapping[str, Profile] = {"anna": "analyst", "ben": "analyst", "lead": "org-admin"}
-ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PEOPLE.items())
-
-
-@asynccontextmanager
-async def parts(
-    tmp_path: Path,
-    *,
-    engine: ScriptedEngine | None = None,
-    policies: Mapping[str, ResponderSection] | None = None,
-    report_limit_bytes: int = 1_048_576,
-    operation_limits: operations.Limits = operations.Limits(),  # noqa: B008 - frozen
-    **alert: Any,
-) -> AsyncIterator[Parts]:
-    engine = engine or ScriptedEngine()
-    clock = SetClock()
-    async with opened(tmp_path / "core.db") as database:
-        responders = Responders([engine], policies or {}, database, clock)
-        await responders.open()
-        actions = Actions(
-            database,
-            responders,
-            clock,
-            organisation="soc",
-            product="thehive",
-            limits=Limits(report_limit_bytes, operation_limits),
-        )
-        feed = Feed(database, clock)
-        runner = Runner(actions, responders, database, feed, clock)
-        await runner.open()
-        access = Access(database, "example.org", clock)
-        for name, profile in PEOPLE.items():
-            await access.add(name, profile)
-        fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
-        made = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
-        try:
-            yield Parts(actions, runner, feed, clock, engine, made.id, database, access)
-        finally:
-            await runner.close()
-            await responders.close()
-
-
-def ask(here: Parts, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
-    return RunInput.model_validate({"responderId": responder, "objectType": "alert", "objectId": here.alert_id, **more})
-
-
-async def ended_with(here: Parts, asked: Sequence[Any]) -> Action:
-    """A run whose responder asked for these operations, at its end."""
-    started = await here.actions.start(ANNA, ask(here))
-    (await here.engine.taken.get()).finish(Report(True, operations=tuple(asked)))
-    return await here.ended(started.action.id)
 
 
 async def test_an_action_goes_from_waiting_over_running_to_its_end(tmp_path: Path) -> None:
@@ -154,7 +57,7 @@ async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Pat
         run = await here.engine.taken.get()
         run.finish(Report(True, operations=operations))
         ended = await here.ended(started.action.id)
-        target = here.actions.job_of(ended.id)[1].data
+        target = json.loads(here.alert_json())
     told = [
         (operation["type"], operation["status"], operation["message"]) for operation in json.loads(ended.operations)
     ]
@@ -227,13 +130,13 @@ async def test_what_waits_for_a_place_can_be_cancelled_and_never_runs(tmp_path: 
         run = await here.engine.taken.get()
         second = await here.actions.start(ANNA, ask(here))
         with pytest.raises(ResponderBotError, match="or an org-admin may cancel"):
-            await here.runner.cancel(BEN, second.action.id)
-        await here.runner.cancel(LEAD, second.action.id)
+            await here.actions.cancel(BEN, second.action.id)
+        await here.actions.cancel(LEAD, second.action.id)
         run.finish(Report(True))
         await here.ended(first.action.id)
         cancelled = here.action(second.action.id)
         with pytest.raises(ResponderBotError, match="has ended") as caught:
-            await here.runner.cancel(ANNA, second.action.id)
+            await here.actions.cancel(ANNA, second.action.id)
     assert cancelled.status == "Deleted"
     assert caught.value.code == "conflict"
     assert len(here.engine.runs) == 1
@@ -253,7 +156,7 @@ async def test_a_running_one_is_stopped_where_the_engine_can(tmp_path: Path) -> 
     async with parts(tmp_path) as here:
         started = await here.actions.start(ANNA, ask(here))
         await (await here.engine.taken.get()).begin()
-        await here.runner.cancel(ANNA, started.action.id)
+        await here.actions.cancel(ANNA, started.action.id)
         ended = await here.ended(started.action.id)
     assert ended.status == "Failure"
     assert json.loads(ended.report)["errorMessage"] == "Cancelled by anna@example.org"
@@ -265,7 +168,7 @@ async def test_where_the_engine_can_not_stop_it_says_so_and_the_run_goes_on(tmp_
         run = await here.engine.taken.get()
         await run.begin()
         with pytest.raises(ResponderBotError, match="can't stop"):
-            await here.runner.cancel(ANNA, started.action.id)
+            await here.actions.cancel(ANNA, started.action.id)
         run.finish(Report(False, message="It broke"))
         ended = await here.ended(started.action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke"
@@ -327,22 +230,18 @@ async def test_a_core_that_falls_silent_loses_its_actions_and_its_late_word_coun
     async with parts(tmp_path) as here:
         started = await here.actions.start(ANNA, ask(here))
         late = await here.engine.taken.get()
-        async with opened(tmp_path / "core.db") as database:
-            engine = ScriptedEngine()
-            responders = Responders([engine], {}, database, here.clock)
-            await responders.open()
-            actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
-            runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
-            await runner.open()
+        engine = ScriptedEngine()
+        async with (
+            opened(tmp_path / "core.db") as database,
+            action_parts(database, here.clock, engine) as other,
+        ):
             assert engine.runs == []
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await other.runner.tick()
             run = await engine.taken.get()
             late.finish(Report(False, message="late"))
             run.finish(Report(True, full={"message": "by the second"}))
             ended = await here.ended(started.action.id)
-            await runner.close()
-            await responders.close()
     assert run.job.resumed
     assert json.loads(ended.report)["message"] == "by the second"
 
@@ -409,21 +308,14 @@ async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its
         run = await here.engine.taken.get()
         number = int(started.action.id[1:])
         run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
-        while not here.actions.is_ending(number):
+        while not here.lifecycle.is_ending(number):
             await here.database.transaction(lambda tx: None)
         await here.runner.close()  # follows no more, in the middle
         half = json.loads(here.alert_json())["tags"]
-        async with opened(tmp_path / "core.db") as database:
-            engine = ScriptedEngine()
-            responders = Responders([engine], {}, database, here.clock)
-            await responders.open()
-            actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
-            runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
-            here.clock.now_ms += LEASE_MS
-            await runner.open()
+        engine = ScriptedEngine()
+        here.clock.now_ms += LEASE_MS
+        async with opened(tmp_path / "core.db") as database, action_parts(database, here.clock, engine):
             ended = await here.ended(started.action.id)
-            await runner.close()
-            await responders.close()
         tags = json.loads(here.alert_json())["tags"]
     applied = json.loads(ended.operations)
     assert engine.runs == []
@@ -492,7 +384,7 @@ async def test_a_secret_parameter_comes_back_nowhere(tmp_path: Path) -> None:
         tag = {"type": "AddTagToAlert", "tag": "hunter2222"}
         run.finish(Report(True, full=said, summary=said, artifacts=(said,), operations=(tag, "hunter2222"), input=said))
         ended = await here.ended(started.action.id)
-        assert "hunter2222" not in here.actions.json_of(started.action.id)
+        assert "hunter2222" not in here.actions.get_json(started.action.id)
         assert "hunter2222" not in here.alert_json()
     assert json.loads(ended.report)["message"] == "Used REMOVED"
 

@@ -11,20 +11,18 @@ from typing import Any
 
 import pytest
 
-from core.actions.catalog import Responders
-from core.actions.report import Limits
+from core.actions.lifecycle import LEASE_MS
 from core.actions.runner import Runner
-from core.actions.service import LEASE_MS, Actions
+from core.actions.service import Actions
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput
-from core.records.events import Feed
 from core.settings import ResponderSection
+from tests.core.actions.harness import ANNA, BEN, LEAD, Parts, action_parts, parts
 from tests.core.core_process import LOOK_AT_MOST_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened
-from tests.core.test_actions import ANNA, BEN, LEAD, Parts, parts
 
 PLACES = 2
 POLICIES = {NOTIFY.name: ResponderSection(approval=1)}
@@ -82,18 +80,14 @@ class Core:
 
 @asynccontextmanager
 async def core_on(path: Path, here: Parts, engine: SharedEngine) -> AsyncIterator[Core]:
-    async with opened(path) as database:
-        responders = Responders([engine], POLICIES, database, here.clock)
-        await responders.open()
-        actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
-        runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock)
-        await runner.open()
+    async with (
+        opened(path) as database,
+        action_parts(database, here.clock, engine, policies=POLICIES) as own,
+    ):
         try:
-            yield Core(engine, actions, runner, database)
+            yield Core(engine, own.actions, own.runner, database)
         finally:
             engine.awake.set()
-            await runner.close()
-            await responders.close()
 
 
 class Crowd:
@@ -148,7 +142,7 @@ class Crowd:
                 case "deny":
                     await core.actions.deny(BEN, known)
                 case "cancel":
-                    self.cancels.append(asyncio.create_task(core.runner.cancel(LEAD, known)))
+                    self.cancels.append(asyncio.create_task(core.actions.cancel(LEAD, known)))
                 case "finish":
                     self.finish_one()
                 case "tick":

@@ -14,8 +14,8 @@ import pytest
 
 from core.actions import operations
 from core.actions.catalog import Responders
+from core.actions.lifecycle import Lifecycle
 from core.actions.report import Limits
-from core.actions.service import Actions
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -23,6 +23,7 @@ from core.models import Action
 from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
+from tests.core.actions.harness import action_parts, parts
 from tests.core.core_process import (
     ROOT,
     CoreProcess,
@@ -39,9 +40,8 @@ from tests.core.core_process import (
 )
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
-from tests.core.test_actions import parts
 from tests.core.test_cli import Ended, is_one_sentence, run
-from tests.core.test_two_cores import begun, core_on
+from tests.core.test_two_cores import begun
 
 RESPONDERS = {"Stepwise": {}, "Asking": {"approval": 1}}
 RESTORED = "Core was restored from a backup of "
@@ -113,20 +113,20 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         ending, run = await begun(here)
         running, _ = await begun(here)
         run.finish(Report(True, operations=tuple(many)))
-        while not here.actions.is_ending(int(ending.id[1:])):
+        while not here.lifecycle.is_ending(int(ending.id[1:])):
             await here.database.transaction(lambda tx: None)
         copy(tmp_path / "core.db", tmp_path / "copy.db", here.clock())
     engine = ScriptedEngine()
     async with opened(tmp_path / "copy.db") as database:
         responders = Responders([engine], {}, database, here.clock)
-        actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
-        await actions.end_restored()
-        found = Action.model_validate_json(actions.json_of(running.id))
-        async with core_on(database, here, engine) as (actions, _):
+        lifecycle = Lifecycle(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
+        await lifecycle.end_restored()
+        async with action_parts(database, here.clock, engine) as core:
+            found = Action.model_validate_json(core.actions.get_json(running.id))
             feed = Feed(database, here.clock)
             while True:
                 mark = feed.mark()
-                ended = Action.model_validate_json(actions.json_of(ending.id))
+                ended = Action.model_validate_json(core.actions.get_json(ending.id))
                 if ended.end_date is not None:
                     break
                 await feed.changed(mark)

@@ -27,9 +27,10 @@ from core.models import (
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.settings import ResponderSection
+from tests.core.actions.harness import ANNA, BEN, LEAD, Parts, parts
+from tests.core.actions.harness import run_input as ask
 from tests.core.running import RunningCore, running_core
 from tests.core.scripted_engine import ScriptedEngine
-from tests.core.test_actions import ANNA, BEN, LEAD, Parts, ask, parts
 
 ENGINE = "/api/connector/engine"
 NAME = "Notify_2_1"
@@ -64,7 +65,7 @@ class Place:
 async def place(tmp_path: Path, **options: Any) -> AsyncIterator[Place]:
     artifacts = [{"dataType": "ip", "data": "198.51.100.1"}]
     async with parts(tmp_path, artifacts=artifacts, **options) as here:
-        database: Database = here.actions._database
+        database: Database = here.database
         cases = Cases(database, here.clock)
         case = await cases.create(LEAD, CaseInput(title="c", description="d", tlp=1, pap=0))
         task = await cases.add_task(LEAD, case.id, CaseTaskInput(title="t"))
@@ -229,9 +230,9 @@ async def test_a_remote_job_s_id_is_waited_for_a_moment_and_may_come_later(tmp_p
     async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
         prompt, late = [(await here.actions.start(ANNA, ask(here))).action for _ in range(2)]
         runs = {run.job.action_id: run for run in [await here.engine.taken.get(), await here.engine.taken.get()]}
-        answering = asyncio.ensure_future(here.runner.with_job_id(prompt))
+        answering = asyncio.ensure_future(here.actions.with_job_id(prompt))
         await runs[prompt.id].begin("remote-1")
-        answers = [await answering, await here.runner.with_job_id(late)]
+        answers = [await answering, await here.actions.with_job_id(late)]
         await runs[late.id].begin("remote-2")
         later = here.action(late.id)
         for run in runs.values():
@@ -431,7 +432,7 @@ async def test_what_operations_did_is_there(tmp_path: Path) -> None:
         case, task = there.cases.get_case(there.ids["case"]), there.cases.get_task(there.ids["case_task"])
         await there.run("case_artifact", TAG_ARTIFACT)
         artifact = there.cases.get_artifact(there.ids["case_artifact"])
-        database = there.here.actions._database
+        database = there.here.database
         made = [
             json.loads(row["doc"]) for row in database.rows("SELECT doc FROM object WHERE kind != 'alert' ORDER BY id")
         ]

@@ -13,16 +13,14 @@ import pytest
 import sqlite_utils
 
 from core.access import Access
-from core.actions.catalog import Responders
-from core.actions.report import Limits
-from core.actions.runner import TICK_S, Runner
-from core.actions.service import LEASE_MS, Actions
+from core.actions.lifecycle import LEASE_MS
 from core.common.clock import now_ms
-from core.common.database.sqlite import Database, Transaction
+from core.common.database.sqlite import Transaction
 from core.engines.base import Report
 from core.models import Action
-from core.records.events import Feed
 from core.store.schema import migrations
+from tests.core.actions.harness import ANNA, ActionParts, Parts, action_parts, parts
+from tests.core.actions.harness import run_input as ask
 from tests.core.core_process import (
     LOOK_AT_MOST_S,
     LOOK_EVERY_S,
@@ -39,32 +37,14 @@ from tests.core.core_process import (
 )
 from tests.core.scripted_engine import Run, ScriptedEngine
 from tests.core.store.test_database import opened
-from tests.core.test_actions import ANNA, Parts, ask, parts
 
 # --- the second core, in this process ---------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def core_on(
-    database: Database, here: Parts, engine: ScriptedEngine, *, tick_s: float = TICK_S
-) -> AsyncIterator[tuple[Actions, Runner]]:
-    """Another core, with the clock of `here`."""
-    responders = Responders([engine], {}, database, here.clock)
-    await responders.open()
-    actions = Actions(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
-    runner = Runner(actions, responders, database, Feed(database, here.clock), here.clock, tick_s=tick_s)
-    await runner.open()
-    try:
-        yield actions, runner
-    finally:
-        await runner.close()
-        await responders.close()
-
-
-@asynccontextmanager
-async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIterator[tuple[Actions, Runner]]:
+async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIterator[ActionParts]:
     """Another core on the file of `here`."""
-    async with opened(tmp_path / "core.db") as database, core_on(database, here, engine) as core:
+    async with opened(tmp_path / "core.db") as database, action_parts(database, here.clock, engine) as core:
         yield core
 
 
@@ -84,9 +64,9 @@ async def test_a_core_that_was_silent_too_long_leaves_the_job_to_the_one_that_fo
     other = ScriptedEngine()
     async with parts(tmp_path) as here:
         action, late = await begun(here)
-        async with second(tmp_path, here, other) as (_, runner):
+        async with second(tmp_path, here, other) as core:
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await core.runner.tick()
             run = await taken(other)
             late.finish(Report(True, full={"message": "late"}))
             await until(lambda: not here.runner.followed(), "the end of what the first follows")
@@ -102,11 +82,11 @@ async def test_what_may_run_already_is_followed_though_all_places_are_taken(tmp_
     async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
         action, _ = await begun(here)
         queued = (await here.actions.start(ANNA, ask(here))).action
-        async with second(tmp_path, here, other) as (actions, runner):
-            own = (await actions.start(ANNA, ask(here))).action
+        async with second(tmp_path, here, other) as core:
+            own = (await core.actions.start(ANNA, ask(here))).action
             assert (await taken(other)).job.action_id == own.id
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await core.runner.tick()
             adopted = await taken(other)
             assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
             assert other.taken.empty()
@@ -118,12 +98,12 @@ async def test_who_takes_over_has_a_lease_at_once_so_that_nobody_takes_it_over_i
     other, third = ScriptedEngine(), ScriptedEngine()
     async with parts(tmp_path) as here:
         action, _ = await begun(here)
-        async with second(tmp_path, here, other) as (_, runner), second(tmp_path, here, third) as (_, late):
+        async with second(tmp_path, here, other) as core, second(tmp_path, here, third) as late:
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await core.runner.tick()
             assert (await taken(other)).job.action_id == action.id
-            await late.tick()
-            assert late.followed() == 0
+            await late.runner.tick()
+            assert late.runner.followed() == 0
 
 
 async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_path: Path) -> None:
@@ -132,14 +112,14 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
     async with (
         parts(tmp_path) as here,
         opened(tmp_path / "core.db") as database,
-        core_on(database, here, other, tick_s=LOOK_EVERY_S) as (actions, _),
+        action_parts(database, here.clock, other, tick_s=LOOK_EVERY_S) as core,
     ):
 
         def is_renewed() -> bool:
             lease = {"until": here.clock.now_ms + LEASE_MS}
             return database.row("SELECT 1 FROM owner WHERE lease_until = :until", lease) is not None
 
-        await actions.start(ANNA, ask(here))
+        await core.actions.start(ANNA, ask(here))
         await taken(other)
         search = asyncio.create_task(database.rows_aside(long))
         for _ in range(3):
@@ -157,12 +137,12 @@ async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_it
     other = ScriptedEngine()
     async with parts(tmp_path) as here:
         action, _ = await begun(here)
-        async with second(tmp_path, here, other) as (_, runner), opened(tmp_path / "core.db") as database:
+        async with second(tmp_path, here, other) as core, opened(tmp_path / "core.db") as database:
             await database.transaction(moved)
-            await runner.tick()
+            await core.runner.tick()
             assert [row["owner"] for row in database.rows("SELECT owner FROM action")] == ["1-1-elsewhere-1"]
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await core.runner.tick()
             assert (await taken(other)).job.action_id == action.id
 
 
@@ -170,10 +150,10 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_not_held_agai
     other = ScriptedEngine(stoppable=False)
     async with parts(tmp_path) as here:
         action, _ = await begun(here)
-        await here.actions.cancel(ANNA, action.id)
-        async with second(tmp_path, here, other) as (_, runner):
+        await here.lifecycle.cancel(ANNA, action.id)
+        async with second(tmp_path, here, other) as core:
             here.clock.now_ms += LEASE_MS
-            await runner.tick()
+            await core.runner.tick()
             (await taken(other)).finish(Report(False, message="It broke by itself"))
             ended = await here.ended(action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
@@ -194,11 +174,11 @@ async def test_a_database_from_before_the_leases_of_cores_is_taken_on_with_what_
     now.close()
     before.close()
     other = ScriptedEngine()
-    async with second(tmp_path, here, other) as (actions, _):
+    async with second(tmp_path, here, other) as core:
         run = await taken(other)
         run.finish(Report(True))
         assert (run.job.action_id, run.job.resumed) == (action.id, True)
-        assert json.loads(actions.json_of(action.id))["createdAt"] == action.created_at
+        assert json.loads(core.actions.get_json(action.id))["createdAt"] == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:
@@ -206,7 +186,7 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
         started = await here.actions.start(ANNA, ask(here))
         (await taken(here.engine)).finish(Report(False, message="No such responder there"))
         async with asyncio.timeout(LOOK_AT_MOST_S):
-            assert (await here.runner.with_job_id(started.action)).engine_job_id == ""
+            assert (await here.actions.with_job_id(started.action)).engine_job_id == ""
 
 
 # --- two processes ----------------------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ def stored(facts: RunFacts, output: dict[str, Any], printed: str) -> list[str]:
     found = []
     for fault in ("", "wrote no output/output.json"):
         report = judged(facts, RunOutput(output, fault, printed), "", "")
-        written = reports.write(
-            reports.ending(report, {}, reports.Limits()), [""] * len(report.operations), reports.Limits()
+        written = reports.serialize(
+            reports.prepare(report, {}, reports.Limits()), [""] * len(report.operations), reports.Limits()
         )
         whole = json.loads(written.whole_report or written.report)
         found += texts_in([whole, json.loads(written.whole_operations or written.operations), report.printed])

@@ -1,0 +1,420 @@
+"""The life of an action: the only place where its status changes.
+
+`Waiting -> InProgress -> Success | Failure`, `Waiting -> Failure`, `Waiting -> Deleted`
+(core/docs/semantics.md#states). Each change is one transaction with its event. What a runner reports counts only while
+the action is open and this process holds its lease.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import structlog
+
+from core.access import Caller
+from core.actions import operations, policy
+from core.actions import report as reports
+from core.actions import target as targets
+from core.actions.catalog import Choice, Responders
+from core.actions.target import Target
+from core.common import process_identity
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.engines.base import Job, Progress, Report
+from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, RunInput
+from core.records import events
+from core.settings import ResponderSection
+from core.store import actions as stored
+from core.store import backup, objects
+
+LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions to another core
+LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
+MINUTE_MS = 60_000
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _PendingEnd:
+    """The end of an action whose operations are still to be applied."""
+
+    at: int
+    """When it ended (ms); also the time of its operations' changes."""
+    report: reports.PreparedReport
+    text: str
+    """The report as text for the store; empty if a single transaction applies all operations."""
+
+
+class Lifecycle:
+    """Moves actions from one state to the next, on behalf of people and of this process's runner."""
+
+    def __init__(
+        self,
+        database: Database,
+        responders: Responders,
+        clock: Clock,
+        *,
+        organisation: str,
+        product: str,
+        limits: reports.Limits,
+    ) -> None:
+        self.holder = process_identity.me()
+        """The lease holder: this process, as the owner of the actions that it accepts."""
+        self._database = database
+        self._responders = responders
+        self._clock = clock
+        self._organisation = organisation
+        self._product = product
+        self._limits = limits
+
+    # --- in a transaction of the caller -----------------------------------------------------------------------------
+
+    def record(
+        self,
+        tx: Transaction,
+        caller: Caller,
+        request: RunInput,
+        target: Target,
+        choice: Choice,
+        section: ResponderSection,
+    ) -> Action:
+        """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease."""
+        now, number = self._clock(), objects.next_id(tx)
+        expires_at = now + section.approval_expires_minutes * MINUTE_MS if section.approval else None
+        approval = (
+            None if expires_at is None else Approval(needed=section.approval, approved_by=[], expires_at=expires_at)
+        )
+        action = Action(
+            id_=f"~{number}",
+            id=f"~{number}",
+            responder_id=choice.offer.first.id,
+            responder_name=choice.offer.name,
+            responder_definition=choice.responder.definition or choice.offer.name,
+            engine_id=choice.engine.name,
+            engine_job_id=choice.engine.job_id(f"~{number}"),
+            object_type=target.object_type,
+            object_id=f"~{target.id}",
+            status="Waiting",
+            start_date=now,
+            operations="[]",
+            report="{}",
+            created_by=caller.login,
+            created_at=now,
+            approval=approval,
+        )
+        row = {
+            "id": number,
+            "kind": target.kind,
+            "object_id": target.id,
+            "root_id": target.root_id,
+            "responder_name": choice.offer.name,
+            "engine_name": choice.engine.name,
+            "engine_responder_id": choice.responder.id,
+            "status": action.status,
+            "created_by": caller.login,
+            "acted_through": caller.key_owner,
+            "created_at": now,
+            "owner": self.holder if expires_at is None else None,
+            "engine_job_id": action.engine_job_id,
+            "parameters": json.dumps(request.parameters),
+            "approval_expires_at": expires_at,
+            "doc": action.to_json(),
+        }
+        stored.insert(tx, row)
+        self._record_event(tx, row, "action.created", caller.login)
+        return action
+
+    def vote(self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval) -> Action:
+        """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it."""
+        votes = policy.votes_with(tx, approval, caller.login)
+        if set(votes) == set(approval.approved_by):
+            return action
+        action = action.model_copy(update={"approval": approval.model_copy(update={"approved_by": votes})})
+        holder = self.holder if len(votes) >= approval.needed else None
+        stored.set_approved(tx, row["id"], action.to_json(), holder)
+        self._record_event(tx, row, "action.updated", caller.login)
+        return action
+
+    def end_unrun(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
+        """End an action of which there is no engine's report; `message` is the sentence for people."""
+        prepared = self._prepared(Report(False, message=message), row)
+        return self._end(tx, row, status, prepared, user, now=self._clock())
+
+    # --- for people -------------------------------------------------------------------------------------------------
+
+    async def cancel(self, caller: Caller, action_id: str) -> tuple[Action, bool]:
+        """End an action that is not dispatched yet; mark one that is as cancelled, for its engine to be told.
+
+        Returns the action, and whether this call was the first to mark it. Raises ResponderBotError: not_found,
+        forbidden (neither its requester nor an org-admin), conflict (it has ended).
+        """
+
+        def work(tx: Transaction) -> tuple[Action, bool]:
+            row = find(tx, action_id)
+            policy.require_may_cancel(caller, row)
+            action = policy.require_open(row, "cancelled")
+            if row["handed_at"] is None:
+                return self.end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login), False
+            is_first = row["cancelled_by"] is None
+            if is_first:
+                stored.set_cancelled_by(tx, row["id"], caller.login)
+            return action, is_first
+
+        return await self._database.transaction(work)
+
+    async def withdraw_cancel(self, number: int) -> None:
+        """Undo the mark of a cancel that the action's engine can't carry out."""
+        await self._database.transaction(lambda tx: stored.set_cancelled_by(tx, number, None))
+
+    def is_cancelled(self, number: int) -> bool:
+        """Whether somebody has cancelled an action that is still open."""
+        row = stored.find(self._database, number)
+        return row is not None and row["cancelled_by"] is not None and row["status"] in OPEN_STATUSES
+
+    def running_job(self, number: int) -> tuple[str, Job]:
+        """Engine name and job of a dispatched action. Raises ResponderBotError("not_found")."""
+        row = find(self._database, f"~{number}")
+        target = targets.load(self._database, row["kind"], row["object_id"])
+        return row["engine_name"], self._job(row, target, resumed=True)
+
+    # --- for the runner ---------------------------------------------------------------------------------------------
+
+    async def dispatch(self, number: int) -> Job | Report | None:
+        """The job for the engine, noted as dispatched before the engine is called.
+
+        None if it is not this runner's to dispatch (ended, cancelled, waiting for approval, another core's); a Report
+        if it may no longer run (core/docs/semantics.md#dispatch).
+        """
+
+        def work(tx: Transaction) -> Job | Report | None:
+            row = self._held(tx, number)
+            if row is None:
+                return None
+            target = targets.load(tx, row["kind"], row["object_id"])
+            not_allowed = policy.why_not_start(tx, row)
+            if row["handed_at"] is not None:
+                return self._dispatched_before(tx, row, target, not_allowed)
+            refused = not_allowed or self._responders.refuse(target, row["responder_name"], row["engine_name"])
+            if refused:
+                return Report(False, message=refused)
+            now = self._clock()
+            if not stored.hand_over(tx, number, self.holder, now):
+                return None
+            if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
+                stored.renew(tx, self.holder, now + LEASE_MS)
+            return self._job(row, target, resumed=False)
+
+        return await self._database.transaction(work)
+
+    def _dispatched_before(self, tx: Transaction, row: Row, target: Target, not_allowed: str) -> Job:
+        """The job of an action that an earlier core dispatched.
+
+        That core may have been killed before the program started. If the action may no longer run, it is cancelled,
+        so that the engine doesn't start it now.
+        """
+        is_cancelled = row["cancelled_by"] is not None
+        if not_allowed and not is_cancelled and row["status"] == "Waiting":
+            stored.set_cancelled_by(tx, row["id"], f"core: {not_allowed}")
+            is_cancelled = True
+        return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
+
+    async def progress(self, number: int, progress: Progress) -> None:
+        """Store an engine's progress on a job; nothing if another core holds the lease by now."""
+
+        def work(tx: Transaction) -> None:
+            row = self._held(tx, number)
+            if row is None:
+                return
+            stored.set_job(tx, number, progress.engine_job_id, progress.pid, progress.pid_started)
+            action = Action.model_validate_json(row["doc"])
+            status: ActionStatus = "InProgress" if progress.running else action.status
+            moved = action.model_copy(update={"status": status, "engine_job_id": progress.engine_job_id})
+            if moved != action:
+                stored.set_state(tx, number, status, moved.to_json())
+                self._record_event(tx, row, "action.updated", row["created_by"])
+
+        await self._database.transaction(work)
+
+    def is_ending(self, number: int) -> bool:
+        """Whether its report is stored already, and only some of its operations are still to be applied."""
+        return stored.outcomes(self._database, number) is not None
+
+    async def end(self, number: int, report: Report | None) -> bool:
+        """Store the end of an action with the changes of its operations, each applied once, even across a crash.
+
+        Many operations are applied in slices, so that others can write in between: the report is stored with the first
+        slice, and the outcomes with each. `report` is None if a crash interrupted that; otherwise it is ignored then.
+        Returns False if the action has ended, or if another core holds its lease by now.
+        """
+        row = self._held(self._database, number)
+        if row is None:
+            return False
+        pending = await self._pending_end(row, report)
+        while True:
+            is_over = await self._database.transaction(lambda tx: self._apply_slice(tx, number, pending))
+            if is_over is not None:
+                return is_over
+
+    async def _pending_end(self, row: Row, report: Report | None) -> _PendingEnd:
+        begun = stored.ending(self._database, row["id"])
+        if begun is not None:
+            prepared = await asyncio.to_thread(reports.PreparedReport.from_text, begun["report"])
+            return _PendingEnd(begun["at"], prepared, begun["report"])
+        if report is None:
+            raise ValueError("an end that has not begun needs a report")
+        prepared = await asyncio.to_thread(self._prepared, report, row)
+        in_slices = len(prepared.operations) > operations.SLICE
+        return _PendingEnd(self._clock(), prepared, await asyncio.to_thread(prepared.to_text) if in_slices else "")
+
+    def _apply_slice(self, tx: Transaction, number: int, pending: _PendingEnd) -> bool | None:
+        """Apply one slice of operations, and end the action after the last one; the result of `end`, once known."""
+        row = self._held(tx, number)
+        if row is None:
+            return False
+        requested = pending.report.operations
+        begun = stored.outcomes(tx, number)
+        outcomes: list[str] = [] if begun is None else json.loads(begun)
+        context = operations.OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at)
+        slice_ = requested[len(outcomes) : len(outcomes) + operations.SLICE]
+        outcomes += operations.apply_slice(tx, context, slice_)
+        if len(outcomes) < len(requested):
+            if begun is None:
+                stored.begin_ending(tx, number, pending.at, pending.text)
+            stored.set_outcomes(tx, number, json.dumps(outcomes))
+            return None
+        if begun is not None:
+            stored.forget_ending(tx, number)
+        prepared = pending.report
+        if row["cancelled_by"] and not prepared.success:
+            prepared = self._prepared(_cancelled(row["cancelled_by"]), row)
+        status: ActionStatus = "Success" if prepared.success else "Failure"
+        self._end(tx, row, status, prepared, row["created_by"], outcomes=outcomes, now=pending.at)
+        return True
+
+    async def expire(self, number: int) -> None:
+        """End an action if its time for approval is over."""
+
+        def work(tx: Transaction) -> None:
+            row = stored.find(tx, number)
+            if row is None or row["status"] != "Waiting" or row["approval_expires_at"] is None:
+                return
+            if row["approval_expires_at"] <= self._clock():
+                message = "Nobody agreed in time; run it again if it is still needed."
+                self.end_unrun(tx, row, "Failure", message, row["created_by"])
+
+        await self._database.transaction(work)
+
+    # --- after a restore --------------------------------------------------------------------------------------------
+
+    async def end_restored(self) -> None:
+        """If the database is a restored backup: end all that was open in it, since each action may have run since.
+
+        Call it before any runner is opened. An action whose report was stored already goes on to its end, for which
+        no engine is needed. Several cores may call it at once; only the first finds anything to do.
+        """
+
+        def work(tx: Transaction) -> tuple[int, int] | None:
+            made_at = backup.made_at(tx)
+            if made_at is None:
+                return None
+            backup.resume(tx, made_at, self._clock())
+            rows = [row for row in map(partial(stored.find, tx), stored.unreported_ids(tx)) if row is not None]
+            message = (
+                f"Core was restored from a backup of {backup.as_time(made_at)}; it may have run."
+                " Look at its target before you run it again."
+            )
+            for row in rows:
+                self.end_unrun(tx, row, "Failure", message, row["created_by"])
+            return made_at, len(rows)
+
+        if backup.made_at(self._database) is not None:
+            restored = await self._database.transaction(work)
+            if restored:
+                made_at, ended = restored
+                log.warning("restored_from_backup", made_at=backup.as_time(made_at), actions_ended=ended)
+
+    # --- shared -----------------------------------------------------------------------------------------------------
+
+    def _end(
+        self,
+        tx: Transaction,
+        row: Row,
+        status: ActionStatus,
+        prepared: reports.PreparedReport,
+        user: str,
+        *,
+        now: int,
+        outcomes: Sequence[str] = (),
+    ) -> Action:
+        serialized = reports.serialize(prepared, outcomes, self._limits)
+        ended = Action.model_validate_json(row["doc"]).model_copy(
+            update={"status": status, "end_date": now, "operations": serialized.operations, "report": serialized.report}
+        )
+        stored.set_end(
+            tx,
+            row["id"],
+            status,
+            ended.to_json(),
+            now,
+            whole_report=serialized.whole_report,
+            whole_operations=serialized.whole_operations,
+        )
+        self._record_event(tx, row, "action.ended", user)
+        return ended
+
+    def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:
+        return reports.prepare(report, self._parameters(row), self._limits)
+
+    def _record_event(self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str) -> None:
+        events.record(
+            tx,
+            at=self._clock(),
+            type=type,
+            object_type="Action",
+            object_id=row["id"],
+            root_id=row["root_id"],
+            user=user,
+        )
+
+    def _held(self, reads: Reads, number: int) -> Row | None:
+        """The row of an open action whose lease this process holds."""
+        row = stored.find(reads, number)
+        if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self.holder:
+            return None
+        return row
+
+    def _parameters(self, row: Row) -> dict[str, Any]:
+        """The responder's `parameters`: the caller's, with core's own `user` and `organisation`, which can't be set."""
+        return {**json.loads(row["parameters"]), "user": row["created_by"], "organisation": self._organisation}
+
+    def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
+        return Job(
+            action_id=f"~{row['id']}",
+            responder_id=row["engine_responder_id"],
+            responder_name=row["responder_name"],
+            data=target.json,
+            data_type=f"{self._product}:{target.kind}",
+            tlp=target.tlp,
+            pap=target.pap,
+            parameters=self._parameters(row),
+            engine_job_id=row["engine_job_id"] or "",
+            resumed=resumed,
+            seen_running=row["status"] == "InProgress",
+        )
+
+
+def find(reads: Reads, action_id: str) -> Row:
+    """The row of an action by its id on the wire. Raises ResponderBotError("not_found")."""
+    number = objects.parse_id(action_id)
+    row = None if number is None else stored.find(reads, number)
+    if row is None:
+        raise ResponderBotError("not_found", "Action not found")
+    return row
+
+
+def _cancelled(login: str) -> Report:
+    return Report(False, message=f"Cancelled by {login}")

@@ -1,0 +1,93 @@
+"""Who may run a responder, cancel an action and vote on one.
+
+Rights are read in the transaction that acts on them, since they may have ended after the request was accepted
+(core/docs/semantics.md#rights-are-checked-again).
+"""
+
+import json
+
+from core.access import Caller, current_permissions
+from core.actions.target import Target
+from core.common.database.sqlite import Reads, Row
+from core.common.errors import ResponderBotError
+from core.models import OPEN_STATUSES, Action, Approval
+from core.store import actions as stored
+
+
+def may_run(reads: Reads, login: str) -> bool:
+    return "manageAction" in current_permissions(reads, login)
+
+
+def why_requester_may_not(reads: Reads, login: str) -> str:
+    """The sentence for a requester who may no longer run responders, else `""`."""
+    if may_run(reads, login):
+        return ""
+    return (
+        f"{login} asked for this and may no longer run responders, so it did not run;"
+        " run it yourself if it is still needed."
+    )
+
+
+def why_not_start(reads: Reads, row: Row) -> str:
+    """Why an action may not start because its requester or an approver lost their rights, or `""`."""
+    if reason := why_requester_may_not(reads, row["created_by"]):
+        return reason
+    approval = Action.model_validate_json(row["doc"]).approval
+    if approval is None:
+        return ""
+    void = [login for login in approval.approved_by if not may_run(reads, login)]
+    if len(approval.approved_by) - len(void) >= approval.needed:
+        return ""
+    return (
+        f"{' and '.join(void)} agreed to this and may no longer run responders, so it did not run;"
+        " run it again if it is still needed."
+    )
+
+
+def require_open(row: Row, done: str) -> Action:
+    """The action, if it has not ended. Raises ResponderBotError("conflict"); `done` is such as "cancelled"."""
+    if row["status"] not in OPEN_STATUSES:
+        raise ResponderBotError("conflict", f"This action has ended ({row['status']}); it can no longer be {done}.")
+    return Action.model_validate_json(row["doc"])
+
+
+def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
+    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object."""
+    for row in stored.open_on(reads, target.id):
+        if row["responder_name"] == responder_name:
+            raise ResponderBotError(
+                "conflict",
+                f"{responder_name} is already running on this object, started by {row['created_by']}.",
+                details={"action": json.loads(row["doc"])},
+            )
+
+
+def require_may_cancel(caller: Caller, row: Row) -> None:
+    """Raises ResponderBotError("forbidden") for all but the requester and org-admins."""
+    # The profile and not a permission: one who acts for somebody lacks manageUser, and an org-admin may cancel from
+    # Slack too.
+    if row["created_by"] != caller.login and caller.profile != "org-admin":
+        raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
+
+
+def require_vote(reads: Reads, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
+    """The action and its approval, if the caller may vote on it at `now` (ms).
+
+    Raises ResponderBotError: forbidden (no right to, or their own request), conflict (nothing to vote on).
+    """
+    if not may_run(reads, caller.login):
+        sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
+        raise ResponderBotError("forbidden", sentence)
+    if row["created_by"] == caller.login:
+        raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
+    action = require_open(row, "approved or denied")
+    if action.approval is None or row["approval_expires_at"] is None:
+        raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
+    if action.approval.expires_at <= now:
+        raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
+    return action, action.approval
+
+
+def votes_with(reads: Reads, approval: Approval, login: str) -> list[str]:
+    """The votes that count, with this one as the last: earlier voters must still have the right to run responders."""
+    return [vote for vote in approval.approved_by if vote != login and may_run(reads, vote)] + [login]

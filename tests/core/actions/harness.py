@@ -1,0 +1,141 @@
+"""The parts of core that run actions, on a real database and a scripted engine, without HTTP."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.access import Access, Caller
+from core.actions import operations
+from core.actions.catalog import Responders
+from core.actions.lifecycle import Lifecycle
+from core.actions.report import Limits
+from core.actions.runner import TICK_S, Runner
+from core.actions.service import Actions
+from core.common.database.sqlite import Database
+from core.engines.base import Engine, Report
+from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
+from core.records.alerts import Alerts
+from core.records.events import Feed
+from core.settings import ResponderSection
+from tests.clock import SetClock
+from tests.core.scripted_engine import ScriptedEngine
+from tests.core.store.test_database import opened
+
+PROFILE_OF: Mapping[str, Profile] = {"anna": "analyst", "ben": "analyst", "lead": "org-admin"}
+
+
+def caller(name: str, profile: Profile = "analyst") -> Caller:
+    permissions: frozenset[Permission] = frozenset(PROFILES[profile])
+    return Caller(f"{name}@example.org", permissions, f"{name}@example.org", profile, 2)
+
+
+ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PROFILE_OF.items())
+
+
+@dataclass
+class ActionParts:
+    """One core's parts for actions."""
+
+    lifecycle: Lifecycle
+    runner: Runner
+    actions: Actions
+
+
+@asynccontextmanager
+async def action_parts(
+    database: Database,
+    clock: SetClock,
+    engine: Engine,
+    *,
+    policies: Mapping[str, ResponderSection] | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    tick_s: float = TICK_S,
+) -> AsyncIterator[ActionParts]:
+    """Open one core's parts for actions on a database; several may share one."""
+    responders = Responders([engine], policies or {}, database, clock)
+    await responders.open()
+    lifecycle = Lifecycle(database, responders, clock, organisation="soc", product="thehive", limits=limits)
+    runner = Runner(lifecycle, responders, database, clock, tick_s=tick_s)
+    await runner.open()
+    try:
+        yield ActionParts(
+            lifecycle, runner, Actions(lifecycle, runner, responders, database, Feed(database, clock), clock)
+        )
+    finally:
+        await runner.close()
+        await responders.close()
+
+
+@dataclass
+class Parts:
+    """A core's parts for actions, with an alert to run responders on."""
+
+    lifecycle: Lifecycle
+    runner: Runner
+    actions: Actions
+    feed: Feed
+    clock: SetClock
+    engine: ScriptedEngine
+    alert_id: str
+    database: Database
+    access: Access
+
+    def alert_json(self) -> str:
+        return Alerts(self.database, self.clock, "soc").json(self.alert_id)
+
+    def action(self, action_id: str) -> Action:
+        return Action.model_validate_json(self.actions.get_json(action_id))
+
+    async def ended(self, action_id: str) -> Action:
+        while True:
+            position = self.feed.mark()
+            action = self.action(action_id)
+            if action.end_date is not None:
+                return action
+            await self.feed.changed(position)
+
+
+@asynccontextmanager
+async def parts(
+    tmp_path: Path,
+    *,
+    engine: ScriptedEngine | None = None,
+    policies: Mapping[str, ResponderSection] | None = None,
+    report_limit_bytes: int = 1_048_576,
+    operation_limits: operations.Limits = operations.Limits(),  # noqa: B008 - frozen
+    **alert: Any,
+) -> AsyncIterator[Parts]:
+    """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
+    engine, clock = engine or ScriptedEngine(), SetClock()
+    limits = Limits(report_limit_bytes, operation_limits)
+    async with (
+        opened(tmp_path / "core.db") as database,
+        action_parts(database, clock, engine, policies=policies, limits=limits) as own,
+    ):
+        access = Access(database, "example.org", clock)
+        for name, profile in PROFILE_OF.items():
+            await access.add(name, profile)
+        fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
+        created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
+        feed = Feed(database, clock)
+        yield Parts(own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access)
+
+
+def run_input(here: Parts, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
+    """The request to run a responder on the alert."""
+    return RunInput.model_validate({"responderId": responder, "objectType": "alert", "objectId": here.alert_id, **more})
+
+
+async def ended_with(here: Parts, requested: Sequence[Any]) -> Action:
+    """An ended action whose responder requested these operations."""
+    started = await here.actions.start(ANNA, run_input(here))
+    (await here.engine.taken.get()).finish(Report(True, operations=tuple(requested)))
+    return await here.ended(started.action.id)
+
+
+def report_of(action: Action) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(action.report)
+    return report
