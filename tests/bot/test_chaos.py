@@ -436,8 +436,10 @@ def check_runs(scene: Scene, actions: Sequence[Action]) -> dict[str, int]:
         decision = scene.decided.get(object_id, "") if responder == "Approved" else ""
         expected = {"approve": "Success", "deny": "Failure", "cancel": "Deleted"}.get(decision)
         assert expected in (None, action.status), (decision, action)
-        assert ran == (0 if decision in ("deny", "cancel") else 1), (responder, object_id, ran, action)
-        if not decision:
+        if responder == "Approved":  # a click that Slack says failed may have been carried out all the same
+            assert ran == (action.status == "Success"), (responder, object_id, ran, action)
+        else:
+            assert ran == 1, (responder, object_id, ran, action)
             assert action.status == ("Failure" if responder == "Failing" else "Success"), action
         applied = json.loads(action.operations)
         assert {one["status"] for one in applied} <= {"Success"}, action
