@@ -30,7 +30,8 @@ from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import query as query_api
 from core.api import responders as responders_api
-from core.api.router import Endpoint, Router
+from core.api.endpoint import Endpoint
+from core.api.router import Router
 from core.common.clock import Clock, now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError

@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from core.access import Access, Caller
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.models import Person
 
 

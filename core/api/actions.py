@@ -8,7 +8,7 @@ from starlette.responses import Response
 from core.actions import target as targets
 from core.actions.service import LIST_LIMIT, Actions
 from core.api import search as search_api
-from core.api.router import Endpoint, Request, json_response, wait_seconds
+from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
 from core.common.errors import ResponderBotError
 from core.models import Action, Decision, RunInput
 from core.records.search import EVERYTHING, parse_range
@@ -40,7 +40,7 @@ def endpoints(actions: Actions) -> list[Endpoint]:
         text = actions.list_json(kind, object_id) if window == EVERYTHING else None
         if text is not None:
             return json_response(text)
-        found = await request.long_read(actions.list_range(kind, object_id, window))
+        found = await request.run_search(actions.list_range(kind, object_id, window))
         return search_api.answer_found(found, request, window)
 
     async def one(request: Request) -> Response:

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, json_list_response, json_response
+from core.api.endpoint import Endpoint, Request, json_list_response, json_response
 from core.models import (
     Alert,
     AlertInput,

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.case_templates import CaseTemplates
 

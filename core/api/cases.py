@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api import search
-from core.api.router import Endpoint, Request, json_list_response, json_response
+from core.api.endpoint import Endpoint, Request, json_list_response, json_response
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -44,7 +44,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         task = cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
         asked = SearchInput(query=of_task, range=request.query.get("range", "all"))
-        found = await request.long_read(cases.search("case_task_log", asked))
+        found = await request.run_search(cases.search("case_task_log", asked))
         return json_response(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from core.access import Access
 from core.api import v1
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.common.database.sqlite import Database
 from core.models import CUSTOM_FIELD_KINDS
 from core.store import search as stored

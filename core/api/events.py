@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, json_response, wait_seconds
+from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import EventPage

@@ -12,7 +12,7 @@ from typing import Literal
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.common import logs
 from core.common.database.probe import Probe
 from core.common.database.sqlite import Database

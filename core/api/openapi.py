@@ -12,7 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from core.api.router import ERRORS, Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
+from core.api.errors import ERRORS
+from core.api.requests import has_required_fields
 from core.models import KINDS, Input
 
 _REF = "#/components/schemas/{model}"
@@ -117,7 +119,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         operation["description"] = f"Needs the permission {endpoint.permission}{either}."
     if endpoint.body is not None:
         schema = _schema(endpoint.body, "validation", schemas)
-        required = any(item.is_required() for item in endpoint.body.model_fields.values())
+        required = has_required_fields(endpoint.body)
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     return operation
 

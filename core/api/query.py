@@ -12,7 +12,7 @@ from starlette.responses import Response
 from core.actions.service import Actions
 from core.api import choices as choices_api
 from core.api import v1
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
 from core.models import Kind, SearchInput
 from core.records.alerts import Alerts
@@ -179,7 +179,7 @@ def endpoints(
 
     async def query(request: Request) -> Response:
         chain = _begun(request.raw, gets, words, choices)
-        found = await request.long_read(found_by(replace(chain, range="0-0") if chain.counted else chain))
+        found = await request.run_search(found_by(replace(chain, range="0-0") if chain.counted else chain))
         if chain.counted:
             return json_response(str(found.total))
         theirs = {own: name for name, own in words.items()} if chain.kind == "action" else {}

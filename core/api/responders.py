@@ -6,7 +6,7 @@ from starlette.responses import Response
 from core.actions import target as targets
 from core.actions.catalog import Responders
 from core.actions.service import Actions
-from core.api.router import Endpoint, Request, bool_param, json_response
+from core.api.endpoint import Endpoint, Request, bool_param, json_response
 from core.common.database.sqlite import Reads
 from core.models import ObjectInContext, OfferedResponder
 from core.store.objects import parse_id

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.models import SearchInput
 from core.records.search import Found
 from core.store.search import Window
@@ -38,7 +38,7 @@ async def _found(
     search: Callable[[SearchInput], Coroutine[Any, Any, Found]], request: Request, asked: SearchInput
 ) -> Response:
     given = {name: request.query[name] for name in _QUERY if name in request.query}
-    found = await request.long_read(search(asked.model_copy(update=given)))
+    found = await request.run_search(search(asked.model_copy(update=given)))
     return json_response(found.json, headers={"X-Total": str(found.total)})
 
 

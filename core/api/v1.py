@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.router import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
 from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
 

@@ -47,7 +47,7 @@ ONCE = frozenset(
 
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
-log = structlog.get_logger("core.listen")
+log = structlog.get_logger("core.listener")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Exchange:
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
-            log.exception("unforeseen", method=self.scope["method"])
+            log.exception("application_failed", method=self.scope["method"])
         if self.is_answered or self.is_gone:
             return
         self.is_answered = True

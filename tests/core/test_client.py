@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.api.router import ERRORS, error_body
+from core.api.errors import ERRORS, error_body
 from core.client import UNANSWERED, CoreClient, error_from_response
 from core.common.errors import ResponderBotError
 from tests.core.running import running_core

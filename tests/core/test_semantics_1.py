@@ -156,7 +156,7 @@ async def test_the_record_names_both_who_acted_and_through_whose_key(core: Runni
     both = ("analyst@responder-bot.local", "service@responder-bot.local")
     assert row is not None
     assert (row["created_by"], row["acted_through"]) == both
-    assert [(line["login"], line["through"]) for line in logs if line["event"] == "answered"] == [both]
+    assert [(line["login"], line["key_owner"]) for line in logs if line["event"] == "request_answered"] == [both]
 
 
 # --- rights ---------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ async def test_a_number_without_a_fraction_is_an_integer_however_it_is_written(c
 async def test_a_body_that_is_not_read_to_its_end_names_what_is_wrong(core: RunningCore) -> None:
     answer: httpx.Response = await core.send("POST", "/api/alert", content=b'{"type": "siem"')
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
-    assert "no JSON that can be read" in answer.json()["message"]
+    assert "not valid JSON" in answer.json()["message"]
 
 
 async def test_an_answer_does_not_wait_for_the_client_to_nod(core: RunningCore) -> None:

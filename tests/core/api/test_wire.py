@@ -14,8 +14,9 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from core.access import Access
-from core.api import router as wire
-from core.api.router import Endpoint, Request, Router, json_response
+from core.api.endpoint import Endpoint, Request, json_response
+from core.api.errors import ERRORS, error_body
+from core.api.router import Router
 from core.common.clock import now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
@@ -385,9 +386,9 @@ async def test_whatever_breaks_is_a_clean_500_whose_request_id_leads_to_the_log(
     assert response.headers["x-request-id"] == "from-the-client.1"
     assert "from-the-client.1" in found["message"]
     assert "bug" not in response.text
-    unforeseen = [entry for entry in logs if entry["event"] == "unforeseen"]
-    assert [entry["request_id"] for entry in unforeseen] == ["from-the-client.1"]
-    assert [entry["status"] for entry in logs if entry["event"] == "answered"] == [500]
+    failed = [entry for entry in logs if entry["event"] == "request_failed"]
+    assert [entry["request_id"] for entry in failed] == ["from-the-client.1"]
+    assert [entry["status"] for entry in logs if entry["event"] == "request_answered"] == [500]
 
 
 async def test_a_request_id_that_could_break_a_log_is_replaced(tmp_path: Path) -> None:
@@ -445,7 +446,7 @@ async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
             await core.send("POST", PATH, TEMPLATE, headers={"Authorization": f"Basic {basic}"})
             await core.send("GET", "/api/event", headers={"Authorization": f"Bearer {key}x"})
     text = repr(logs)
-    assert "answered" in text
+    assert "request_answered" in text
     assert key not in text
     assert basic not in text
 
@@ -455,8 +456,8 @@ def test_each_code_has_its_place_in_the_one_table() -> None:
 
     from core.common.errors import Code
 
-    assert set(wire.ERRORS) == set(get_args(Code))
-    status, text = wire.error_body(ResponderBotError("log_not_found", "Log not found"), "r1")
+    assert set(ERRORS) == set(get_args(Code))
+    status, text = error_body(ResponderBotError("log_not_found", "Log not found"), "r1")
     assert (status, text) == (404, '{"type":"AuthenticationError","message":"Log not found","requestId":"r1"}')
 
 
