@@ -70,7 +70,7 @@ class Subject:
     @staticmethod
     def artifact(artifact: Artifact, case: Case | None = None) -> "Subject":
         """An artifact has its own TLP and its case's PAP."""
-        title = f"{artifact.data_type} {artifact.data}"
+        title = f"{artifact.data_type} {artifact.label}"
         if case is None:
             return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, above_tlp=RED)
         return Subject("case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, above_tlp=case.tlp)
@@ -113,7 +113,9 @@ class RedactedView:
         """These words of the subject; hidden artifacts are masked where a title or a tag repeats them."""
         if not self.is_open:
             return withheld(self.subject.tlp)
-        return _masked(words, [a.data for a in self.subject.artifacts if not may_see(self.clearance, a.tlp)])
+        return _masked(
+            words, [t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts]
+        )
 
     def title(self) -> str:
         """The subject's title, or that it is withheld."""
@@ -144,7 +146,7 @@ class RedactedView:
         own = None if self.is_open else self.subject.tlp
         reports = None if self.shows_reports else self.highest
         masked = (
-            sorted({a.data for a in self.subject.artifacts if not may_see(self.clearance, a.tlp)})
+            sorted({t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts})
             if self.is_open
             else []
         )

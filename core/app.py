@@ -28,6 +28,7 @@ from core.api import cases as cases_api
 from core.api import choices as choices_api
 from core.api import comments as comments_api
 from core.api import events as events_api
+from core.api import files as files_api
 from core.api import query as query_api
 from core.api import responders as responders_api
 from core.api.endpoint import Endpoint
@@ -166,6 +167,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
+        *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
@@ -174,6 +176,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
+    public += files_api.version_1(database)
     choices = choices_api.choice_lists(access, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)

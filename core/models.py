@@ -275,11 +275,26 @@ class Input(ApiModel):
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
+class Attachment(ApiModel):
+    """A file: `id` is the SHA-256 of its content, `hashes` are its SHA-256, SHA-1 and MD5, `size` is in bytes."""
+
+    name: str
+    hashes: list[str]
+    size: int
+    content_type: str
+    id: str
+
+
 class ArtifactInput(Input):
     """An observable, inside an alert or added to a case (`semantics.md 2`)."""
 
     data_type: Text
     data: Text
+    attachment: SkipJsonSchema[Attachment | None] = Field(None, exclude=True)
+    """Set once the file is kept that `data` is; clients don't send it."""
+    is_file: SkipJsonSchema[bool] = Field(False, exclude=True)
+    """Whether `data` is a file, whatever `data_type` says."""
+    start_date: Millis | None = None
     message: str | None = None
     tlp: Level = 2
     tags: ArtifactTags = Field(default_factory=list)
@@ -311,11 +326,14 @@ def _texts(value: Any) -> Any:
 class ArtifactsInput(Input):
     """Observables that differ in their `data` only: public clients send one, or a list of them.
 
-    A file is its `data` as `name;type;content in base64`. It may also come as `attachment`, under which name public
-    clients send the file itself beside the JSON (forms.py).
+    A file is `attachment`, or `data` where `dataType` is `file`, as `name;type;content in base64`. Under the name
+    `attachment` public clients also send the file itself beside the JSON (forms.py), or `{"name", "contentType", "id"}`
+    of one that is kept already.
     """
 
     data_type: Text
+    is_file: SkipJsonSchema[bool] = Field(False, exclude=True)
+    start_date: Millis | None = None
     data: Annotated[
         list[str],
         BeforeValidator(_texts),
@@ -342,14 +360,33 @@ class ArtifactsInput(Input):
     @model_validator(mode="before")
     @classmethod
     def _attachment_is_data(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and value.get("data") is None and value.get("attachment") is not None:
-            return {**value, "data": value["attachment"]}
-        return value
+        if not isinstance(value, Mapping):
+            return value
+        body = {key: item for key, item in value.items() if key != "isFile"}
+        attachment = body.pop("attachment", None)
+        if attachment is None:
+            return body
+        if body.get("data") not in (None, ""):
+            error = PydanticCustomError("both", "Input should be left out beside data")
+            wrong = InitErrorDetails(type=error, loc=("attachment",), input=attachment)
+            raise ValidationError.from_exception_data("attachment", [wrong])
+        many = attachment if isinstance(attachment, list) else [attachment]
+        return {**body, "data": [_file_text(item) for item in many[: MAX_ARTIFACTS + 1]], "isFile": True}
 
     def expand(self) -> list[ArtifactInput]:
         """One artifact for each entry of `data`."""
-        given = self.model_dump(exclude_unset=True)
+        given = {**self.model_dump(exclude_unset=True), "is_file": self.is_file or self.data_type == "file"}
         return [ArtifactInput.model_validate({**given, "data": data}) for data in self.data]
+
+
+def _file_text(attachment: Any) -> Any:
+    """A file that is kept already, as the text that names it; anything else as it is."""
+    if not isinstance(attachment, Mapping) or not isinstance(attachment.get("id"), str):
+        return attachment
+    name, kind = attachment.get("name"), attachment.get("contentType")
+    name = name.replace(";", "_") if isinstance(name, str) and name else "file"
+    kind = kind.replace(";", "_") if isinstance(kind, str) else "application/octet-stream"
+    return f"{name};{kind};sha256:{attachment['id']}"
 
 
 class AlertInput(Input):
@@ -603,17 +640,37 @@ class StoredModel(ApiModel):
     updated_at: Millis | None = None
 
 
+def _is_absent(value: Any) -> bool:
+    return value is None
+
+
 class Artifact(StoredModel):
-    """An observable."""
+    """An observable: a text, or a file."""
 
     type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
     data_type: str
-    data: str
+    data: str | None = Field(None, exclude_if=_is_absent)
+    """None where it is a file."""
+    attachment: Attachment | None = Field(None, exclude_if=_is_absent)
+    start_date: Millis | None = None
     message: str | None = None
     tlp: Level = 2
     tags: list[str] = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
+    reports: dict[str, Any] = Field(default_factory=dict)
+    stats: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The data, or the name of the file."""
+        return self.data if self.data is not None else self.attachment.name if self.attachment else ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All that identifies it: the data, or name and hashes of the file."""
+        file = self.attachment
+        return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
 
 
 class Alert(StoredModel):

@@ -101,7 +101,7 @@ def _tags(tags: Sequence[str], view: RedactedView) -> str:
 def _artifacts(view: RedactedView) -> str:
     seen = view.artifacts()
     lines = [
-        f"{foreign(a.data_type, 30)} {code(defang(view.text(a.data)[:400], a.data_type), 160)}"
+        f"{foreign(a.data_type, 30)} {code(defang(view.text(a.label)[:400], a.data_type), 160)}"
         for a in seen[:SHOWN_ARTIFACTS]
     ]
     if more := _more(len(seen) - len(lines)):

@@ -206,7 +206,7 @@ def _custom(value: Any, view: RedactedView) -> str:
 
 def _artifact_lines(view: RedactedView) -> list[Block]:
     lines = [
-        f"• {foreign(a.data_type, 40)} {code(defang(view.text(a.data)[:600], a.data_type), 250)}"
+        f"• {foreign(a.data_type, 40)} {code(defang(view.text(a.label)[:600], a.data_type), 250)}"
         + (" *IOC*" if a.ioc else "")
         + (f" – {foreign(view.text(a.message), 120)}" if a.message else "")
         for a in view.artifacts()

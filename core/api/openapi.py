@@ -52,6 +52,7 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
         "description": "the kind of object; the words of answers, such as `Alert`, are taken too",
     },
     "id": {"description": "the object's id, `~` and digits"},
+    "fileId": {"description": "the `id` of an artifact's `attachment`: its SHA-256"},
     "caseId": {"description": "the case's id, `~` and digits"},
     "idOrName": {"description": "the id, `~` and digits, or the name"},
     "team": {"description": "Slack's id of the workspace, such as T0123ABCD"},

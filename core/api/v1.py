@@ -55,7 +55,6 @@ _SEARCHED_AS: Mapping[str, Mapping[str, str]] = {
     "alert": {"caseId": "case", "newDate": "createdAt"},
     "case": {"number": "caseId", "newDate": "createdAt"},
     "case_task_log": {"date": "startDate"},
-    "case_artifact": {"startDate": "createdAt"},
 }
 _STAMPS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
 _KINDS_OF_VALUES = ("string", "integer", "float", "boolean", "date", "number")
@@ -156,12 +155,27 @@ def _log(doc: Mapping[str, Any]) -> dict[str, Any]:
 
 def _observable(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "startDate": doc["createdAt"],
+        "attachment": _attachment(doc),
         "pap": 2,
         "papLabel": TLP_NAMES[2].upper(),
-        "reports": {},
         "extraData": {},
         "ignoreSimilarity": False,
+        "external": False,
+    }
+
+
+def _attachment(doc: Mapping[str, Any]) -> dict[str, Any] | None:
+    file = doc.get("attachment")
+    if file is None:
+        return None
+    return {
+        "_id": file["id"],
+        "_type": "Attachment",
+        "_createdBy": doc["createdBy"],
+        "_createdAt": doc["createdAt"],
+        **file,
+        "path": "",
+        "extraData": {},
         "external": False,
     }
 
@@ -198,7 +212,7 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
     ),
     "case_task": ("Task", "title group description status flag startDate endDate order dueDate", _task),
     "case_task_log": ("Log", "message owner", _log),
-    "case_artifact": ("Observable", "dataType data tlp tags ioc sighted message", _observable),
+    "case_artifact": ("Observable", "dataType data startDate tlp tags ioc sighted message reports", _observable),
     "comment": ("Comment", "message isEdited", lambda _: {"extraData": {}, "external": False}),
     "caseTemplate": (
         "CaseTemplate",

@@ -86,7 +86,12 @@ class Alerts:
             more = asked.model_dump_json(exclude_unset=True, exclude={"ids"})
             cases.each(asked.artifacts or [], times=len(numbers), more_chars=len(more))
             await self._refuse_many(numbers, len(numbers) * more.count(","))
-        return await self._change(lambda tx, now: [_update(tx, number, asked, caller.login, now) for number in numbers])
+
+        def work(tx: Transaction, now: int) -> list[Alert]:
+            artifacts = None if asked.artifacts is None else cases.with_files(tx, cases.each(asked.artifacts))
+            return [_update(tx, number, asked, artifacts, caller.login, now) for number in numbers]
+
+        return await self._change(work)
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
         """Add artifacts; one that it has is changed instead, as the alert itself drops duplicates."""
@@ -94,7 +99,7 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = load(tx, number)
-            added = _artifacts(tx, cases.each([asked]), caller.login, now, alert.artifacts)
+            added = _artifacts(tx, cases.with_files(tx, cases.each([asked])), caller.login, now, alert.artifacts)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
             save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now, before=alert)
@@ -220,7 +225,7 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
         follow=asked.follow,
         custom_fields=with_ids(tx, asked.custom_fields),
         case_template=asked.case_template,
-        artifacts=_artifacts(tx, cases.each(asked.artifacts), user, now),
+        artifacts=_artifacts(tx, cases.with_files(tx, cases.each(asked.artifacts)), user, now),
     )
     key = _key(asked.type, asked.source, asked.source_ref)
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
@@ -228,12 +233,14 @@ def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
     return alert
 
 
-def _update(tx: Transaction, number: int, asked: AlertUpdate, user: str, now: int) -> Alert:
+def _update(
+    tx: Transaction, number: int, asked: AlertUpdate, artifacts: list[ArtifactInput] | None, user: str, now: int
+) -> Alert:
     alert = load(tx, number)
     changed = cases.changes(asked, alert)
     changed.pop("ids", None)
-    if asked.artifacts is not None:
-        changed["artifacts"] = _artifacts(tx, cases.each(asked.artifacts), user, now, alert.artifacts)
+    if artifacts is not None:
+        changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert.artifacts)
     if asked.status is not None:
         changed["status"] = _status(alert, asked.status)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
@@ -254,17 +261,23 @@ def _artifacts(
     tx: Transaction, asked: Iterable[ArtifactInput], user: str, now: int, known: Sequence[Artifact] = ()
 ) -> list[Artifact]:
     """Artifacts with ids of their own, each once; one that was `known` keeps its id."""
-    before = {(artifact.data_type, artifact.data): artifact for artifact in known}
-    wanted: dict[tuple[str, str], ArtifactInput] = {}
+    before = {cases.identity(artifact): artifact for artifact in known}
+    wanted: dict[tuple[str, ...], ArtifactInput] = {}
     for item in asked:
-        wanted.setdefault((item.data_type, item.data), item)
+        wanted.setdefault(cases.identity(item), item)
     numbers = iter(objects.next_ids(tx, len(wanted.keys() - before.keys())))
     return [
-        before[key].model_copy(update={**cases.changes(item), "updated_by": user, "updated_at": now})
+        before[key].model_copy(update={**_changes(item), "updated_by": user, "updated_at": now})
         if key in before
         else cases.artifact_of(next(numbers), item, user, now)
         for key, item in wanted.items()
     ]
+
+
+def _changes(asked: ArtifactInput) -> dict[str, Any]:
+    """What may change of an artifact that is there already; the file's own name stays, as its content does."""
+    own = ("data", "attachment", "is_file")
+    return {name: value for name, value in cases.changes(asked).items() if name not in own}
 
 
 def _as_case(alert: Alert, template: str | None) -> CaseInput:

@@ -35,7 +35,7 @@ from core.models import (
     TaskInput,
     TaskUpdate,
 )
-from core.records import events
+from core.records import events, files
 from core.records.case_templates import by_name, with_ids
 from core.records.search import Found, search
 from core.store import objects
@@ -285,8 +285,8 @@ def new_artifacts(
     skip_known: bool = False,
 ) -> list[Artifact]:
     """All, or with `skip_known` those that the case does not have yet. Raises as `new_artifact` does."""
-    root = _number_of(case)
-    keys = [_artifact_key(root, item.data_type, item.data) for item in asked]
+    root, asked = _number_of(case), with_files(tx, asked)
+    keys = [_artifact_key(root, item) for item in asked]
     seen, new = objects.taken(tx, "case_artifact", keys), list[tuple[str, ArtifactInput | Artifact]]()
     for key, item in zip(keys, asked, strict=True):
         if key not in seen:
@@ -318,6 +318,21 @@ def each(asked: Sequence[ArtifactsInput], *, times: int = 1, more_chars: int = 0
     return [artifact for item in asked for artifact in item.expand()]
 
 
+A = TypeVar("A", ArtifactInput, ArtifactInput | Artifact)
+
+
+def with_files(tx: Transaction, asked: Iterable[A]) -> list[A]:
+    """The same artifacts, once their files are kept. Raises ResponderBotError("bad_request") for an unknown file."""
+    return [_with_file(tx, item) if isinstance(item, ArtifactInput) and item.is_file else item for item in asked]
+
+
+def identity(artifact: ArtifactInput | Artifact) -> tuple[str, ...]:
+    """What is equal for two artifacts that are the same."""
+    if artifact.attachment is not None:
+        return artifact.data_type, "file", artifact.attachment.id
+    return artifact.data_type, artifact.data or ""
+
+
 def copy_artifacts(tx: Transaction, case: Case, artifacts: Iterable[Artifact], user: str, now: int) -> None:
     """Add an alert's artifacts to a case, but for those that it has."""
     new_artifacts(tx, case, list(artifacts), user, now, skip_known=True)
@@ -331,7 +346,9 @@ def artifact_of(number: int, asked: ArtifactInput | Artifact, user: str, now: in
         created_by=user,
         created_at=now,
         data_type=asked.data_type,
-        data=asked.data,
+        data=asked.data if asked.attachment is None else None,
+        attachment=asked.attachment,
+        start_date=now if asked.start_date is None else asked.start_date,
         message=asked.message,
         tlp=asked.tlp,
         tags=asked.tags,
@@ -476,9 +493,13 @@ def _next_case_number(tx: Transaction) -> int:
     return 1 if last is None else int(json.loads(last["doc"])["caseId"]) + 1
 
 
-def _artifact_key(case_number: int, data_type: str, data: str) -> str:
+def _artifact_key(case_number: int, artifact: ArtifactInput | Artifact) -> str:
     """Hashed, since data may be long."""
-    return hashlib.sha256(json.dumps([case_number, data_type, data]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([case_number, *identity(artifact)]).encode()).hexdigest()
+
+
+def _with_file(tx: Transaction, asked: ArtifactInput) -> ArtifactInput:
+    return asked.model_copy(update={"attachment": files.keep(tx, asked.data), "is_file": False})
 
 
 def _number_of(word: StoredModel) -> int:

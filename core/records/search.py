@@ -55,7 +55,8 @@ _FIELDS: Mapping[str, str] = {
     " resolutionStatus impactStatus summary template",
     "case_task": f"{_STORED} title group description order status flag owner startDate endDate dueDate",
     "case_task_log": f"{_STORED} message startDate status owner",
-    "case_artifact": f"{_STORED} dataType data message tlp tags ioc sighted",
+    "case_artifact": f"{_STORED} dataType data message tlp tags ioc sighted startDate attachment.name attachment.id"
+    " attachment.hashes attachment.size attachment.contentType",
     "comment": f"{_STORED} message isEdited",
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
@@ -75,7 +76,7 @@ _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
 _NUMBERS = frozenset(
     ["createdAt", "updatedAt", "severity", "date", "tlp", "pap", "caseId", "startDate", "endDate", "dueDate"]
-) | {"order", "artifacts.tlp"}
+) | {"order", "artifacts.tlp", "attachment.size"}
 _FLAGS = frozenset(["flag", "follow", "isEdited", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
 
 _PARENTS: Mapping[str, tuple[str, ...]] = {
@@ -329,8 +330,10 @@ def _path(name: Any, kind: str) -> FieldPath:
         return FieldPath((f"$.{name}",), column="object_id", check=_text)
     if kind == "action" and name in _ACTION_COLUMNS:
         return FieldPath((f"$.{name}",), column=_ACTION_COLUMNS[name], check=_number if name in _NUMBERS else _text)
-    outer, _, inner = name.partition(".")
     check = _number if name in _NUMBERS else _flag if name in _FLAGS else _text
+    if name.startswith("attachment."):
+        return FieldPath((f"$.{name}",), many=name == "attachment.hashes", check=check)
+    outer, _, inner = name.partition(".")
     many = name == "tags" or bool(inner)
     return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", check=check)
 

@@ -137,6 +137,21 @@ def identity_and_backups(db: Database) -> None:
     db.execute(MARK)
 
 
+@migrations()
+def fields_of_artifacts(db: Database) -> None:
+    # Answers are what is stored, so artifacts of earlier cores get what those of today have. Damage stays as it is.
+    added = (
+        "json_set({doc}, '$.startDate', json_extract({doc}, '$.createdAt'),"
+        " '$.reports', json_object(), '$.stats', json_object())"
+    )
+    db.execute(f"UPDATE object SET doc = {added.format(doc='doc')} WHERE kind = 'case_artifact' AND json_valid(doc)")
+    each = f"SELECT json_group_array({added.format(doc='value')}) FROM json_each(doc, '$.artifacts')"
+    db.execute(
+        f"UPDATE object SET doc = json_set(doc, '$.artifacts', ({each})) WHERE kind = 'alert'"
+        " AND CASE WHEN json_valid(doc) THEN json_array_length(doc, '$.artifacts') > 0 END"
+    )
+
+
 def migrate(db: Database) -> None:
     """Bring core's tables up to date."""
     apply(migrations, db)

@@ -12,7 +12,7 @@ from bot.cards import home, lists, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
-from core.models import Action, Alert, Person
+from core.models import Action, Alert, Attachment, Person
 from tests.bot.cards import samples as make
 from tests.bot.cards.samples import NOW, button
 
@@ -80,6 +80,15 @@ def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:
     assert RedactedView(Subject.alert(alert), 2).title() == "Beacon to [withheld]"
     assert RedactedView(Subject.alert(alert), 2).text("evil[.]example") == "[withheld]"
     assert RedactedView(Subject.alert(alert), 3).title() == "Beacon to EVIL.example"
+
+
+def test_a_file_is_shown_by_its_name_and_masked_by_name_and_hashes() -> None:
+    file = Attachment(name="payroll.xlsx", hashes=["ab" * 32, "cd" * 20], size=3, content_type="x/y", id="ab" * 32)
+    artifact = make.artifact(tlp=3).model_copy(update={"data": None, "attachment": file})
+    alert = make.alert(title=f"Opened payroll.xlsx ({'cd' * 20})", artifacts=[artifact])
+    assert RedactedView(Subject.alert(alert), 2).title() == "Opened [withheld] ([withheld])"
+    assert "payroll" not in dump(alert_card(alert, [], clearance=2, button=button, now_ms=NOW))
+    assert "payroll[.]xlsx" in dump(alert_card(alert, [], clearance=3, button=button, now_ms=NOW))
 
 
 @pytest.mark.parametrize(

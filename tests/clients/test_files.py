@@ -1,6 +1,5 @@
 """Files of public clients: beside the JSON in a form, or as text in it; kept as artifacts, else refused."""
 
-import base64
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -41,9 +40,15 @@ async def raw(
     return await core.http.post(path, content=content, headers=headers)
 
 
-def is_the_mail(text: str) -> bool:
-    name, kind, content = text.split(";")
-    return (name, kind, base64.b64decode(content)) == ("mail_ März.eml", "message/rfc822", CONTENT)
+async def is_the_mail(core: RunningCore, artifact: Any) -> bool:
+    file = artifact["attachment"]
+    content = (await core.send("GET", f"/api/datastore/{file['id']}")).content
+    return (file["name"], file["contentType"], content) == ("mail_ März.eml", "message/rfc822", CONTENT)
+
+
+def told(artifacts: Sequence[Any]) -> list[tuple[str, str, int]]:
+    """Name, type and size of the file of each."""
+    return [(f["name"], f["contentType"], f["size"]) for f in (artifact["attachment"] for artifact in artifacts)]
 
 
 async def test_an_alert_brings_its_files(core: RunningCore) -> None:
@@ -54,7 +59,7 @@ async def test_an_alert_brings_its_files(core: RunningCore) -> None:
     made = await sent(core, "/api/v1/alert", {**ALERT, "observables": observables}, [MAIL])
     assert made["observableCount"] == 2
     file, address = (await core.send("GET", f"/api/alert/{made['_id']}")).json()["artifacts"]
-    assert is_the_mail(file["data"])
+    assert await is_the_mail(core, file)
     assert (file["dataType"], file["tags"], address["data"]) == ("file", ["eml"], "192.0.2.7")
 
 
@@ -66,11 +71,11 @@ async def test_a_file_is_added(core: RunningCore, path: str) -> None:
     }
     asked = {"dataType": "file", "message": "the mail"}
     (added,) = await sent(core, path.format(**ids), asked, [("attachment", *MAIL[1:])])
-    assert is_the_mail(added["data"])
+    assert await is_the_mail(core, added)
     assert added["message"] == "the mail"
-    both = [("attachment", "a", b"1", "text/plain"), ("attachment", "b", b"2", "text/plain")]
+    both = [("attachment", "a", b"1", "text/plain"), ("attachment", "b", b"22", "text/plain")]
     added = await sent(core, path.format(**ids), asked, both)
-    assert [item["data"] for item in added] == ["a;text/plain;MQ==", "b;text/plain;Mg=="]
+    assert told(added) == [("a", "text/plain", 1), ("b", "text/plain", 2)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ async def test_a_file_keeps_its_name(core: RunningCore, named: bytes, name: str)
         b'--b\r\nContent-Disposition: form-data; name="attachment"; ' + named + b"\r\n\r\nx\r\n--b--\r\n"
     )
     answer = await raw(core, f"/api/alert/{alert}/artifact", content)
-    assert [item["data"] for item in answer.json()] == [f"{name};application/octet-stream;eA=="]
+    assert told(answer.json()) == [(name, "application/octet-stream", 1)]
 
 
 async def test_a_file_that_would_be_lost_is_refused_by_name(core: RunningCore) -> None:

@@ -157,7 +157,10 @@ async def test_an_alert_of_a_known_sender_is_taken(core: RunningCore, sender: st
     for key in ("type", "source", "sourceRef", "title", "description", "tags"):
         assert alert[key] == body.get(key, [])
     artifacts = body.get("artifacts", [])
-    assert [item["data"] for item in alert["artifacts"]] == [item["data"] for item in artifacts]
+    files = [item["attachment"]["name"] for item in alert["artifacts"] if "attachment" in item]
+    assert files == [item["data"].partition(";")[0] for item in artifacts if item["dataType"] == "file"]
+    texts = [item["data"] for item in artifacts if item["dataType"] != "file"]
+    assert [item["data"] for item in alert["artifacts"] if "data" in item] == texts
     assert alert["status"] == "New"
 
 

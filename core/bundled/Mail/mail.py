@@ -35,6 +35,10 @@ def written(asked: dict[str, Any], config: dict[str, Any]) -> EmailMessage:
     return mail
 
 
+def file_name(artifact: dict[str, Any]) -> object:
+    return (artifact.get("attachment") or {}).get("name")
+
+
 def one_line(value: object) -> str:
     """Foreign text in a header must not begin another header."""
     return " ".join(str(value or "").split())
@@ -61,7 +65,7 @@ def body(asked: dict[str, Any], kind: str) -> str:
     }
     lines = [f"{name}: {one_line(value)}" for name, value in facts.items() if value not in (None, "")]
     observables = [
-        f"- {one_line(item.get('dataType'))}: {one_line(item.get('data'))}"
+        f"- {one_line(item.get('dataType'))}: {one_line(item.get('data') or file_name(item))}"
         for item in data.get("artifacts") or []
         if isinstance(item, dict)
     ]

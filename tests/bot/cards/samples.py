@@ -133,7 +133,7 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
     tlp = draw(levels)
     found = draw(st.lists(artifacts(mark), max_size=6))
     # Titles, tags and links often repeat an observable, in the letters of their own taste.
-    repeated = [_loud(a.data) if draw(st.booleans()) else a.data for a in found]
+    repeated = [_loud(a.label) if draw(st.booleans()) else a.label for a in found]
     own = st.one_of(_marked(mark[tlp]), *([st.sampled_from(repeated)] if repeated else []))
     return alert(
         title=draw(own),

@@ -1,0 +1,48 @@
+"""Downloads of the files of artifacts."""
+
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from core.api.endpoint import Endpoint, Request
+from core.common.database.sqlite import Database
+from core.common.errors import ResponderBotError
+from core.records import files
+
+ANY_TYPE = "application/octet-stream"
+_PATH = "/api/datastore/{fileId}"
+_VERSION_1 = (
+    "/api/v1/observable/{observableId}/attachment/{fileId}/download",
+    "/api/v1/attachment/{fileId}/download",
+)
+_QUERY = {"name": "the name under which the file is to be saved; without it, its id"}
+
+
+def endpoints(database: Database) -> list[Endpoint]:
+    """The download of a file by its id."""
+
+    async def download(request: Request) -> Response:
+        return _answer(database, request)
+
+    summary = "The content of a file, by the `id` of an artifact's `attachment`"
+    return [Endpoint("GET", _PATH, download, summary, response=ANY_TYPE, query=_QUERY, errors=(404,))]
+
+
+def version_1(database: Database) -> list[Endpoint]:
+    """The same under the addresses of version 1; the file's id is enough to find it."""
+
+    async def download(request: Request) -> Response:
+        if request.query.get("asZip", "").lower() in ("true", "1"):
+            raise ResponderBotError("bad_request", "Files are not sent as a zip; leave out asZip.")
+        return _answer(database, request)
+
+    return [Endpoint("GET", path, download, "Download a file", response=ANY_TYPE, errors=(404,)) for path in _VERSION_1]
+
+
+def _answer(database: Database, request: Request) -> Response:
+    file_id = request.path["fileId"]
+    content = files.content_of(database, file_id)
+    name = quote(request.query.get("name") or file_id, safe="")
+    # Foreign content: no browser may ever show it as a page of core's.
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Security-Policy": "sandbox"}
+    return Response(content, 200, headers, ANY_TYPE)
