@@ -24,6 +24,7 @@ from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
 from tests.core.actions.harness import action_parts, parts
+from tests.core.actions.test_two_cores import begun
 from tests.core.core_process import (
     ROOT,
     CoreProcess,
@@ -41,7 +42,6 @@ from tests.core.core_process import (
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
 from tests.core.test_cli import Ended, is_one_sentence, run
-from tests.core.test_two_cores import begun
 
 RESPONDERS = {"Stepwise": {}, "Asking": {"approval": 1}}
 RESTORED = "Core was restored from a backup of "

@@ -1,4 +1,4 @@
-"""`semantics.md 2` to `4`, rule by rule, where no other test holds it: objects, templates, responders on offer."""
+"""Responders on offer: kinds, levels, engines that have the same one, and the reasons why one can't run."""
 
 import json
 from collections.abc import AsyncIterator
@@ -17,10 +17,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ENGINE = "/api/connector/engine"
 ALERT = {"type": "siem", "source": "elastalert", "sourceRef": "0", "title": "t", "description": "d"}
-KEYS = """
-_id id createdBy updatedBy createdAt updatedAt _type type source sourceRef externalLink case title description severity
-date tags tlp pap status follow customFields caseTemplate artifacts similarCases
-"""
 
 
 def definition(name: str, data_types: list[str], **more: Any) -> dict[str, Any]:
@@ -79,125 +75,6 @@ async def offered(core: RunningCore, kind: str, object_id: str, query: str = "")
     answer = await core.send("GET", f"{ENGINE}/responder/{kind}/{object_id}{query}", profile="read-only")
     assert answer.status_code == 200, answer.text
     return [one for one in answer.json() if not one["name"].startswith("ResponderBot_")]
-
-
-# --- 2: objects -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/api/alert", ALERT),
-        ("/api/case", {"title": "t", "description": "d"}),
-        ("/api/case/template", {"name": "levels"}),
-    ],
-)
-async def test_levels_are_bounded_and_two_by_default(core: RunningCore, path: str, body: dict[str, Any]) -> None:
-    unique = {key: f"levels of {path}" for key in ("sourceRef", "name") if key in body}
-    word = await made(core, path, {**body, **unique})
-    assert (word["severity"], word["tlp"], word["pap"]) == (2, 2, 2)
-    for name, wrong in (("severity", (0, 5, -1)), ("tlp", (-1, 4)), ("pap", (-1, 4))):
-        for value in wrong:
-            refused = await made(core, path, {**body, "name": "x", "sourceRef": "x", name: value}, 400)
-            assert [error["name"] for error in refused["errors"]] == [name]
-    for number, levels in enumerate(({"severity": 1, "tlp": 0, "pap": 0}, {"severity": 4, "tlp": 3, "pap": 3})):
-        unique = {key: f"{number} of {path}" for key in ("sourceRef", "name") if key in body}
-        word = await made(core, path, {**body, **unique, **levels})
-        assert {name: word[name] for name in levels} == levels
-
-
-async def test_an_alert_s_keys_keep_their_order_through_every_change(core: RunningCore) -> None:
-    alert = await made(
-        core, "/api/alert", {**ALERT, "sourceRef": "keys", "artifacts": [{"dataType": "ip", "data": "a"}]}
-    )
-    base = f"/api/alert/{alert['id']}"
-    answers = [
-        alert,
-        (await core.send("GET", base)).json(),
-        await made(core, f"{base}/markAsRead", None, 200),
-        await made(core, f"{base}/markAsUnread", None, 200),
-        (await made(core, "/api/alert/_search", {"query": {"sourceRef": "keys"}}, 200))[0],
-    ]
-    assert [list(answer) for answer in answers] == [KEYS.split()] * 5
-    assert [answer["status"] for answer in answers] == ["New", "New", "Ignored", "New", "New"]
-
-
-async def test_a_second_alert_is_told_in_the_words_of_the_interface(core: RunningCore) -> None:
-    body = {**ALERT, "sourceRef": "8257b4"}
-    await made(core, "/api/alert", body)
-    refused = await made(core, "/api/alert", body, 400)
-    assert (refused["type"], refused["message"]) == (
-        "CreateError",
-        "Alert siem:elastalert:8257b4 already exist in organisation soc",
-    )
-
-
-async def test_an_alert_is_found_by_its_reference_escaped_or_not(core: RunningCore) -> None:
-    alert = await made(core, "/api/alert", {**ALERT, "source": "a/b", "sourceRef": "x y;z?"})
-    for reference in ("siem;a%2Fb;x%20y;z%3F", "siem%3Ba%2Fb%3Bx%20y%3Bz%3F"):
-        assert (await core.send("GET", f"/api/alert/{reference}")).json()["id"] == alert["id"]
-
-
-async def test_every_search_has_a_range_a_sort_and_its_total(core: RunningCore) -> None:
-    case = await made(core, "/api/case", {"title": "c", "description": "d"})
-    task = await made(core, f"/api/case/{case['id']}/task", {"title": "first"})
-    await made(core, f"/api/case/{case['id']}/task", {"title": "second"})
-    for number in range(2):
-        await made(core, f"/api/case/task/{task['id']}/log", {"message": f"m{number}"})
-        await made(core, "/api/case/template", {"name": f"search {number}"})
-        await made(core, "/api/alert", {**ALERT, "sourceRef": f"search {number}"})
-    for path in ("alert", "case/template", "case/task", "case/task/log"):
-        address = f"/api/{path}/_search?range=0-1&sort=-createdAt&sort=-id"
-        answer = await core.send("POST", address, {"query": {"_gt": {"createdAt": 0}}}, profile="read-only")
-        every = await core.send("POST", f"/api/{path}/_search?range=all&sort=-createdAt,-id", {})
-        assert answer.json() == every.json()[:1], path
-        assert int(answer.headers["x-total"]) == len(every.json()) >= 2
-
-
-# --- 3: case templates ----------------------------------------------------------------------------------------------
-
-
-async def test_a_template_of_every_kind_of_field_comes_back_as_it_was_sent(core: RunningCore) -> None:
-    sent = {
-        "s": {"string": "x", "order": 4},
-        "n": {"string": None},
-        "i": {"integer": None, "order": 1},
-        "f": {"float": 1.5},
-        "b": {"boolean": False},
-        "d": {"date": 1_700_000_000_000, "order": None},
-        "short": "text",
-    }
-    template = await made(core, "/api/case/template", {"name": "fields", "customFields": sent, "titlePrefix": " [F]  "})
-    fields = template["customFields"]
-    ids = [field.pop("_id") for field in fields.values()]
-    assert len(set(ids)) == len(sent)
-    assert fields == {
-        "s": {"string": "x", "order": 4},
-        "n": {"string": None, "order": 2},
-        "i": {"integer": None, "order": 1},
-        "f": {"float": 1.5, "order": 4},
-        "b": {"boolean": False, "order": 5},
-        "d": {"date": 1_700_000_000_000, "order": 6},
-        "short": {"string": "text", "order": 7},
-    }
-    assert list(fields) == list(sent)
-    case = await made(core, "/api/case", {"title": "t", "description": "d", "template": "fields"})
-    assert (template["titlePrefix"], case["title"]) == (" [F]  ", " [F] t")
-
-
-async def test_a_name_is_compared_exactly(core: RunningCore) -> None:
-    for name in ("Exact", "exact", "Exact ", "Ex\u0061\u0301ct", "Ex\u00e1ct"):
-        await made(core, "/api/case/template", {"name": name})
-    refused = await made(core, "/api/case/template", {"name": "Exact", "severity": 3}, 400)
-    assert (refused["type"], refused["message"]) == ("CreateError", 'The case template "Exact" already exists')
-    quoted = await made(core, "/api/case/template", {"name": 'a "b"'})
-    assert (await made(core, "/api/case/template", {"name": 'a "b"'}, 400))["message"] == (
-        'The case template "a "b"" already exists'
-    )
-    assert (await core.send("GET", "/api/case/template/a%20%22b%22")).json()["id"] == quoted["id"]
-
-
-# --- 4: responders on offer -----------------------------------------------------------------------------------------
 
 
 async def test_what_is_offered_fits_the_kind_whatever_its_case_and_product(core: RunningCore) -> None:

@@ -1,0 +1,108 @@
+"""The event feed of a running core, over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+DAY_MS = 86_400_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def alert(core: RunningCore, ref: str) -> str:
+    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def events(core: RunningCore, query: str) -> dict[str, Any]:
+    answer = await core.send("GET", f"/api/event?{query}", profile="read-only")
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json()
+    return page
+
+
+async def test_an_event_holds_ids_only(core: RunningCore) -> None:
+    last = (await events(core, "wait=0"))["last"]
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": "d"})).json()
+    task = (await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"})).json()
+    page = await events(core, f"after={last}&wait=60")
+    login = "org-admin@responder-bot.local"
+    told = [{**event, "at": 0} for event in page["events"]]
+    root = {"at": 0, "rootId": case["id"], "user": login}
+    assert told == [
+        {"seq": last + 1, "type": "case.created", "objectType": "Case", "objectId": case["id"], **root},
+        {"seq": last + 2, "type": "case_task.created", "objectType": "Task", "objectId": task["id"], **root},
+    ]
+    assert page["last"] == last + 2
+
+
+async def test_without_after_the_answer_says_where_now_is(core: RunningCore) -> None:
+    await alert(core, "before")
+    now = await events(core, "wait=0")
+    made = await alert(core, "after")
+    assert now["events"] == []
+    assert [event["objectId"] for event in (await events(core, f"after={now['last']}"))["events"]] == [made]
+
+
+async def test_a_reader_among_many_writers_gets_each_event_once_and_in_order(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as here, running_core(tmp_path) as there:
+        await here.key("org-admin")
+        there.keys.update(here.keys)
+        await here.key("read-only")
+
+        async def read() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = []
+            while len(found) < 40:
+                last = found[-1]["seq"] if found else 0
+                found += (await events(here, f"after={last}&wait=20"))["events"]
+            return found
+
+        reading = asyncio.ensure_future(read())
+        await asyncio.gather(*(alert((here, there)[n % 2], str(n)) for n in range(40)))
+        found = await reading
+    assert [event["seq"] for event in found] == list(range(1, 41))
+    assert len({event["objectId"] for event in found}) == 40
+
+
+async def test_a_reader_that_is_ahead_of_a_store_put_back_goes_on_from_now(core: RunningCore) -> None:
+    ahead = await events(core, "after=999999999&wait=0")
+    made = await alert(core, "put back")
+    page = await events(core, f"after={ahead['last']}&wait=0")
+    assert ahead["events"] == []
+    assert [event["objectId"] for event in page["events"]] == [made]
+
+
+async def test_what_is_no_longer_kept_is_gone_with_the_first_that_is(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as here:
+        for number in range(3):
+            await alert(here, str(number))
+        await here.core.database.transaction(
+            lambda tx: tx.run("UPDATE event SET at = at - :old WHERE seq < 3", {"old": 31 * DAY_MS})
+        )
+        await here.core.feed.prune(30)
+        gone = await here.send("GET", "/api/event?after=1")
+        edge = await events(here, "after=2")
+        now = await events(here, "wait=0")
+    assert (gone.status_code, gone.json()["type"], gone.json()["first"]) == (410, "GoneError", 3)
+    assert ([event["seq"] for event in edge["events"]], now["last"]) == ([3], 3)
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "after=", "after=1.5", "after=" + "9" * 19])
+async def test_a_place_in_the_feed_is_a_number(core: RunningCore, query: str) -> None:
+    answer = await core.send("GET", f"/api/event?{query}")
+    assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
