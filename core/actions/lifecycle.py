@@ -157,7 +157,7 @@ class Lifecycle:
             row = find(tx, action_id)
             policy.require_may_cancel(caller, row)
             action = policy.require_open(row, "cancelled")
-            if row["handed_at"] is None:
+            if row["dispatched_at"] is None:
                 return self.end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login), False
             is_first = row["cancelled_by"] is None
             if is_first:
@@ -196,13 +196,13 @@ class Lifecycle:
                 return None
             target = targets.load(tx, row["kind"], row["object_id"])
             not_allowed = policy.why_not_start(tx, row)
-            if row["handed_at"] is not None:
+            if row["dispatched_at"] is not None:
                 return self._dispatched_before(tx, row, target, not_allowed)
             refused = not_allowed or self._responders.refuse(target, row["responder_name"], row["engine_name"])
             if refused:
                 return Report(False, message=refused)
             now = self._clock()
-            if not stored.hand_over(tx, number, self.holder, now):
+            if not stored.dispatch(tx, number, self.holder, now):
                 return None
             if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
                 stored.renew(tx, self.holder, now + LEASE_MS)
@@ -229,7 +229,7 @@ class Lifecycle:
             row = self._held(tx, number)
             if row is None:
                 return
-            stored.set_job(tx, number, progress.engine_job_id, progress.pid, progress.pid_started)
+            stored.set_job(tx, number, progress.engine_job_id)
             action = Action.model_validate_json(row["doc"])
             status: ActionStatus = "InProgress" if progress.running else action.status
             moved = action.model_copy(update={"status": status, "engine_job_id": progress.engine_job_id})
@@ -359,7 +359,6 @@ class Lifecycle:
             row["id"],
             status,
             ended.to_json(),
-            now,
             whole_report=serialized.whole_report,
             whole_operations=serialized.whole_operations,
         )

@@ -147,7 +147,7 @@ class Runner:
     def _accept_again(self, number: int) -> None:
         row = stored.find(self._database, number)
         if row is not None and row["owner"] == self._holder:
-            self._queue(number, row["engine_name"], is_dispatched=row["handed_at"] is not None)
+            self._queue(number, row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
 
     def _start_waiting(self, queue: EngineQueue, engine_name: str) -> None:
         while queue.free and queue.waiting and not self._is_closed:
@@ -173,7 +173,7 @@ class Runner:
             log.info("action_taken_over", action_id=f"~{row['id']}", from_owner=old_holder)
             if not is_dead:
                 self._taken_from_living.add(row["id"])
-            self._queue(row["id"], row["engine_name"], is_dispatched=row["handed_at"] is not None)
+            self._queue(row["id"], row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
 
     async def _follow(self, number: int, engine_name: str, queue: EngineQueue | None) -> None:
         """Follow an action to its end; `queue` is the one whose slot it has taken, if it needed one."""

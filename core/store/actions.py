@@ -8,8 +8,7 @@ from core.common.database.sqlite import Reads, Row, Search, Transaction
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, created_at,"
-    " handed_at, owner, engine_job_id, pid, pid_started, cancelled_by, parameters, approval_expires_at,"
-    " doc"
+    " dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, doc"
 )
 
 
@@ -64,21 +63,17 @@ def open_on(reads: Reads, object_id: int) -> list[Row]:
     )
 
 
-def hand_over(tx: Transaction, action_id: int, owner: str, now: int) -> int:
+def dispatch(tx: Transaction, action_id: int, owner: str, now: int) -> int:
     """Note that the engine is about to be called; touches no row when somebody else owns it or it has moved on."""
     return tx.run(
-        "UPDATE action SET handed_at = :now WHERE id = :id AND owner = :owner AND status = 'Waiting'"
-        " AND handed_at IS NULL AND approval_expires_at IS NULL",
+        "UPDATE action SET dispatched_at = :now WHERE id = :id AND owner = :owner AND status = 'Waiting'"
+        " AND dispatched_at IS NULL AND approval_expires_at IS NULL",
         {"id": action_id, "owner": owner, "now": now},
     )
 
 
-def set_job(tx: Transaction, action_id: int, job_id: str, pid: int | None, pid_started: int | None) -> None:
-    tx.run(
-        "UPDATE action SET engine_job_id = :job_id, pid = coalesce(:pid, pid),"
-        " pid_started = coalesce(:pid_started, pid_started) WHERE id = :id",
-        {"id": action_id, "job_id": job_id, "pid": pid, "pid_started": pid_started},
-    )
+def set_job(tx: Transaction, action_id: int, job_id: str) -> None:
+    tx.run("UPDATE action SET engine_job_id = :job_id WHERE id = :id", {"id": action_id, "job_id": job_id})
 
 
 def set_state(tx: Transaction, action_id: int, status: str, doc: str) -> None:
@@ -93,14 +88,13 @@ def set_end(
     action_id: int,
     status: str,
     doc: str,
-    now: int,
     *,
     whole_report: str | None,
     whole_operations: str | None,
 ) -> None:
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
-        " whole_operations = :whole_operations, ended_at = :now, owner = NULL, approval_expires_at = NULL"
+        " whole_operations = :whole_operations, owner = NULL, approval_expires_at = NULL"
         " WHERE id = :id",
         {
             "id": action_id,
@@ -108,7 +102,6 @@ def set_end(
             "doc": doc,
             "whole_report": whole_report,
             "whole_operations": whole_operations,
-            "now": now,
         },
     )
 
@@ -187,12 +180,12 @@ def places_taken(reads: Reads, owner: str) -> dict[str, int]:
 
 
 def take_over(tx: Transaction, old_owner: str, owner: str) -> list[Row]:
-    """Give a core's open actions to another: `id, engine_name, handed_at`, those that may run already first."""
+    """Give a core's open actions to another: `id, engine_name, dispatched_at`, those that may run already first."""
     rows = tx.rows(
-        f"UPDATE action SET owner = :owner WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, handed_at",
+        f"UPDATE action SET owner = :owner WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, dispatched_at",
         {"old": old_owner, "owner": owner},
     )
-    return sorted(rows, key=lambda row: (row["handed_at"] is None, row["id"]))
+    return sorted(rows, key=lambda row: (row["dispatched_at"] is None, row["id"]))
 
 
 def approvals_due(reads: Reads, now: int) -> list[int]:

@@ -152,6 +152,13 @@ def fields_of_artifacts(db: Database) -> None:
     )
 
 
+@migrations()
+def columns_that_nothing_reads(db: Database) -> None:
+    for column in ("pid", "pid_started", "ended_at"):
+        db.execute(f"ALTER TABLE action DROP COLUMN {column}")
+    db.execute("ALTER TABLE action RENAME COLUMN handed_at TO dispatched_at")
+
+
 def migrate(db: Database) -> None:
     """Bring core's tables up to date."""
     apply(migrations, db)

@@ -90,8 +90,8 @@ def fill(path: Path, alerts: int, actions: int) -> None:
     )
     connection.executemany(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, handed_at, ended_at, engine_job_id, parameters, doc)"
-        " VALUES (?1, 'alert', ?2, ?2, ?3, 'local', 'r-idle', 'Success', ?4, ?4, ?5, ?5, ?5 + 900, ?6, '{}', ?7)",
+        " created_by, acted_through, created_at, dispatched_at, engine_job_id, parameters, doc)"
+        " VALUES (?1, 'alert', ?2, ?2, ?3, 'local', 'r-idle', 'Success', ?4, ?4, ?5, ?5, ?6, '{}', ?7)",
         _action_rows(alerts, actions),
     )
     connection.execute("UPDATE sequence SET last = ?", (alerts + actions,))

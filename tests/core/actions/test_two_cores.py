@@ -169,7 +169,11 @@ async def test_a_database_from_before_the_leases_of_cores_is_taken_on_with_what_
     now = sqlite_utils.Database(tmp_path / "now" / "core.db")
     for table in ("sequence", "object", "event", "action"):
         columns = before.table(table).columns_dict
-        rows = [{name: value for name, value in row.items() if name in columns} for row in now.table(table).rows]
+        as_now = {"handed_at": "dispatched_at"}
+        rows = [
+            {name: row[as_now.get(name, name)] for name in columns if as_now.get(name, name) in row}
+            for row in now.table(table).rows
+        ]
         before.table(table).insert_all(rows, replace=True)
     now.close()
     before.close()
@@ -343,9 +347,9 @@ async def test_a_run_whose_core_was_killed_before_it_started_is_not_started_by_t
         await one.kill()
         os.close(writer)
     async with opened(place.database) as database:
-        row = database.row("SELECT status, handed_at FROM action")
+        row = database.row("SELECT status, dispatched_at FROM action")
         assert row is not None
-        assert (row["status"], row["handed_at"] is None) == ("Waiting", False)
+        assert (row["status"], row["dispatched_at"] is None) == ("Waiting", False)
         if how == "disabled":
             await Access(database, "example.org", now_ms).disable("anna")
     async with core_process(place, "next") as after:
