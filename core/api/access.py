@@ -1,4 +1,4 @@
-"""Who somebody is, on the wire (`semantics.md 10`)."""
+"""Routes of users."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -6,13 +6,13 @@ from typing import Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from core.access import Access, Caller
+from core.access import Access
 from core.api.endpoint import Endpoint, Request, json_response
 from core.models import Person
 
 
 class CurrentUser(Person):
-    """A person, with what public clients look for in an answer to "who am I"."""
+    """The answer to "who am I", with the fields that public clients look for."""
 
     id_: str = Field(alias="_id")
     id: str
@@ -22,18 +22,29 @@ class CurrentUser(Person):
 
 
 def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
-    async def by_slack(request: Request) -> Response:
+    async def find_by_slack(request: Request) -> Response:
         return json_response(access.person_by_slack(request.path["team"], request.path["user"]))
 
     async def current(request: Request) -> Response:
-        return json_response(_current(request.caller, organisation))
+        caller = request.caller
+        user = CurrentUser(
+            id_=caller.login,
+            id=caller.login,
+            login=caller.login,
+            name=caller.login,
+            profile=caller.profile,
+            permissions=sorted(caller.permissions),
+            clearance=caller.clearance,
+            organisation=organisation,
+        )
+        return json_response(user)
 
     return [
         Endpoint(
             "GET",
             "/api/user/by-slack/{team}/{user}",
-            by_slack,
-            "Find the user linked to a Slack person",
+            find_by_slack,
+            "Find the user linked to a person in Slack",
             response=Person,
             permission="actOnBehalf",
             purpose="look up who is who in Slack",
@@ -48,16 +59,3 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
             allow_source_profile=True,
         ),
     ]
-
-
-def _current(caller: Caller, organisation: str) -> CurrentUser:
-    return CurrentUser(
-        id_=caller.login,
-        id=caller.login,
-        login=caller.login,
-        name=caller.login,
-        profile=caller.profile,
-        permissions=sorted(caller.permissions),
-        clearance=caller.clearance,
-        organisation=organisation,
-    )

@@ -1,4 +1,4 @@
-"""Alerts on the wire (`semantics.md 2`)."""
+"""Routes of alerts."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ BASE = "/api/alert"
 
 
 def endpoints(alerts: Alerts) -> list[Endpoint]:
-    """Everything below `/api/alert`."""
+    """Routes under `/api/alert`."""
 
     async def create(request: Request) -> Response:
         return json_response(await alerts.create(request.caller, request.body), status=201)
 
-    async def one(request: Request) -> Response:
+    async def get(request: Request) -> Response:
         return json_response(alerts.json(request.path["id"]))
 
     async def add_artifact(request: Request) -> Response:
@@ -39,8 +39,8 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return json_response(await alerts.update(request.caller, request.path["id"], request.body))
 
     async def update_all(request: Request) -> Response:
-        asked: AlertsUpdate = request.body
-        return json_list_response(await alerts.update_all(request.caller, asked.ids, asked))
+        body: AlertsUpdate = request.body
+        return json_list_response(await alerts.update_all(request.caller, body.ids, body))
 
     async def mark_read(request: Request) -> Response:
         return json_response(await alerts.mark_read(request.caller, request.path["id"]))
@@ -55,18 +55,18 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return json_response(await alerts.set_follow(request.caller, request.path["id"], False))
 
     async def create_case(request: Request) -> Response:
-        asked: CreateCaseInput = request.body
-        case = await alerts.create_case(request.caller, request.path["id"], asked.case_template)
+        body: CreateCaseInput = request.body
+        case = await alerts.create_case(request.caller, request.path["id"], body.case_template)
         return json_response(case, status=201)
 
     async def merge(request: Request) -> Response:
         return json_response(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
 
     async def merge_all(request: Request) -> Response:
-        asked: MergeInput = request.body
-        return json_response(await alerts.merge_into(request.caller, asked.alert_ids, asked.case_id))
+        body: MergeInput = request.body
+        return json_response(await alerts.merge_into(request.caller, body.alert_ids, body.case_id))
 
-    def changes(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
+    def alert_endpoint(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
         options = {
             "response": Alert,
             "permission": "manageAlert",
@@ -76,7 +76,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         }
         return Endpoint(method, f"{BASE}/{{id}}{path}", handler, summary, **options)
 
-    into_case: dict[str, Any] = {"response": Case, "permission": "manageCase", "purpose": "create case"}
+    case_options: dict[str, Any] = {"response": Case, "permission": "manageCase", "purpose": "create case"}
     return [
         Endpoint(
             "POST",
@@ -94,22 +94,22 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         Endpoint(
             "GET",
             f"{BASE}/{{id}}",
-            one,
-            "One alert, by id or by `type;source;sourceRef`",
+            get,
+            "Get an alert by id or by `type;source;sourceRef`",
             response=Alert,
             errors=(404,),
         ),
-        search.listing(BASE, alerts.search, list[Alert], "alerts"),
-        changes(
+        search.list_endpoint(BASE, alerts.search, list[Alert], "alerts"),
+        alert_endpoint(
             "POST",
             "/artifact",
             add_artifact,
-            "Add an artifact to an alert, or several with a list as `data`",
+            "Add an artifact to an alert, or several if `data` is a list",
             body=ArtifactsInput,
             response=list[Artifact],
             status=201,
         ),
-        changes("PATCH", "", update, "Change an alert", body=AlertUpdate),
+        alert_endpoint("PATCH", "", update, "Change an alert", body=AlertUpdate),
         Endpoint(
             "PATCH",
             f"{BASE}/_bulk",
@@ -121,21 +121,27 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             purpose="change alert",
             errors=(404,),
         ),
-        changes("POST", "/markAsRead", mark_read, "Mark an alert as read"),
-        changes("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
-        changes("POST", "/follow", follow, "Follow an alert"),
-        changes("POST", "/unfollow", unfollow, "Stop following an alert"),
-        changes(
-            "POST", "/createCase", create_case, "Make a case of an alert", body=CreateCaseInput, status=201, **into_case
+        alert_endpoint("POST", "/markAsRead", mark_read, "Mark an alert as read"),
+        alert_endpoint("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
+        alert_endpoint("POST", "/follow", follow, "Follow an alert"),
+        alert_endpoint("POST", "/unfollow", unfollow, "Stop following an alert"),
+        alert_endpoint(
+            "POST",
+            "/createCase",
+            create_case,
+            "Create a case from an alert",
+            body=CreateCaseInput,
+            status=201,
+            **case_options,
         ),
         Endpoint(
             "POST",
             f"{BASE}/merge/_bulk",
             merge_all,
-            "Make several alerts a part of a case, all or none",
+            "Merge several alerts into a case, all or none",
             body=MergeInput,
             errors=(404,),
-            **into_case,
+            **case_options,
         ),
-        changes("POST", "/merge/{caseId}", merge, "Make an alert a part of a case", **into_case),
+        alert_endpoint("POST", "/merge/{caseId}", merge, "Merge an alert into a case", **case_options),
     ]

@@ -1,4 +1,4 @@
-"""The same operations under the words of public clients, so that they work unmodified (`semantics.md 9`)."""
+"""The connector's routes with a vendor's field names, for public clients (core/docs/http-interface.md#vendor-alias)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,56 +13,51 @@ _FIELD_ERRORS = b'{"type":"AttributeCheckingError"'
 
 
 def endpoints(table: Iterable[Endpoint], vendor: str) -> list[Endpoint]:
-    """The endpoints that exist under another vendor's word too; none where there is no such word."""
+    """The connector's endpoints under the vendor's path and with its field names; none if no vendor is set."""
     if not vendor or vendor == "engine":
         return []
-    outgoing = _outgoing(vendor)
+    translate_response = _response_translator(vendor)
     return [
         replace(
             endpoint,
-            path=_path(endpoint.path, vendor),
-            translate_request=_incoming(endpoint, vendor),
-            translate_response=outgoing,
+            path=f"/api/connector/{vendor}/{endpoint.path.removeprefix(_PREFIX)}",
+            translate_request=_request_translator(endpoint, vendor),
+            translate_response=translate_response,
         )
         for endpoint in table
         if endpoint.path.startswith(_PREFIX)
     ]
 
 
-def _path(path: str, vendor: str) -> str:
-    return f"/api/connector/{vendor}/{path.removeprefix(_PREFIX)}"
-
-
-def _incoming(endpoint: Endpoint, vendor: str) -> Callable[[Any], Any]:
-    """Turns a body into the interface's words: its keys, and of a search every field that it names."""
+def _request_translator(endpoint: Endpoint, vendor: str) -> Callable[[Any], Any]:
+    """Maps the vendor's field names in a body to core's: its keys, and in a search every field that it names."""
     names = {f"{vendor}{ending}": f"engine{ending}" for ending in _ENDINGS}
 
-    def keys(raw: Any) -> Any:
+    def translate_keys(raw: Any) -> Any:
         return {names.get(key, key): value for key, value in raw.items()} if isinstance(raw, Mapping) else raw
 
-    def fields(raw: Any) -> Any:
+    def translate_query(raw: Any) -> Any:
         if isinstance(raw, list):
-            return [fields(item) for item in raw]
+            return [translate_query(item) for item in raw]
         if not isinstance(raw, Mapping):
             return raw
         named = {"_field": names.get(str(raw["_field"]), raw["_field"])} if "_field" in raw else {}
-        return {names.get(key, key): fields(value) for key, value in raw.items()} | named
+        return {names.get(key, key): translate_query(value) for key, value in raw.items()} | named
 
-    return fields if endpoint.path.endswith("/_search") else keys
+    return translate_query if endpoint.path.endswith("/_search") else translate_keys
 
 
-def _outgoing(vendor: str) -> Callable[[bytes], bytes]:
-    """Keys of an answer, in the vendor's words.
+def _response_translator(vendor: str) -> Callable[[bytes], bytes]:
+    """Maps core's keys in a response body to the vendor's.
 
-    A key is told from text by its closing quote and colon: within a JSON string every quote has a backslash before
-    it. So the stored JSON need not be parsed, and `report` and `operations`, which are strings, stay as they are.
-    Only the errors of fields name keys in their text.
+    `":` after a name marks a key, because quotes within JSON strings are escaped. So the stored JSON need not be
+    parsed, and the strings `report` and `operations` stay as they are. Only field errors name keys in their texts.
     """
     endings = "|".join(_ENDINGS).encode()
-    keys, words = re.compile(rb'"engine(' + endings + rb')":'), rb'"' + vendor.encode() + rb'\1":'
-    named, names = re.compile(rb"\bengine(" + endings + rb")\b"), vendor.encode() + rb"\1"
+    key, vendor_key = re.compile(rb'"engine(' + endings + rb')":'), rb'"' + vendor.encode() + rb'\1":'
+    name, vendor_name = re.compile(rb"\bengine(" + endings + rb")\b"), vendor.encode() + rb"\1"
 
-    def renamed(body: bytes) -> bytes:
-        return named.sub(names, body) if body.startswith(_FIELD_ERRORS) else keys.sub(words, body)
+    def translate(body: bytes) -> bytes:
+        return name.sub(vendor_name, body) if body.startswith(_FIELD_ERRORS) else key.sub(vendor_key, body)
 
-    return renamed
+    return translate

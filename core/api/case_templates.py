@@ -1,4 +1,4 @@
-"""Case templates on the wire (`interface.md 4.3`, `semantics.md 3`)."""
+"""Routes of case templates."""
 
 from starlette.responses import Response
 
@@ -11,12 +11,12 @@ BASE = "/api/case/template"
 
 
 def endpoints(templates: CaseTemplates) -> list[Endpoint]:
-    """Everything below `/api/case/template`."""
+    """Routes under `/api/case/template`."""
 
     async def create(request: Request) -> Response:
         return json_response(await templates.create(request.caller, request.body), status=201)
 
-    async def one(request: Request) -> Response:
+    async def get(request: Request) -> Response:
         return json_response(templates.json(request.path["idOrName"]))
 
     return [
@@ -35,8 +35,8 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
         Endpoint(
             "GET",
             f"{BASE}/{{idOrName}}",
-            one,
-            "One case template, by id or by name",
+            get,
+            "Get a case template by id or by name",
             by_name=True,
             response=CaseTemplate,
             errors=(404,),

@@ -1,4 +1,4 @@
-"""Cases on the wire, with their tasks, logs and artifacts (`semantics.md 2`)."""
+"""Routes of cases and their tasks, logs and artifacts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,56 +30,57 @@ CASE, TASK, LOG, ARTIFACT = "/api/case", "/api/case/task", "/api/case/task/log",
 
 
 def endpoints(cases: Cases) -> list[Endpoint]:
-    """Everything below `/api/case` but the templates."""
+    """Routes under `/api/case`, except case templates."""
 
     async def create(request: Request) -> Response:
         return json_response(await cases.create(request.caller, request.body), status=201)
 
     async def add_artifacts(request: Request) -> Response:
-        """One is answered as itself, several as a list."""
+        """Answers a single artifact as an object, several as a list."""
         added = await cases.add_artifacts(request.caller, request.path["id"], request.body)
         return json_response(added[0], status=201) if len(added) == 1 else json_list_response(added, status=201)
 
-    async def logs(request: Request) -> Response:
+    async def list_logs(request: Request) -> Response:
         task = cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
-        asked = SearchInput(query=of_task, range=request.query.get("range", "all"))
-        found = await request.run_search(cases.search("case_task_log", asked))
+        search_input = SearchInput(query=of_task, range=request.query.get("range", "all"))
+        found = await request.run_search(cases.search("case_task_log", search_input))
         return json_response(found.json, headers={"X-Total": str(found.total)})
 
     async def delete(request: Request) -> Response:
         return json_response(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
     return [
-        _adds(CASE, create, CaseInput, Case, "case", "manageCase", errors=(404,)),
-        _adds(f"{CASE}/{{id}}/task", _within(cases.add_task), CaseTaskInput, Task, "task", "manageTask", errors=(404,)),
-        _adds(f"{TASK}/{{id}}/log", _within(cases.add_log), LogInput, Log, "log", "manageTask", errors=(404,)),
-        _adds(
+        _create_endpoint(CASE, create, CaseInput, Case, "case", "manageCase"),
+        _create_endpoint(
+            f"{CASE}/{{id}}/task", _add_handler(cases.add_task), CaseTaskInput, Task, "task", "manageTask"
+        ),
+        _create_endpoint(f"{TASK}/{{id}}/log", _add_handler(cases.add_log), LogInput, Log, "log", "manageTask"),
+        _create_endpoint(
             f"{CASE}/{{id}}/artifact",
             add_artifacts,
             ArtifactsInput,
             Artifact | list[Artifact],
             "artifact",
             "manageCase",
-            errors=(404,),
         ),
-        _reads(CASE, cases.json_case, Case, "case"),
-        _reads(TASK, cases.json_task, Task, "task"),
-        _reads(LOG, cases.json_log, Log, "log"),
+        _get_endpoint(CASE, cases.json_case, Case, "case"),
+        _get_endpoint(TASK, cases.json_task, Task, "task"),
+        _get_endpoint(LOG, cases.json_log, Log, "log"),
         Endpoint(
             "GET",
             f"{TASK}/{{id}}/log",
-            logs,
-            "The logs of a task",
+            list_logs,
+            "List the logs of a task",
             response=list[Log],
             errors=(404,),
             query={"range": "`all`, or `from-to` such as 0-10"},
         ),
-        _reads(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
-        _changes(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
-        _changes(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
-        _changes(LOG, cases.update_log, LogUpdate, Log, "log", "manageTask"),
-        _changes(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
+        _get_endpoint(ARTIFACT, cases.json_artifact, Artifact, "artifact"),
+        _update_endpoint(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
+        _update_endpoint(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
+        _update_endpoint(LOG, cases.update_log, LogUpdate, Log, "log", "manageTask"),
+        _update_endpoint(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
         Endpoint(
             "DELETE",
             f"{CASE}/{{id}}",
@@ -90,7 +91,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
             purpose="delete case",
             errors=(404,),
         ),
-        search.listing(CASE, partial(cases.search, "case"), list[Case], "cases"),
+        search.list_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
         search.endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),
@@ -98,43 +99,41 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     ]
 
 
-def _within(add: Callable[..., Any]) -> Callable[[Request], Any]:
+def _add_handler(add: Callable[..., Any]) -> Callable[[Request], Any]:
     async def handler(request: Request) -> Response:
         return json_response(await add(request.caller, request.path["id"], request.body), status=201)
 
     return handler
 
 
-def _adds(
-    path: str, handler: Any, body: Any, word: Any, name: str, permission: Permission, errors: tuple[int, ...]
-) -> Endpoint:
+def _create_endpoint(path: str, handler: Any, body: Any, response: Any, name: str, permission: Permission) -> Endpoint:
     return Endpoint(
         "POST",
         path,
         handler,
-        f"Create {_one(name)}",
+        f"Create {_with_article(name)}",
         body=body,
-        response=word,
+        response=response,
         status=201,
         permission=permission,
         purpose=f"create {name}",
-        errors=errors,
+        errors=(404,),
     )
 
 
-def _one(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _reads(path: str, json_of: Callable[[str], str], word: Any, name: str) -> Endpoint:
+def _get_endpoint(path: str, json_of: Callable[[str], str], response: Any, name: str) -> Endpoint:
     async def handler(request: Request) -> Response:
         return json_response(json_of(request.path["id"]))
 
-    return Endpoint("GET", f"{path}/{{id}}", handler, f"One {name}", response=word, errors=(404,))
+    return Endpoint("GET", f"{path}/{{id}}", handler, f"Get {_with_article(name)}", response=response, errors=(404,))
 
 
-def _changes(
-    path: str, update: Callable[..., Any], body: Any, word: Any, name: str, permission: Permission
+def _update_endpoint(
+    path: str, update: Callable[..., Any], body: Any, response: Any, name: str, permission: Permission
 ) -> Endpoint:
     async def handler(request: Request) -> Response:
         return json_response(await update(request.caller, request.path["id"], request.body))
@@ -143,9 +142,9 @@ def _changes(
         "PATCH",
         f"{path}/{{id}}",
         handler,
-        f"Change {_one(name)}",
+        f"Change {_with_article(name)}",
         body=body,
-        response=word,
+        response=response,
         permission=permission,
         purpose=f"change {name}",
         errors=(404,),

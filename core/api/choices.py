@@ -1,6 +1,6 @@
-"""What there is to choose from: public clients ask it, so that people can pick (`semantics.md 9`).
+"""Lists that public clients offer to choose from, such as custom fields, users and statuses.
 
-Nothing here is defined beforehand: custom fields are those that the newest objects have.
+Core has no definitions of custom fields; the list has those of the newest objects.
 """
 
 import json
@@ -17,18 +17,18 @@ from core.models import CUSTOM_FIELD_KINDS
 from core.store import search as stored
 
 NEWEST = 200
-"""Of each kind of object, so many are looked at for custom fields."""
+"""How many objects of each kind are searched for custom fields."""
 DATA_TYPES = (
     *("autonomous-system", "domain", "file", "filename", "fqdn", "hash", "hostname", "ip", "mail", "mail-subject"),
     *("other", "regexp", "registry", "uri_path", "url", "user-agent"),
 )
-"""Kinds of observables that public responders know; an artifact may be of any other too."""
+"""Data types that public responders know; an artifact may have any other too."""
 
 ChoiceList = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
 def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]:
-    """What each list is called in a query, and what is in it."""
+    """Each list by its name in a query of version 1."""
 
     async def custom_fields() -> list[Mapping[str, Any]]:
         kinds = await stored.custom_fields(database, CUSTOM_FIELD_KINDS, NEWEST)
@@ -44,14 +44,14 @@ def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]
     return {
         "listCustomField": custom_fields,
         "listUser": users,
-        "listObservableType": _always([_data_type(name) for name in DATA_TYPES]),
-        "listAlertStatus": _always([_status("AlertStatus", *item) for item in v1.ALERT_STAGES.items()]),
-        "listCaseStatus": _always([_status("CaseStatus", *item) for item in v1.CASE_STAGES.items()]),
+        "listObservableType": _fixed([_data_type(name) for name in DATA_TYPES]),
+        "listAlertStatus": _fixed([_status("AlertStatus", *item) for item in v1.ALERT_STAGES.items()]),
+        "listCaseStatus": _fixed([_status("CaseStatus", *item) for item in v1.CASE_STAGES.items()]),
     }
 
 
 def endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
-    """The addresses of some of these lists; the oldest are objects, whose values count."""
+    """Routes of these lists; the oldest ones answer with objects, by name, instead of arrays."""
 
     async def custom_fields(_: Request) -> Response:
         return json_response(json.dumps(await lists["listCustomField"]()))
@@ -73,24 +73,24 @@ def endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
         "/api/v1/observable/type": data_types,
         "/api/list/list_artifactDataType": data_types_by_name,
     }
-    return [Endpoint("GET", path, handler, "What there is to choose from") for path, handler in handlers.items()]
+    return [Endpoint("GET", path, handler, "List values to choose from") for path, handler in handlers.items()]
 
 
-def _always(items: Sequence[Mapping[str, Any]]) -> ChoiceList:
+def _fixed(items: Sequence[Mapping[str, Any]]) -> ChoiceList:
     async def listing() -> Sequence[Mapping[str, Any]]:
         return items
 
     return listing
 
 
-_NOBODY = {"_createdBy": "", "_createdAt": 0}
+_NO_CREATOR = {"_createdBy": "", "_createdAt": 0}
 
 
 def _custom_field(name: str, kind: str) -> dict[str, Any]:
     return {
         "_id": name,
         "_type": "CustomField",
-        **_NOBODY,
+        **_NO_CREATOR,
         "name": name,
         "reference": name,
         "displayName": name,
@@ -103,8 +103,16 @@ def _custom_field(name: str, kind: str) -> dict[str, Any]:
 
 
 def _data_type(name: str) -> dict[str, Any]:
-    return {"_id": name, "_type": "ObservableType", **_NOBODY, "name": name, "isAttachment": name == "file"}
+    return {"_id": name, "_type": "ObservableType", **_NO_CREATOR, "name": name, "isAttachment": name == "file"}
 
 
 def _status(kind: str, value: str, stage: str) -> dict[str, Any]:
-    return {"_id": value, "_type": kind, **_NOBODY, "value": value, "stage": stage, "hidden": False, "extraData": {}}
+    return {
+        "_id": value,
+        "_type": kind,
+        **_NO_CREATOR,
+        "value": value,
+        "stage": stage,
+        "hidden": False,
+        "extraData": {},
+    }

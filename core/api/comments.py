@@ -1,4 +1,4 @@
-"""Comments on the wire."""
+"""Routes of comments on alerts and cases."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -14,9 +14,9 @@ BASE = "/api/comment"
 
 
 def endpoints(comments: Comments) -> list[Endpoint]:
-    """Those of one comment; whether it may be changed depends on what it belongs to, so the handlers look."""
+    """Routes of comments. Who may change one depends on its alert or case, so `Comments` checks permissions."""
 
-    async def one(request: Request) -> Response:
+    async def get(request: Request) -> Response:
         return json_response(comments.json(request.path["id"]))
 
     async def update(request: Request) -> Response:
@@ -25,20 +25,20 @@ def endpoints(comments: Comments) -> list[Endpoint]:
     async def delete(request: Request) -> Response:
         return json_response(await comments.delete(request.caller, request.path["id"]))
 
-    def single(method: str, handler: Callable[[Request], Any], summary: str, **options: Any) -> Endpoint:
+    def comment_endpoint(method: str, handler: Callable[[Request], Any], summary: str, **options: Any) -> Endpoint:
         return Endpoint(method, f"{BASE}/{{id}}", handler, summary, response=Comment, errors=(404,), **options)
 
     return [
-        _adds(comments, "alert", "manageAlert"),
-        _adds(comments, "case", "manageCase"),
-        single("GET", one, "One comment"),
-        single("PATCH", update, "Change a comment of one's own", body=CommentInput),
-        single("DELETE", delete, "Delete a comment of one's own; an org-admin may delete any"),
+        _create_endpoint(comments, "alert", "manageAlert"),
+        _create_endpoint(comments, "case", "manageCase"),
+        comment_endpoint("GET", get, "Get a comment"),
+        comment_endpoint("PATCH", update, "Change your own comment", body=CommentInput),
+        comment_endpoint("DELETE", delete, "Delete your own comment; an org-admin may delete any"),
         search.endpoint(BASE, comments.search, list[Comment], "comments"),
     ]
 
 
-def _adds(comments: Comments, kind: Literal["alert", "case"], permission: Permission) -> Endpoint:
+def _create_endpoint(comments: Comments, kind: Literal["alert", "case"], permission: Permission) -> Endpoint:
     async def add(request: Request) -> Response:
         return json_response(await comments.add(request.caller, kind, request.path["id"], request.body), status=201)
 

@@ -1,4 +1,4 @@
-"""The event feed on the wire (`semantics.md 8`)."""
+"""The route of the event feed (core/docs/http-interface.md#event-feed)."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,29 +11,29 @@ from core.common.errors import ResponderBotError
 from core.models import EventPage
 from core.records.events import Feed
 
-LONGEST_WAIT_S = 60
+MAX_WAIT_S = 60
 
 
-def endpoints(feed: Feed, clock: Clock, lagged: Callable[[float], None]) -> Sequence[Endpoint]:
-    """`lagged` is told how many seconds the oldest event of each answer had waited for its reader."""
+def endpoints(feed: Feed, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:
+    """`set_lag` gets, for each page, how many seconds its oldest event had waited for a reader."""
 
     async def page(request: Request) -> Response:
         after = _after(request.query.get("after"))
-        found = await feed.page(after, wait_seconds(request, "wait", LONGEST_WAIT_S))
-        lagged((clock() - found.events[0].at) / 1000 if found.events else 0.0)
-        return json_response(found)
+        events = await feed.page(after, wait_seconds(request, "wait", MAX_WAIT_S))
+        set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
+        return json_response(events)
 
     return [
         Endpoint(
             "GET",
             "/api/event",
             page,
-            "Read the changes of objects, in order; wait for the next one",
+            "Read the changes of objects in order, or wait for the next one",
             response=EventPage,
             errors=(410,),
             query={
-                "after": "the last number that the reader has seen; absent: from now",
-                "wait": f"how many seconds to wait for an event, at most {LONGEST_WAIT_S}",
+                "after": "number of the last event that the reader has seen; absent: from now",
+                "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
             },
         )
     ]
@@ -43,5 +43,5 @@ def _after(text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):
-        raise ResponderBotError("bad_request", "after is to be the number of an event, such as the last one read.")
+        raise ResponderBotError("bad_request", "after must be the number of an event, such as the last one read.")
     return int(text)

@@ -1,4 +1,4 @@
-"""How core is: `/health` for people and probes, `/metrics` for Prometheus (`semantics.md 11`)."""
+"""Routes for monitoring: `/health` for people and probes, `/metrics` for Prometheus."""
 
 import asyncio
 import re
@@ -20,13 +20,13 @@ from core.common.errors import ResponderBotError
 from core.models import ApiModel
 from core.store import measures
 
-COUNT_EVERY_S = 15.0  # the usual distance between two scrapes; counting looks at every action
+COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 @dataclass(frozen=True)
 class ComponentHealth:
-    """One part of core and how it is; without a `vital` one core is down, without another it is degraded."""
+    """Health of one component. Core is down if a `vital` one fails, degraded if another does."""
 
     name: str
     ok: bool
@@ -35,7 +35,7 @@ class ComponentHealth:
 
 
 class HealthPartModel(ApiModel):
-    """A part on the wire."""
+    """A component in the answer of `/health`."""
 
     name: str
     ok: bool
@@ -50,16 +50,16 @@ class HealthModel(ApiModel):
 
 
 def overall_health(parts: Sequence[ComponentHealth]) -> HealthModel:
-    """Health of the whole, from its parts."""
+    """Health of core as a whole."""
     status: Literal["ok", "degraded", "down"] = "ok"
     if any(not part.ok for part in parts):
         status = "down" if any(part.vital and not part.ok for part in parts) else "degraded"
-    words = [HealthPartModel(name=part.name, ok=part.ok, message=part.message) for part in parts]
-    return HealthModel(status=status, parts=words)
+    models = [HealthPartModel(name=part.name, ok=part.ok, message=part.message) for part in parts]
+    return HealthModel(status=status, parts=models)
 
 
 class StoreProbe:
-    """The store as a part of core; see `core.store.probe`."""
+    """Health of the store, by a durable write and a read (see core.common.database.probe)."""
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
         self._probe = Probe(database, measures.touch, seconds)
@@ -69,12 +69,12 @@ class StoreProbe:
         return self._probe.write_s
 
     async def check(self) -> ComponentHealth:
-        found = await self._probe.look()
-        return ComponentHealth("store", not found.message, found.message, vital=found.is_down)
+        result = await self._probe.look()
+        return ComponentHealth("store", not result.message, result.message, vital=result.is_down)
 
 
 class Metrics:
-    """What Prometheus is told, in a registry of its own."""
+    """Core's metrics for Prometheus, in a registry of their own."""
 
     def __init__(
         self, database: Database, probe: StoreProbe, engines: Callable[[], Iterable[tuple[str, bool]]]
@@ -83,8 +83,8 @@ class Metrics:
         self._probe = probe
         self._engines = engines
         self._lock = asyncio.Lock()
-        self._counted = float("-inf")
-        self._of_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._counted_at = float("-inf")
+        self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.registry = CollectorRegistry()
 
         def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
@@ -109,24 +109,24 @@ class Metrics:
         self._write = gauge("store_write_seconds", "How long the last probe's durable write took")
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count one answer."""
-        found = self._of_route.get((route, method, status))
-        if found is None:
-            found = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
-            self._of_route[route, method, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+        """Count one response."""
+        children = self._by_route.get((route, method, status))
+        if children is None:
+            children = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
+            self._by_route[route, method, status] = children
+        children[0].inc()
+        children[1].observe(seconds)
 
     def set_event_lag(self, seconds: float) -> None:
-        """Note how late a reader of the feed was."""
+        """Set how long the oldest event of the last page had waited for its reader."""
         self._lag.set(max(seconds, 0.0))
 
     async def render(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         async with self._lock:
-            part = await self._probe.check()
-            self._store_up.set(int(part.ok))
-            with suppress(ResponderBotError):  # the figures of before stay: that the store can't be read is one too
+            store = await self._probe.check()
+            self._store_up.set(int(store.ok))
+            with suppress(ResponderBotError):  # keep the last values if the store can't be read; store_up says so
                 await self._count()
                 self._queue.set(measures.queued(self._database))
                 self._size.set(measures.size_bytes(self._database))
@@ -136,32 +136,32 @@ class Metrics:
             return generate_latest(self.registry)
 
     async def _count(self) -> None:
-        if time.monotonic() - self._counted < COUNT_EVERY_S:
+        if time.monotonic() - self._counted_at < COUNT_INTERVAL_S:
             return
         rows = await measures.action_counts(self._database)
-        self._counted = time.monotonic()
+        self._counted_at = time.monotonic()
         self._actions.clear()
         for row in rows:
             self._actions.labels(row["status"], row["responder_name"] or "").set(row["count"])
 
 
 _QUOTED_PATH = re.compile(r"""(['"`])(/[^'"`\n]*)\1""")
-# Not in the middle of a word or a URL; what ends a sentence or a list is no part of it.
+# Not within a word or a URL, and without the punctuation that ends a sentence or separates a list.
 _PATH = re.compile(r"""(?<![\w:/.~%-])/(?:[^\s'"`,;:()\[\]/]+/+)*([^\s'"`,;:()\[\]/]+)""")
 
 
 def strip_paths(text: str, folders: Iterable[Path] = ()) -> str:
-    """A sentence with names in place of absolute paths.
+    """A sentence with file names in place of absolute paths.
 
-    `folders` are known ones, in which there may be blanks: what is below them keeps its path from there.
+    Paths below `folders`, whose names may have spaces, become relative to them.
     """
     for folder in sorted((str(folder) for folder in folders), key=len, reverse=True):
         if len(folder) > 1:
-            begins = rf"(?<![\w:/.~%-]){re.escape(folder)}"
-            text = re.sub(rf"{begins}/+(?=\S)", "", text)
-            text = re.sub(rf"{begins}(?![\w-])", PurePath(folder).name, text)
-    text = _QUOTED_PATH.sub(lambda found: f"{found[1]}{PurePath(found[2]).name}{found[1]}", text)
-    return _PATH.sub(lambda found: found[1], text)
+            prefix = rf"(?<![\w:/.~%-]){re.escape(folder)}"
+            text = re.sub(rf"{prefix}/+(?=\S)", "", text)
+            text = re.sub(rf"{prefix}(?![\w-])", PurePath(folder).name, text)
+    text = _QUOTED_PATH.sub(lambda match: f"{match[1]}{PurePath(match[2]).name}{match[1]}", text)
+    return _PATH.sub(lambda match: match[1], text)
 
 
 def endpoints(
@@ -170,24 +170,28 @@ def endpoints(
     parts: Sequence[Callable[[], Sequence[ComponentHealth]]],
     folders: Iterable[Path] = (),
 ) -> Sequence[Endpoint]:
-    """`parts` are asked at each look; the store is always one. `folders` are those that sentences may name.
+    """`parts` give the health of components other than the store; `folders` are those that messages may name.
 
-    Only an org-admin's own key is shown where files lie on this machine; all others get names.
+    Only an org-admin's own key gets the paths of files on this machine; all others get their names.
     """
 
-    async def health(request: Request) -> Response:
-        found = [await probe.check(), *(part for ask in parts for part in ask())]
+    async def get_health(request: Request) -> Response:
+        components = [await probe.check(), *(component for check in parts for component in check())]
         if trouble := logs.trouble():
-            found.append(ComponentHealth("log", False, trouble))
+            components.append(ComponentHealth("log", False, trouble))
         if not request.caller.may("manageUser"):
-            found = [replace(part, message=strip_paths(part.message, folders)) for part in found]
-        word = overall_health(found)
-        return json_response(word, 503 if word.status == "down" else 200)
+            components = [replace(item, message=strip_paths(item.message, folders)) for item in components]
+        health = overall_health(components)
+        return json_response(health, 503 if health.status == "down" else 200)
 
-    async def prometheus(request: Request) -> Response:
+    async def get_metrics(request: Request) -> Response:
         return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
-        Endpoint("GET", "/health", health, "Say how core is", response=HealthModel, is_public=True, errors=(503,)),
-        Endpoint("GET", "/metrics", prometheus, "Figures for Prometheus", response="text/plain", is_public=True),
+        Endpoint(
+            "GET", "/health", get_health, "Report core's health", response=HealthModel, is_public=True, errors=(503,)
+        ),
+        Endpoint(
+            "GET", "/metrics", get_metrics, "Report metrics for Prometheus", response="text/plain", is_public=True
+        ),
     ]

@@ -1,4 +1,4 @@
-"""The description of core's wire, made from the endpoints and the models: OpenAPI 3.1, and a page that shows it."""
+"""The OpenAPI 3.1 document of core's interface, made from the endpoints and models, and a page that shows it."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
     "properties": {
         "type": {"type": "string", "enum": sorted({kind for _, kind in ERRORS.values()})},
         "message": {"type": "string", "description": "what happened, and what to do next"},
-        "requestId": {"type": "string", "description": "leads to the log"},
+        "requestId": {"type": "string", "description": "identifies the request in the log"},
         "errors": {
             "type": "array",
             "description": "one entry for each wrong field",
@@ -39,7 +39,7 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
                     "name": {"type": "string", "description": "such as `tasks[0].title`"},
                     "type": {"type": "string", "enum": ["MissingAttributeError", "InvalidFormatAttributeError"]},
                     "format": {"type": "string", "description": "what was expected"},
-                    "value": {"description": "what was sent, cut short"},
+                    "value": {"description": "what was sent, truncated"},
                 },
             },
         },
@@ -49,7 +49,7 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
 _IN_PATH: Mapping[str, Mapping[str, Any]] = {
     "kind": {
         "schema": {"type": "string", "enum": list(KINDS)},
-        "description": "the kind of object; the words of answers, such as `Alert`, are taken too",
+        "description": "the kind of object; the `objectType` of answers, such as `Alert`, works too",
     },
     "id": {"description": "the object's id, `~` and digits"},
     "fileId": {"description": "the `id` of an artifact's `attachment`: its SHA-256"},
@@ -58,36 +58,36 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
     "team": {"description": "Slack's id of the workspace, such as T0123ABCD"},
     "user": {"description": "Slack's id of the person, such as U0123ABCD"},
 }
-"""What a part of an address is; where nothing else is said, a text."""
+"""Descriptions of path parameters; one without a schema is a string."""
 
-_REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "leads to the log"}}
+_REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "identifies the request in the log"}}
 
 
 def endpoints(described: Sequence[Endpoint], version: str) -> list[Endpoint]:
-    """The two addresses of the description; `described` are all others."""
+    """Routes of the document and its page; `described` are all other endpoints."""
 
     @cache
-    def text() -> str:  # made when somebody first asks: it takes half as long as all the rest of a start
+    def document_json() -> str:  # made on demand: it takes half as long as the rest of a start
         return json.dumps(openapi_document(everything, version), separators=(",", ":"))
 
     async def openapi(request: Request) -> Response:
-        return json_response(text())
+        return json_response(document_json())
 
     async def docs(request: Request) -> Response:
         return Response(_PAGE, 200, {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}, "text/html")
 
     own = [
         Endpoint(
-            "GET", "/api/openapi.json", openapi, "Describe this interface", response=dict[str, Any], is_public=True
+            "GET", "/api/openapi.json", openapi, "Get the OpenAPI document", response=dict[str, Any], is_public=True
         ),
-        Endpoint("GET", "/api/docs", docs, "Show this description as a page", response="text/html", is_public=True),
+        Endpoint("GET", "/api/docs", docs, "Show the OpenAPI document as a page", response="text/html", is_public=True),
     ]
     everything = [*described, *own]
     return own
 
 
 def openapi_document(described: Iterable[Endpoint], version: str) -> dict[str, Any]:
-    """The OpenAPI document of some endpoints."""
+    """The OpenAPI document of `described`."""
     schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in described:
@@ -130,7 +130,7 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
-    found = [
+    parameters = [
         {
             "name": name,
             "in": "path",
@@ -140,29 +140,31 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         }
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
-    found += [_optional(name, "query", text) for name, text in endpoint.query.items()]
-    found += [_optional(name, "header", text) for name, text in endpoint.request_headers.items()]
+    parameters += [_optional_parameter(name, "query", text) for name, text in endpoint.query.items()]
+    parameters += [_optional_parameter(name, "header", text) for name, text in endpoint.request_headers.items()]
     if not endpoint.is_public:
-        found.append(_optional("X-On-Behalf-Of", "header", "login of the user to act for (permission actOnBehalf)"))
-    return found
+        parameters.append(
+            _optional_parameter("X-On-Behalf-Of", "header", "login of the user to act for (permission actOnBehalf)")
+        )
+    return parameters
 
 
-def _optional(name: str, place: str, text: str) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": False, "schema": {"type": "string"}, "description": text}
+def _optional_parameter(name: str, location: str, description: str) -> dict[str, Any]:
+    return {"name": name, "in": location, "required": False, "schema": {"type": "string"}, "description": description}
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[int, dict[str, Any]]:
     success = {"description": "Success", "headers": _REQUEST_ID, "content": _content(endpoint.response, schemas)}
-    found = {endpoint.status: success}
+    responses = {endpoint.status: success}
     for status in {*_ALWAYS, *(() if endpoint.is_public else _WITH_KEY), *endpoint.errors}:
-        if status < 400:  # another success, such as a repeated request that started nothing
-            found[status] = success
+        if status < 400:  # another success, such as a repeated Idempotency-Key
+            responses[status] = success
             continue
         content = {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}}
-        found[status] = {"description": HTTPStatus(status).phrase, "headers": _REQUEST_ID, "content": content}
+        responses[status] = {"description": HTTPStatus(status).phrase, "headers": _REQUEST_ID, "content": content}
     if endpoint.path == "/health":
-        found[503] = success
-    return found
+        responses[503] = success
+    return responses
 
 
 def _content(shape: Any, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -173,44 +175,40 @@ def _content(shape: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(shape: Any, mode: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a model or of a type made of models; what it refers to goes to `schemas`."""
+    """The schema of a model or a type made of models; the schemas that it refers to are added to `schemas`."""
     schema = TypeAdapter(shape).json_schema(ref_template=_REF, mode=mode)
-    parts: dict[str, Any] = schema.pop("$defs", {})
+    definitions: dict[str, Any] = schema.pop("$defs", {})
     if isinstance(shape, type) and "title" in schema and "properties" in schema:
-        parts[schema["title"]] = schema
+        definitions[schema["title"]] = schema
         schema = {"$ref": _REF.format(model=schema["title"])}
-    for name, part in parts.items():
-        schemas[name] = _nullable(part) if _is_input(name) else part
+    for name, definition in definitions.items():
+        schemas[name] = _with_nulls(definition) if name in _input_names(Input) else definition
     return schema
 
 
-def _is_input(name: str) -> bool:
-    return any(model.__name__ == name for model in _subclasses(Input))
-
-
-def _subclasses(model: type[Input]) -> Iterable[type[Input]]:
+def _input_names(model: type[Input]) -> Iterable[str]:
     for child in model.__subclasses__():
-        yield child
-        yield from _subclasses(child)
+        yield child.__name__
+        yield from _input_names(child)
 
 
-def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """In requests null means absent (`semantics.md 1`), so whatever may be absent may be null."""
+def _with_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an input: null means absent, so every optional field may be null."""
     required = schema.get("required", ())
     properties = {
-        name: item if name in required or _takes_null(item) else _or_null(item)
+        name: item if name in required or _allows_null(item) else _or_null(item)
         for name, item in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}
 
 
 def _or_null(item: Mapping[str, Any]) -> dict[str, Any]:
-    about = {key: item[key] for key in ("title", "description", "default") if key in item}
-    plain = {key: value for key, value in item.items() if key not in about}
-    return {**about, "anyOf": [plain, {"type": "null"}]}
+    annotations = {key: item[key] for key in ("title", "description", "default") if key in item}
+    plain = {key: value for key, value in item.items() if key not in annotations}
+    return {**annotations, "anyOf": [plain, {"type": "null"}]}
 
 
-def _takes_null(item: Mapping[str, Any]) -> bool:
+def _allows_null(item: Mapping[str, Any]) -> bool:
     return any(choice.get("type") == "null" for choice in item.get("anyOf", ()))
 
 
@@ -226,7 +224,7 @@ summary span { opacity: .75; margin-left: .75rem; }
 pre { margin: 0; padding: .75rem; overflow: auto; max-height: 30rem; font-size: 13px; }
 """
 
-# Foreign text cannot become markup here: every text is set as a text node.
+# Untrusted text can't become markup: every text is set as a text node.
 _SCRIPT = """
 const make = (tag, text, ...children) => {
   const element = document.createElement(tag);
@@ -254,10 +252,10 @@ _PAGE = f"""<!doctype html>
 <title>responder-bot core</title><style>{_STYLE}</style></head>
 <body>
 <h1>responder-bot core <small id="version"></small></h1>
-<p>Send <code>Authorization: Bearer &lt;API key&gt;</code>. The whole description: <a href="/api/openapi.json">
+<p>Send <code>Authorization: Bearer &lt;API key&gt;</code>. The OpenAPI document: <a href="/api/openapi.json">
 /api/openapi.json</a>.</p>
 <h2>Operations</h2><div id="paths"></div>
-<h2>Words</h2><div id="schemas"></div>
+<h2>Schemas</h2><div id="schemas"></div>
 <script>{_SCRIPT}</script>
 </body></html>
 """

@@ -1,4 +1,4 @@
-"""Responders on the wire: what may run on an object, and on request why the rest may not."""
+"""Routes of responders: what can run on an object, and on request why others can't."""
 
 from pydantic import TypeAdapter
 from starlette.responses import Response
@@ -15,9 +15,9 @@ _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
 
 def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[Endpoint]:
-    """The operation of `interface.md 4.2`, for every kind of object (`semantics.md 4`)."""
+    """Routes of responders and of objects as responders get them."""
 
-    async def offered(request: Request) -> Response:
+    async def list_responders(request: Request) -> Response:
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
         if not bool_param(request, "explain"):
@@ -25,7 +25,7 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
         may_run = request.caller.may("manageAction")
         return json_response(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
 
-    async def in_context(request: Request) -> Response:
+    async def get_in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
         return json_response(
             ObjectInContext(
@@ -42,21 +42,19 @@ def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[En
         Endpoint(
             "GET",
             "/api/connector/engine/object/{kind}/{id}",
-            in_context,
-            "An object as a responder gets to see it, with its parents and levels",
+            get_in_context,
+            "Get an object as a responder gets it, with its parents and levels",
             response=ObjectInContext,
             errors=(404,),
         ),
         Endpoint(
             "GET",
             "/api/connector/engine/responder/{kind}/{id}",
-            offered,
+            list_responders,
             "List the responders available for an object",
             response=list[OfferedResponder],
             errors=(404,),
-            query={
-                "explain": "`true`: also those that can't run on it, and for each a verdict, the reasons and the policy"
-            },
+            query={"explain": "`true`: also those that can't run on it, each with a verdict, reasons and its policy"},
         ),
     ]
 

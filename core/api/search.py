@@ -1,4 +1,4 @@
-"""Searches on the wire: range and sort from the address or from the body, the total in a header."""
+"""Routes of searches and lists: range and sort in the query string or the body, the total in a header."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,40 +10,42 @@ from core.models import SearchInput
 from core.records.search import Found
 from core.store.search import Window
 
+SearchFunction = Callable[[SearchInput], Coroutine[Any, Any, Found]]
+
 _QUERY = {
-    "range": "`all`, or `from-to` such as 0-10 (which is what you get without it); the end is not included",
-    "sort": "fields with `-` before what is to descend, such as `-createdAt,title`",
+    "range": "`all`, or `from-to` without its end; default: 0-10",
+    "sort": "fields, with `-` in front for descending, such as `-createdAt,title`",
 }
 
 
-def endpoint(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found]], many: Any, what: str) -> Endpoint:
-    """`POST <path>/_search`; `many` is the list that it answers."""
+def endpoint(path: str, search: SearchFunction, response: Any, what: str) -> Endpoint:
+    """`POST <path>/_search`; `response` is the type of its list."""
 
     async def handler(request: Request) -> Response:
-        return await _found(search, request, request.body)
+        return await _run(search, request, request.body)
 
-    return Endpoint("POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, response=many, query=_QUERY)
+    return Endpoint(
+        "POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, response=response, query=_QUERY
+    )
 
 
-def listing(path: str, search: Callable[[SearchInput], Coroutine[Any, Any, Found]], many: Any, what: str) -> Endpoint:
-    """`GET <path>`: the same without a query."""
+def list_endpoint(path: str, search: SearchFunction, response: Any, what: str) -> Endpoint:
+    """`GET <path>`, a search without a query; `response` is the type of its list."""
 
     async def handler(request: Request) -> Response:
-        return await _found(search, request, SearchInput())
+        return await _run(search, request, SearchInput())
 
-    return Endpoint("GET", path, handler, f"List {what}", response=many, query=_QUERY)
+    return Endpoint("GET", path, handler, f"List {what}", response=response, query=_QUERY)
 
 
-async def _found(
-    search: Callable[[SearchInput], Coroutine[Any, Any, Found]], request: Request, asked: SearchInput
-) -> Response:
-    given = {name: request.query[name] for name in _QUERY if name in request.query}
-    found = await request.run_search(search(asked.model_copy(update=given)))
+async def _run(search: SearchFunction, request: Request, search_input: SearchInput) -> Response:
+    overrides = {name: request.query[name] for name in _QUERY if name in request.query}
+    found = await request.run_search(search(search_input.model_copy(update=overrides)))
     return json_response(found.json, headers={"X-Total": str(found.total)})
 
 
-def answer_found(found: Found, request: Request, window: Window) -> Response:
-    """A part of a list, with how many there are in all and where the next part is."""
+def partial_list_response(found: Found, request: Request, window: Window) -> Response:
+    """Some of a list, with its total and a link to the next part."""
     headers, end = {"X-Total": str(found.total)}, window.offset + len(found.docs)
     if found.docs and end < found.total:
         headers["Link"] = f'<?range={end}-{end + len(found.docs)}>; rel="next"'

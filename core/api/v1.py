@@ -1,8 +1,7 @@
-"""What clients of the interface's version 1 send and get, where it differs from ours (`semantics.md 9`).
+"""Routes and shapes of version 1 of the interface, where they differ (core/docs/http-interface.md#version-1).
 
-The addresses are ours under other names. An object is shown with version 1's fields and no others: strict clients
-refuse an answer with a field that they don't know, or without one that they need. What version 1 has beyond these
-objects is not here.
+The routes are core's own under other paths. Objects have version 1's fields and no others, because strict clients
+reject unknown and missing fields.
 """
 
 import json
@@ -43,21 +42,21 @@ _PATHS: Mapping[str, str] = {
     "/health": "/api/health",
 }
 THEHIVE_VERSION = "4.1.0"
-"""The version whose addresses these are: both its own, and those of version 1 of the interface."""
+"""A version that has both core's own routes and those of version 1."""
 _CONNECTOR = "/api/connector/"
 _LISTS = ("/api/alert", "/api/case")
-"""What version 1 lists by queries only."""
-_MANY = ("/api/alert/{id}/artifact", "/api/case/{id}/artifact")
-"""What version 1 answers as a list, also where there is one."""
+"""Routes that version 1 doesn't have as a GET: it lists by queries only."""
+_LIST_RESPONSES = ("/api/alert/{id}/artifact", "/api/case/{id}/artifact")
+"""Routes that version 1 answers with a list, even of one object."""
 
-_SENT_AS: Mapping[str, str] = {"observables": "artifacts", "assignee": "owner"}
-_SEARCHED_AS: Mapping[str, Mapping[str, str]] = {
+_INPUT_FIELDS: Mapping[str, str] = {"observables": "artifacts", "assignee": "owner"}
+_SEARCH_FIELDS: Mapping[str, Mapping[str, str]] = {
     "alert": {"caseId": "case", "newDate": "createdAt"},
     "case": {"number": "caseId", "newDate": "createdAt"},
     "case_task_log": {"date": "startDate"},
 }
-_STAMPS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
-_KINDS_OF_VALUES = ("string", "integer", "float", "boolean", "date", "number")
+_AUDIT_FIELDS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
+_VALUE_KINDS = ("string", "integer", "float", "boolean", "date", "number")
 ALERT_STAGES: Mapping[str, str] = {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
 CASE_STAGES: Mapping[str, str] = {
     "Open": "InProgress",
@@ -65,14 +64,17 @@ CASE_STAGES: Mapping[str, str] = {
     "Duplicate": "Closed",
     "Deleted": "Closed",
 }
-"""What version 1 makes of each status."""
+"""Version 1's stage for each status."""
 
 
 def endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
-    """The endpoints that version 1 has too."""
+    """Core's endpoints that version 1 has too, under its paths."""
     return [
         replace(
-            endpoint, path=_PATHS[endpoint.path], translate_request=_incoming, translate_response=_outgoing(endpoint)
+            endpoint,
+            path=_PATHS[endpoint.path],
+            translate_request=_translate_request,
+            translate_response=_response_translator(endpoint),
         )
         for endpoint in table
         if endpoint.path in _PATHS and not (endpoint.method == "GET" and endpoint.path in _LISTS)
@@ -80,46 +82,53 @@ def endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
 
 
 def connector_endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
-    """The operations on responders, which version 1 has below its own prefix, in the words of public clients."""
+    """The vendor's connector endpoints (alias.py) under version 1's prefix."""
     return [
-        replace(endpoint, path=f"/api/v1/{endpoint.path.removeprefix('/api/')}", translate_response=_outgoing(endpoint))
+        replace(
+            endpoint,
+            path=f"/api/v1/{endpoint.path.removeprefix('/api/')}",
+            translate_response=_response_translator(endpoint),
+        )
         for endpoint in table
         if endpoint.path.startswith(_CONNECTOR)
     ]
 
 
 def status_endpoints() -> list[Endpoint]:
-    """What public clients ask first: which version they talk to, and so what they may ask."""
+    """The routes that public clients call first, to learn which version they talk to."""
 
-    async def answered(_: Request) -> Response:
+    async def get_status(_: Request) -> Response:
         return json_response(json.dumps({"versions": {"TheHive": THEHIVE_VERSION}}))
 
     paths = ("/api/status", "/api/v1/status", "/api/v1/status/public")
-    return [Endpoint("GET", path, answered, "Which version is spoken", allow_source_profile=True) for path in paths]
+    return [
+        Endpoint("GET", path, get_status, "Get the version of the interface", allow_source_profile=True)
+        for path in paths
+    ]
 
 
 def search_field(kind: str, name: str) -> str:
-    """Our name of a field that a query of version 1 names."""
-    own = name.removeprefix("_")
-    return own if own in _STAMPS else _SEARCHED_AS.get(kind, {}).get(name, _SENT_AS.get(name, name))
+    """Core's name of a field in a query of version 1."""
+    bare = name.removeprefix("_")
+    return bare if bare in _AUDIT_FIELDS else _SEARCH_FIELDS.get(kind, {}).get(name, _INPUT_FIELDS.get(name, name))
 
 
 def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
-    """An object as version 1 shows it; what is absent is left out. What is no object of ours stays as it is."""
+    """An object in the shape of version 1, without absent values. Other JSON stays as it is."""
     kind = doc.get("_type") or ("action" if "responderId" in doc else "")
     if kind not in _SHAPES:
         return dict(doc)
-    name, fields, more = _SHAPES[kind]
+    name, fields, derive = _SHAPES[kind]
     shape = {"_id": doc["_id"]} | ({"_type": name} if name else {})
-    mark = "" if kind == "comment" else "_"
-    shape |= {f"{mark}{stamp}": doc[stamp] for stamp in _STAMPS if doc.get(stamp) is not None}
+    prefix = "" if kind == "comment" else "_"
+    shape |= {f"{prefix}{name}": doc[name] for name in _AUDIT_FIELDS if doc.get(name) is not None}
     shape |= {key: doc[key] for key in fields.split() if doc.get(key) is not None}
     for label, scale in (("severity", SEVERITY_NAMES), ("tlp", TLP_NAMES), ("pap", TLP_NAMES)):
         if label in shape:
             shape[f"{label}Label"] = scale[shape[label]].upper()
     if "customFields" in doc:
         shape["customFields"] = [_custom_field(key, value) for key, value in doc["customFields"].items()]
-    return shape | {key: value for key, value in more(doc).items() if value is not None}
+    return shape | {key: value for key, value in derive(doc).items() if value is not None}
 
 
 def _alert(doc: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +194,7 @@ def _template(doc: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _user(doc: Mapping[str, Any]) -> dict[str, Any]:
-    """When a user was made, and by whom, is not kept."""
+    """Creation of users is not recorded, so it has placeholders."""
     return {
         "_createdBy": doc["login"],
         "_createdAt": 0,
@@ -227,51 +236,51 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
     ),
     "user": ("", "login name profile permissions organisation", _user),
 }
-"""For each kind its name in version 1, if it shows one, the fields that are ours too, and what is made of the rest."""
+"""For each kind: its `_type` in version 1 (`""` for none), the fields both have, and the derived ones."""
 
 
 def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    kind = next((kind for kind in _KINDS_OF_VALUES if kind in value), "string")
-    own = {"_id": value.get("_id", ""), "name": name, "type": kind, "order": value.get("order", 0)}
-    return own if value.get(kind) is None else {**own, "value": value[kind]}
+    kind = next((kind for kind in _VALUE_KINDS if kind in value), "string")
+    field = {"_id": value.get("_id", ""), "name": name, "type": kind, "order": value.get("order", 0)}
+    return field if value.get(kind) is None else {**field, "value": value[kind]}
 
 
-def _incoming(raw: Any) -> Any:
+def _translate_request(raw: Any) -> Any:
     if not isinstance(raw, Mapping):
         return raw
-    body = _in_our_words(raw)
+    body = _rename_fields(raw)
     if isinstance(body.get("customFields"), list):
-        body["customFields"] = dict(map(_sent_field, body["customFields"]))
+        body["customFields"] = dict(map(_input_field, body["customFields"]))
     if isinstance(body.get("tasks"), list):
-        body["tasks"] = [_in_our_words(task) for task in body["tasks"]]
+        body["tasks"] = [_rename_fields(task) for task in body["tasks"]]
     if "caseTemplate" in body:
         body.setdefault("template", body["caseTemplate"])
     return body
 
 
-def _in_our_words(raw: Any) -> Any:
-    return {_SENT_AS.get(name, name): value for name, value in raw.items()} if isinstance(raw, Mapping) else raw
+def _rename_fields(raw: Any) -> Any:
+    return {_INPUT_FIELDS.get(name, name): value for name, value in raw.items()} if isinstance(raw, Mapping) else raw
 
 
-def _sent_field(item: Any) -> tuple[str, Any]:
+def _input_field(item: Any) -> tuple[str, Any]:
     if not isinstance(item, Mapping) or not isinstance(name := item.get("name"), str):
-        sentence = 'Each of a list of custom fields is {"name": ..., "value": ...}; send it so, or leave it out.'
+        sentence = 'Each entry of a list of custom fields must be {"name": ..., "value": ...}.'
         raise ResponderBotError("bad_request", sentence)
     value = item.get("value")
     return name, value if item.get("order") is None else {kind_of_value(value): value, "order": item["order"]}
 
 
-def _outgoing(endpoint: Endpoint) -> Callable[[bytes], bytes]:
-    """An answer in the shape of version 1, and then in the words that the endpoint had it in."""
-    words, many = endpoint.translate_response, endpoint.path in _MANY
+def _response_translator(endpoint: Endpoint) -> Callable[[bytes], bytes]:
+    """Gives responses the shape of version 1, then the field names that the endpoint already translates to."""
+    rename, is_list = endpoint.translate_response, endpoint.path in _LIST_RESPONSES
 
-    def shaped(content: bytes) -> bytes:
-        found = json.loads(content)
-        if isinstance(found, list):
-            shape: Any = [to_v1(item) for item in found]
+    def translate(content: bytes) -> bytes:
+        value = json.loads(content)
+        if isinstance(value, list):
+            shape: Any = [to_v1(item) for item in value]
         else:
-            shape = [to_v1(found)] if many and "_id" in found else to_v1(found)
+            shape = [to_v1(value)] if is_list and "_id" in value else to_v1(value)
         text = json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode()
-        return words(text) if words is not None else text
+        return rename(text) if rename is not None else text
 
-    return shaped
+    return translate

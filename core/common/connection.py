@@ -76,7 +76,7 @@ class ListenerState:
 
     app: ASGIApp
     bounds: ConnectionLimits
-    slow: "set[Connection]" = field(default_factory=set)
+    slow: "set[HttpConnection]" = field(default_factory=set)
     """Those whose client does not take its answer as fast as it comes."""
 
     def make_room(self) -> None:
@@ -93,7 +93,7 @@ class ListenerState:
 class Exchange:
     """A request and its answer: the application's `receive` and `send`. An answer's body comes in one piece."""
 
-    def __init__(self, connection: "Connection", scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
+    def __init__(self, connection: "HttpConnection", scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
         self.body = bytearray()
@@ -221,7 +221,7 @@ class _Body:
             self._is_in_trailers = not self.left
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """The protocol that uvicorn's server makes for each connection; it looks after its own bounds when told to."""
 
     transport: asyncio.Transport

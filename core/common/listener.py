@@ -10,7 +10,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp, Receive
 
-from core.common.connection import Connection, ConnectionLimits, ListenerState
+from core.common.connection import ConnectionLimits, HttpConnection, ListenerState
 from core.common.errors import ResponderBotError
 
 GRACE_S = 3.0  # how long requests on their way may take when core stops
@@ -72,7 +72,7 @@ async def http_server(
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
     config.load()
     bounds = bounds or ConnectionLimits()
-    made = partial(Connection, ListenerState(app, bounds))
+    made = partial(HttpConnection, ListenerState(app, bounds))
     config.http_protocol_class = cast(Any, made)  # uvicorn calls it, and names a class only
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
@@ -89,8 +89,8 @@ async def http_server(
         await _shut(server, sock, grace_s)
 
 
-def _connections(server: uvicorn.Server) -> list[Connection]:
-    return cast(list[Connection], list(server.server_state.connections))
+def _connections(server: uvicorn.Server) -> list[HttpConnection]:
+    return cast(list[HttpConnection], list(server.server_state.connections))
 
 
 async def _look_after(server: uvicorn.Server, every_s: float) -> None:
