@@ -13,7 +13,7 @@ from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.features.base import Check
 from bot.features.doctor import core_checks
-from bot.outbox.errors import classify, of_upload
+from bot.outbox.errors import classify, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -129,7 +129,7 @@ async def _files(slack: AsyncWebClient) -> Check:
             "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
         )
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        return Check("files", False, of_upload(classify(error, ""), "").message)
+        return Check("files", False, classify_upload(classify(error, ""), "").message)
     return Check("files", True, "long reports can be put under their messages")
 
 
@@ -144,7 +144,7 @@ async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         met = classify(error, "")
-        if met.kind != "app":
+        if met.kind != "app_refused":
             return Check("socket", False, met.message)
         cure = "make an app-level token with connections:write, and switch Socket Mode on"
         return Check("socket", False, f"Slack refuses the app token ({met.code}); {cure}")

@@ -110,11 +110,11 @@ class Notifier:
         The very first time remember where its feed stands, so that what comes from now on is shown. Raises
         ResponderBotError("conflict") with what to do where it is another one.
         """
-        seen = self._outbox.seen()
+        seen = self._outbox.checkpoint()
         if seen is None:
             page = await self._core.events(None, wait_s=0)
-            await self._outbox.follow([], page.last)
-            await self._outbox.recognize(page.database)
+            await self._outbox.commit_page([], page.last)
+            await self._outbox.accept_database(page.database)
         elif not self._recognized.is_set():
             await self._recognize(seen)
         self._recognized.set()
@@ -134,7 +134,7 @@ class Notifier:
             await self._refuse(f"it ends at event {page.last}, and this bot has seen event {seen.cursor}")
         if seen.event and await self._event(seen.cursor) not in ("", seen.event):
             await self._refuse(f"event {seen.cursor} was another one")
-        await self._outbox.recognize(page.database)
+        await self._outbox.accept_database(page.database)
 
     async def _event(self, number: int) -> str:
         """What core has under this number; "" where it keeps it no more."""
@@ -152,7 +152,7 @@ class Notifier:
             " bot's of the same backup (`responder-bot restore FILE` does both), or run"
             " `responder-bot forget-messages`, which leaves the old messages in Slack as they are."
         )
-        await self._outbox.refuse(sentence)
+        await self._outbox.reject_database(sentence)
         raise ResponderBotError("conflict", sentence)
 
     async def run(self) -> None:
@@ -192,8 +192,10 @@ class Notifier:
     async def _tell(self, news: FeedChanges, last: int, last_event: str) -> None:
         """All of it durably; what somebody else wrote meanwhile is made once more, since either may be the older."""
         for attempt in range(TRIES):
-            since = self._outbox.written() if attempt < TRIES - 1 else OVERWRITE
-            overtaken = await self._outbox.follow(await self._desired(news), last, since=since, last_event=last_event)
+            since = self._outbox.last_write() if attempt < TRIES - 1 else OVERWRITE
+            overtaken = await self._outbox.commit_page(
+                await self._desired(news), last, since=since, last_event=last_event
+            )
             if not overtaken:
                 return
             news = replace(news, roots=tuple(root for root in news.roots if root in overtaken) or news.roots)
@@ -201,10 +203,10 @@ class Notifier:
     async def _catch_up(self) -> None:
         """We were away longer than core keeps events: paint every card of late anew, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
-        await self._outbox.doubt_all()
+        await self._outbox.invalidate_clearances()
         for subject in self._outbox.recent_subjects(self._clock() - REFRESH_MS):
             await self._guarded(self._paint(subject, by_person=False))
-        await self._outbox.follow([], last)
+        await self._outbox.commit_page([], last)
         self._places.looked.set()
 
     async def repaint(self, root_id: str, log_id: str = "") -> None:
@@ -214,12 +216,12 @@ class Notifier:
     async def _paint(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[DesiredMessage]:
         desired: list[DesiredMessage] = []
         for _ in range(TRIES):
-            since = self._outbox.written()
+            since = self._outbox.last_write()
             story = await self._story(root_id, created=False)
             desired = await self._cards(story, by_person=by_person)
             if log_id:
                 desired += [replace(one, by_person=by_person) for one in await self._of_log(log_id, story)]
-            if not await self._outbox.want(*desired, since=since):
+            if not await self._outbox.upsert(*desired, since=since):
                 break
         return desired
 
@@ -256,7 +258,7 @@ class Notifier:
         if root_id not in news.changed:
             return desired
         made = {one.key for one in desired}
-        told = [one for one in self._outbox.story(root_id) if one.key not in made]
+        told = [one for one in self._outbox.messages_of(root_id) if one.key not in made]
         return desired + (await self._made_anew(told, story))[0]
 
     async def _story(self, root_id: str, *, created: bool) -> Timeline:
@@ -319,7 +321,7 @@ class Notifier:
         return await self._rendered(thread.channel, thread.key, render), view
 
     async def _rendered(self, channel: str, key: str, render: Render) -> Message:
-        return render(await self._outbox.buttons(channel, key, intents_in(render)))
+        return render(await self._outbox.buttons.issue(channel, key, intents_in(render)))
 
     def _screen(self, subject: Subject, channel: str) -> RedactedView:
         """A channel that was taken out of the settings shows nothing any more."""
@@ -429,7 +431,7 @@ class Notifier:
     async def _watchers(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
-        for team, user in self._outbox.watchers(list(dict.fromkeys(watched))):
+        for team, user in self._outbox.watches.watchers(list(dict.fromkeys(watched))):
             person = await self._places.person(team, user)
             if person is not None:  # no longer linked: nothing leaves
                 desired.append(
@@ -468,13 +470,15 @@ class Notifier:
         clearance = await self._clearance(channel, one_key)
         # A moment without Slack must not repaint all that stands: then only what still waits is made anew.
         unsent_only = not self._places.is_sure(channel)
-        for root_id in self._outbox.made_for_another(channel, clearance, unsent_only=unsent_only):
-            since = self._outbox.written()
-            here = [one for one in self._outbox.story(root_id) if one.channel == channel]
-            told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_done)]
+        for root_id in self._outbox.stale_subjects(channel, clearance, unsent_only=unsent_only):
+            since = self._outbox.last_write()
+            here = [one for one in self._outbox.messages_of(root_id) if one.channel == channel]
+            told = [one for one in here if one.clearance != clearance and not (unsent_only and one.is_delivered)]
             story = await self._story(root_id, created=False)
             desired, kept = await self._made_anew(told, story, clearance)
-            if not await self._outbox.obey([replace(one, in_bulk=True) for one in desired], kept, since=since):
+            if not await self._outbox.enforce_clearance(
+                [replace(one, in_bulk=True) for one in desired], kept, since=since
+            ):
                 self._places.looked.set()  # once more
 
     async def _clearance(self, channel: str, key: str) -> int:

@@ -57,7 +57,7 @@ class Bot:
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = Channels(settings.channel, self.slack)
         guard = ClearanceGuard(self._ceiling, self.channels.looked.set)
-        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, pace=rate_limiter, gate=guard)
+        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         channels = self.channels
         places = ChannelPolicy(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
@@ -118,7 +118,7 @@ class Bot:
             await self.vitals.close()
         await self.front.close(GRACE_S)
         try:
-            await self.outbox.release_lease()
+            await self.outbox.leader.release()
         except ResponderBotError as error:  # it ends by itself, a moment later
             log.warning("lease_not_released", reason=error.message)
         finally:
@@ -129,7 +129,7 @@ class Bot:
     async def _lead(self) -> None:
         while True:
             try:
-                if await self.outbox.hold_lease():
+                if await self.outbox.leader.acquire():
                     await self._lead_while_held()
             except ResponderBotError as error:
                 log.warning("lease_trouble", reason=error.message)
@@ -145,7 +145,7 @@ class Bot:
         self.leading.set()
         try:
             renewals = 0
-            while await self.outbox.hold_lease():
+            while await self.outbox.leader.acquire():
                 done, _ = await asyncio.wait(work, timeout=RENEW_S, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
@@ -163,7 +163,7 @@ class Bot:
         """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""
         if self.channels.clearance(channel) is not None:
             await self.channels.look()
-            await self.outbox.hurry(channel)
+            await self.outbox.retry_now(channel)
 
     # what features and doctor ask
 
@@ -178,7 +178,7 @@ class Bot:
         return [self.transport.check(), *store, *self._standing()]
 
     async def _keep_looking(self) -> None:
-        await self.channels.keep_looking(self.outbox.to_look)
+        await self.channels.keep_looking(self.outbox.channels_changed_at)
 
     def _standing(self) -> list[Check]:
         try:
@@ -266,7 +266,7 @@ async def _started(bot: Bot) -> None:
     except (SlackClientError, aiohttp.ClientError) as error:
         met = classify(error, "")
         sentence = f"Slack refuses the app token ({met.code}); check [slack] app_token (xapp-...)."
-        raise ResponderBotError("bad_request", sentence if met.kind == "app" else met.message) from error
+        raise ResponderBotError("bad_request", sentence if met.kind == "app_refused" else met.message) from error
 
 
 async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> TeamCheck:
@@ -279,7 +279,7 @@ async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> Te
             answer = await slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
             met = classify(error, "")
-            if met.kind not in ("undone", "unknown", "held"):
+            if met.kind not in ("not_sent", "unknown", "rate_limited"):
                 break
             continue
         return TeamCheck(

@@ -93,7 +93,7 @@ class Channels:
             log.warning("channel_unknown", channel=channel, code=met.code)
             before = self._seen.get(channel)
             # A moment without Slack must not hide what was shown all along.
-            is_own = before is not None and before.is_own and met.kind in ("unknown", "undone", "held")
+            is_own = before is not None and before.is_own and met.kind in ("unknown", "not_sent", "rate_limited")
             return _Seen(is_own, met.message, answered=is_own)
         shown = answer["channel"]
         shared = any(shown.get(name) for name in SHARED_MARKS)

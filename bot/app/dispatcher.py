@@ -157,7 +157,7 @@ class Dispatcher:
         arrival = job.arrival
         kept = {"surface": arrival.surface, "body": {k: v for k, v in arrival.body.items() if k != "token"}}
         try:
-            is_new = await self._outbox.accept(arrival.key, kept)
+            is_new = await self._outbox.inbox.accept(arrival.key, kept)
         except ResponderBotError as error:
             await self._refuse(arrival, error.message, ack)
             return
@@ -231,7 +231,7 @@ class Dispatcher:
         if message is not None:
             await replies.refuse(message)
         if job.is_written:
-            await self._outbox.settle(job.arrival.key)
+            await self._outbox.inbox.complete(job.arrival.key)
 
     async def _outcome(self, job: _QueuedInteraction, replies: Replies) -> Message | None:
         """Have the feature do it; what to tell the person when it could not."""
@@ -303,7 +303,7 @@ class Dispatcher:
     async def _replay(self) -> None:
         while True:
             try:
-                for left in await self._outbox.left_behind():
+                for left in await self._outbox.inbox.take_over_abandoned():
                     await self._again(left)
             except ResponderBotError as error:
                 log.warning("replay_failed", reason=error.message)
@@ -313,10 +313,10 @@ class Dispatcher:
         arrival = read(left.payload["surface"], left.payload["body"])
         entry, text = entry_of(arrival)
         if entry is None:  # an older release knew it
-            await self._outbox.settle(left.key)
+            await self._outbox.inbox.complete(left.key)
         elif self._tools.clock_ms() - left.at > REPLAY_LIMIT_MS:
             log.info("too_old_to_replay", surface=arrival.surface)
-            await self._outbox.settle(left.key)
+            await self._outbox.inbox.complete(left.key)
             await Replies(arrival, self._tools.slack, self._session).say(notices.error(TOO_OLD))
         else:
             log.info("replayed", surface=arrival.surface)

@@ -27,7 +27,7 @@ async def answer_with_buttons(moment: Context, about: str, render: Callable[[But
 async def buttons(moment: Context, about: str, render: Callable[[ButtonIds], object]) -> ButtonIds:
     """Opaque ids for what `render` shows to this person alone."""
     key = f"only:{moment.team}:{moment.user}:{about}"
-    return await moment.tools.mail.buttons(moment.channel, key, intents_in(render))
+    return await moment.tools.mail.buttons.issue(moment.channel, key, intents_in(render))
 
 
 def clicked(moment: Context) -> Mapping[str, Any]:
@@ -71,7 +71,7 @@ def token_of(moment: Context) -> str:
 async def meaning(moment: Context, token: str) -> Intent | None:
     """The same for a given id."""
     try:
-        return await moment.tools.mail.press(
+        return await moment.tools.mail.buttons.resolve(
             token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
         )
     except ResponderBotError as error:

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bot.cards.message import ButtonIds, Intent, Message
+from bot.cards.message import Message
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
+    from bot.outbox.buttons import Buttons
+    from bot.outbox.watches import Watches
     from core.client import CoreClient
 
 Json = Mapping[str, Any]
@@ -36,36 +38,18 @@ class PostedMessage(Protocol):
 class Outbox(Protocol):
     """What features use of bot.outbox."""
 
-    async def buttons(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
-        """Opaque ids for these intents, bound to the channel ("" for views) and the message."""
-        ...
+    @property
+    def buttons(self) -> "Buttons": ...
 
-    async def press(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
-        """What the button means. Raises ResponderBotError("gone") for an expired, forwarded or forged one."""
-        ...
-
-    async def renew(self, token: str) -> None:
-        """The next rendering gets another id in its place; this one still counts."""
-        ...
+    @property
+    def watches(self) -> "Watches": ...
 
     async def subjects(self, channel: str, limit: int) -> Sequence[str]:
-        """Ids of the alerts whose cards stand in this channel, newest first."""
+        """Ids of the alerts and cases with a card in this channel, newest first."""
         ...
 
     def message_at(self, channel: str, ts: str) -> "PostedMessage | None":
-        """The message of ours that stands there."""
-        ...
-
-    async def watch(self, team: str, user: str, subject: str) -> bool:
-        """Remember that this person watches an id (`~12`) or a responder (`responder:<name>`). False: already so."""
-        ...
-
-    async def unwatch(self, team: str, user: str, subject: str) -> bool:
-        """Forget it. False: it wasn't so."""
-        ...
-
-    async def watched(self, team: str, user: str) -> Sequence[str]:
-        """What this person watches."""
+        """Our message with this `ts` in a channel."""
         ...
 
 

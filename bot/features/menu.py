@@ -15,7 +15,7 @@ async def on_responder_options(moment: Context) -> Json:
     """Entries for a menu on a message; its block's id says which object it is for."""
     token = str(moment.payload.get("block_id") or "").removeprefix(ids.MENU_BLOCK)
     try:
-        intent = await moment.tools.mail.press(
+        intent = await moment.tools.mail.buttons.resolve(
             token, channel=moment.channel, message_ts=moment.message_ts, user=moment.user
         )
     except ResponderBotError:

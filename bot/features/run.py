@@ -75,7 +75,7 @@ async def on_responder_menu(moment: Context) -> None:
     intent = await answers.intent_of(moment)
     if intent is None:
         return
-    await moment.tools.mail.renew(answers.token_of(moment))
+    await moment.tools.mail.buttons.rotate(answers.token_of(moment))
     subject = await subjects.of_kind(moment.core, _kind(intent.argument), intent.object_id)
     ran = False
     try:

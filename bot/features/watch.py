@@ -58,7 +58,7 @@ def _unclear(name: str, found: list[str], known: list[str]) -> ResponderBotError
 
 
 async def _remember(moment: Context, what: str, words_for_it: str) -> None:
-    new = await moment.tools.mail.watch(moment.team, moment.user, what)
+    new = await moment.tools.mail.watches.add(moment.team, moment.user, what)
     off = code(f"{moment.tools.command} watch off {words_for_it}", 250)
     state = "You watch" if new else "You already watch"
     await moment.say(
@@ -67,7 +67,7 @@ async def _remember(moment: Context, what: str, words_for_it: str) -> None:
 
 
 async def _end(moment: Context, typed: str) -> None:
-    watched = list(await moment.tools.mail.watched(moment.team, moment.user))
+    watched = list(await moment.tools.mail.watches.of_user(moment.team, moment.user))
     wanted = object_id(typed) or ""
     names = {w.removeprefix(RESPONDER): w for w in watched}
     found = [wanted] if wanted in watched else [names[n] for n in by_name(typed, list(names))]
@@ -75,12 +75,12 @@ async def _end(moment: Context, typed: str) -> None:
         raise ResponderBotError(
             "not_found", f"You don't watch {typed[:100] or 'that'}. {moment.tools.command} watch shows what you watch."
         )
-    await moment.tools.mail.unwatch(moment.team, moment.user, found[0])
+    await moment.tools.mail.watches.remove(moment.team, moment.user, found[0])
     await moment.say(notices.notice(f"You no longer watch {foreign(found[0].removeprefix(RESPONDER), 200)}."))
 
 
 async def _show(moment: Context) -> None:
-    watched = await moment.tools.mail.watched(moment.team, moment.user)
+    watched = await moment.tools.mail.watches.of_user(moment.team, moment.user)
     if not watched:
         example = code(f"{moment.tools.command} watch ~12", 100)
         await moment.say(notices.notice(f"You watch nothing. {example} tells you of each end of a run on ~12."))

@@ -1,14 +1,8 @@
-"""The durable queue to Slack: desired state for each message, pacing, retries; inbox of acknowledged clicks."""
+"""The durable queue to Slack (desired messages), the inbox of interactions, and what replicas share."""
 
+from bot.outbox.inbox import PendingInteraction
 from bot.outbox.models import DesiredMessage, MessageRecord
-from bot.outbox.outbox import (
-    OVERWRITE,
-    DeliveryProblem,
-    FeedCheckpoint,
-    MessageOutbox,
-    PendingInteraction,
-    forget_messages,
-)
+from bot.outbox.outbox import OVERWRITE, DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.sender import ClearanceGuard
 from bot.outbox.store import REFRESH_MS

@@ -1,4 +1,4 @@
-"""What Slack's refusals mean for a message: try again, look for it, say it plainly, or tell an administrator."""
+"""What a failed call to Slack means: wait, look for the message, repeat, send only text, or tell an administrator."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,28 +7,28 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
 Kind = Literal[
-    "held",  # 429: this method waits
-    "unknown",  # done or not: look before sending it again
-    "undone",  # certainly not done, try again
-    "blocks",  # Slack doesn't like its shape: say it plainly
-    "gone",  # the message (or its thread) was deleted
-    "place",  # the channel doesn't take it; an administrator can mend that
-    "app",  # the token or a scope is the trouble; an administrator can mend that
+    "rate_limited",  # 429: the method must wait
+    "unknown",  # done or not: look for the message before sending it again
+    "not_sent",  # certainly not done: try again
+    "content_refused",  # Slack doesn't take the blocks: send only text
+    "deleted",  # the message or its thread was deleted
+    "channel_unavailable",  # the channel doesn't take it, which an administrator can change
+    "app_refused",  # the token or a scope is wrong, which an administrator can change
 ]
 
-_BLOCKS = {
+_CONTENT_REFUSED = {
     "invalid_blocks", "invalid_blocks_format", "invalid_attachments", "msg_too_long", "msg_blocks_too_long",
     "too_many_attachments", "no_text", "metadata_too_large", "invalid_metadata_format", "markdown_text_conflict",
     "attachment_payload_limit_exceeded", "block_mismatch", "invalid_arguments", "invalid_array_arg",
 }  # fmt: skip
-_GONE = {"message_not_found", "thread_not_found", "invalid_thread_ts", "cannot_reply_to_message"}
-_APP = {
+_DELETED = {"message_not_found", "thread_not_found", "invalid_thread_ts", "cannot_reply_to_message"}
+_APP_REFUSED = {
     "not_authed", "invalid_auth", "account_inactive", "token_revoked", "token_expired", "no_permission",
     "missing_scope", "not_allowed_token_type", "org_login_required", "ekm_access_denied", "access_denied",
     "team_access_not_granted", "two_factor_setup_required", "team_added_to_org",
 }  # fmt: skip
-_MAYBE = {"internal_error", "fatal_error", "request_timeout"}
-_UNDONE = {"service_unavailable", "ratelimited", "rate_limited", "message_limit_exceeded"}
+_UNKNOWN = {"internal_error", "fatal_error", "request_timeout"}
+_NOT_SENT = {"service_unavailable", "ratelimited", "rate_limited", "message_limit_exceeded"}
 
 SENTENCES = {
     "not_in_channel": "The bot is not in channel {channel}; invite it there with /invite.",
@@ -47,7 +47,7 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class DeliveryError:
-    """`message` is the sentence for an administrator; `wait_s` what Slack asked for (429)."""
+    """A failed call. `message` is a sentence for an administrator, `wait_s` what Slack asked for with a 429."""
 
     kind: Kind
     code: str
@@ -56,11 +56,11 @@ class DeliveryError:
 
 
 def classify(error: Exception, channel: str) -> DeliveryError:
-    """What an error of a call to Slack means."""
+    """What an exception of a call to Slack means; raises it again if it is none of Slack's or the network's."""
     if isinstance(error, SlackApiError):
-        return _answered(error.response, channel)
+        return _classify_answer(error.response, channel)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return DeliveryError("undone", "unreachable", f"Slack can't be reached ({error}); check the network.")
+        return DeliveryError("not_sent", "unreachable", f"Slack can't be reached ({error}); check the network.")
     if isinstance(error, TimeoutError | aiohttp.ClientError | OSError | SlackClientError):
         return DeliveryError(
             "unknown", "no_answer", f"Slack gave no answer ({type(error).__name__}); it is tried again."
@@ -68,46 +68,48 @@ def classify(error: Exception, channel: str) -> DeliveryError:
     raise error
 
 
-def of_upload(met: DeliveryError, channel: str) -> DeliveryError:
-    """What a refusal means where it was a file that Slack refused: its message stands, and need not change shape."""
-    if met.kind not in ("blocks", "place", "app") or (met.code in SENTENCES and met.code != "missing_scope"):
-        return met
-    if met.kind == "app" and met.code != "missing_scope":
-        return met  # the token as a whole is the trouble
+def classify_upload(error: DeliveryError, channel: str) -> DeliveryError:
+    """What the same error means for the upload of a file, whose message is already posted and stays as it is."""
+    if error.kind not in ("content_refused", "channel_unavailable", "app_refused") or (
+        error.code in SENTENCES and error.code != "missing_scope"
+    ):
+        return error
+    if error.kind == "app_refused" and error.code != "missing_scope":
+        return error  # the token as a whole is refused
     where = f" in {channel}" if channel else ""
     sentence = (
-        f"Slack refuses files{where} ({met.code}), so long reports show only their first lines; give the app "
+        f"Slack refuses files{where} ({error.code}), so long reports show only their first lines; give the app "
         "files:write and reinstall it from manifest.yml, or let an owner of the workspace allow uploads."
     )
-    return DeliveryError("app" if met.kind == "app" else "place", met.code, sentence)
+    return DeliveryError("app_refused" if error.kind == "app_refused" else "channel_unavailable", error.code, sentence)
 
 
-def _answered(response: Any, channel: str) -> DeliveryError:
+def _classify_answer(response: Any, channel: str) -> DeliveryError:
     status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
     data = getattr(response, "data", None)
     body = data if isinstance(data, dict) else {}
     code = str(body.get("error") or f"http_{status}")
     if status == 429 or code in ("ratelimited", "rate_limited"):
-        return DeliveryError("held", "ratelimited", "Slack holds us back (429).", _retry_after_s(response))
-    if code.startswith("http_") or code in _MAYBE:
+        return DeliveryError("rate_limited", "ratelimited", "Slack holds us back (429).", _retry_after_s(response))
+    if code.startswith("http_") or code in _UNKNOWN:
         return DeliveryError("unknown", code, f"Slack answered {code}; it is tried again.")
     return DeliveryError(_kind(code), code, _sentence(code, channel, body))
 
 
 def _kind(code: str) -> Kind:
-    if code in _BLOCKS:
-        return "blocks"
-    if code in _GONE:
-        return "gone"
-    if code in _APP:
-        return "app"
-    return "undone" if code in _UNDONE else "place"
+    if code in _CONTENT_REFUSED:
+        return "content_refused"
+    if code in _DELETED:
+        return "deleted"
+    if code in _APP_REFUSED:
+        return "app_refused"
+    return "not_sent" if code in _NOT_SENT else "channel_unavailable"
 
 
 def _sentence(code: str, channel: str, body: dict[str, Any]) -> str:
     if code in SENTENCES:
         return SENTENCES[code].format(channel=channel, needed=body.get("needed", "it needs"))
-    if code in _APP:
+    if code in _APP_REFUSED:
         return f"Slack refuses the bot's token ({code}); put a valid one into [slack] bot_token and restart."
     return f"Slack refuses messages to {channel} ({code})."
 
@@ -120,4 +122,4 @@ def _retry_after_s(response: Any) -> float:
                 return max(1.0, float(value))
             except ValueError:
                 break
-    return 30.0  # Slack's own default advice where the header is missing
+    return 30.0  # what Slack advises where the header is missing

@@ -1,7 +1,8 @@
-"""What delivery is told, and what it tells."""
+"""What callers ask the outbox to show, and what it knows of a message."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,11 @@ from core.common.database.sqlite import Row
 
 @dataclass(frozen=True)
 class DesiredMessage:
-    """The state that one message shall have. Ten that pile up become one; only the last is sent.
+    """The content that a message should have. Of several that pile up only the last is sent.
 
-    `key` names the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
-    answers; `subject` the alert or case whose story it belongs to. `file` (name, text) stands under it; None takes it
-    away. `view` is what it was made through. `is_progress`: more is likely to follow in a moment, and an end
-    does not wait because of it; `in_bulk`: one of many that are made anew, which let all other news go first.
+    `key` identifies the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
+    replies to; `subject` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
+    it. `view` is the view that the content was rendered from.
     """
 
     key: str
@@ -25,78 +25,92 @@ class DesiredMessage:
     message: Message
     thread_of: str = ""
     subject: str = ""
-    by_person: bool = False
-    is_progress: bool = False
-    in_bulk: bool = False
+    by_person: bool = False  # a person waits for it: it goes first
+    is_progress: bool = False  # more is likely to follow soon: it may wait to be merged with that
+    in_bulk: bool = False  # one of many that are rendered again: it goes last
     file: tuple[str, str] | None = None
     view: RedactedView | None = None
 
     def payload(self) -> str:
+        """The message as JSON."""
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
-
-
-def is_person(channel: str) -> bool:
-    """Whether it is somebody's id, which stands for direct messages to them."""
-    return channel.startswith(("U", "W"))
-
-
-def digest(payload: str) -> str:
-    return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
 class MessageRecord:
-    """A message as delivery knows it: what it shows, for which clearance it was made, how far Slack has it."""
+    """A message as stored. Times are in ms; 0 means never."""
 
     key: str
-    channel: str
-    conversation: str
+    channel: str  # as in the settings; a user id for a direct message
+    conversation: str  # the channel id that Slack answers with; differs for a direct message
     subject: str
     thread_of: str
     payload: str
-    wanted: int
-    sent: int
-    tried: int
-    tried_at: int
-    mark: str
+    version: int  # of the desired content; grows with each change
+    sent_version: int  # what Slack has
+    attempted_version: int  # of the post that is under way
+    attempted_at: int  # when a post began whose outcome isn't known
+    mark: str  # random, in the message's metadata, by which a post is found in Slack
     ts: str
     by_person: bool
     in_bulk: bool
-    wanted_at: int
+    wanted_at: int  # since when Slack lacks something
     failures: int
-    problem: str
-    plain: bool
-    gone: bool
+    problem: str  # why it couldn't be sent, for `doctor`
+    is_plain: bool  # Slack refused its blocks: only text is sent
+    is_deleted: bool  # somebody deleted it in Slack
     file_name: str
     file_text: str
     file_id: str
-    file_sent: bool
-    clearance: int
-    about: str
-    fingerprint: str
-    doubt_at: int
-    root_ts: str
+    file_sent: bool  # Slack has the file, or has deleted it, as desired
+    clearance: int  # that the content was rendered for
+    about: str  # kind and id of the object that it is about, such as `case_task ~9`
+    fingerprint: str  # of what the content withholds
+    root_ts: str  # of the message that it replies to
 
     @property
-    def place(self) -> str:
-        """The channel as Slack knows it."""
+    def slack_channel(self) -> str:
+        """The channel id that Slack's methods take."""
         return self.conversation or self.channel
 
     @property
-    def is_done(self) -> bool:
-        """Slack has all of it."""
-        return self.sent >= self.wanted and self.file_sent
+    def is_delivered(self) -> bool:
+        """Whether Slack has all of it."""
+        return self.sent_version >= self.version and self.file_sent
 
     def content(self) -> dict[str, Any]:
+        """The fields of chat.postMessage and chat.update."""
         content: dict[str, Any] = json.loads(self.payload)
         return content
 
 
-def shown(row: Row) -> MessageRecord:
-    columns = {"fingerprint": "sight"}
-    values = {name: row[columns.get(name, name)] for name in MessageRecord.__dataclass_fields__ if name != "in_bulk"}
+_COLUMNS: Mapping[str, str] = {  # where a field and its column differ
+    "version": "wanted",
+    "sent_version": "sent",
+    "attempted_version": "tried",
+    "attempted_at": "tried_at",
+    "is_plain": "plain",
+    "is_deleted": "gone",
+    "fingerprint": "sight",
+}
+
+
+def record_of(row: Row) -> MessageRecord:
+    """A row of the message table, with its root's `ts` as `root_ts`."""
+    fields = MessageRecord.__dataclass_fields__.keys() - {"in_bulk"}
+    values = {name: row[_COLUMNS.get(name, name)] for name in fields}
     values["in_bulk"] = values["by_person"] < 0
     values["by_person"] = values["by_person"] > 0
-    for name in ("plain", "gone", "file_sent"):
+    for name in ("is_plain", "is_deleted", "file_sent"):
         values[name] = bool(values[name])
     return MessageRecord(**values)
+
+
+def is_person(channel: str) -> bool:
+    """Whether it is a Slack user id, which stands for direct messages to that person."""
+    return channel.startswith(("U", "W"))
+
+
+def digest(payload: str) -> str:
+    """A hash by which equal contents are recognized."""
+    return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,14 +1,14 @@
-"""How fast we may speak to Slack: its published rates, and what it told us by 429 (`slack.md 1`)."""
+"""How fast the bot may call Slack: Slack's published limits, and what its 429 answers ask for."""
 
 from dataclasses import dataclass
 
-BURST_SHARE = 0.4  # of a minute's updates, this much may go at once
-MACHINE_RESERVE = 5.0  # of the budget for updates, this much is kept for what people cause
+BURST_SHARE = 0.4  # of a minute's updates, this share may go at once
+EVENT_RESERVE = 5.0  # of the updates, this many are kept for what people cause
 
 
 @dataclass
 class _Bucket:
-    """`size` calls at once, `per_s` each second after."""
+    """A token bucket: `size` calls at once, then `per_s` a second."""
 
     size: float
     per_s: float
@@ -22,40 +22,36 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Remembers what was sent, in memory: after a restart the first 429 teaches it again."""
+    """Token buckets in memory; after a restart the first 429 says how long to wait. All times are in ms."""
 
     def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 1.0, updates_a_minute: float = 50.0) -> None:
         self._post_burst = post_burst
         self._posts_per_s = posts_per_s
-        # What may go at once and what comes back within a minute are together no more than Slack takes in any minute.
+        # A burst and what refills within a minute are together no more than Slack takes in any minute.
         burst = updates_a_minute * BURST_SHARE
         self._tier_3 = {
             method: _Bucket(burst, (updates_a_minute - burst) / 60, burst, 0)
             for method in ("chat.update", "files.delete")
         }
         self._posts: dict[str, _Bucket] = {}
-        self._held: dict[str, int] = {}
+        self._blocked_until: dict[str, int] = {}
 
     def wait_ms(self, method: str, channel: str, now: int, *, by_person: bool) -> int:
         """How long a call must wait; 0: not at all."""
-        held = max(self._held.get(method, 0), self._held.get(f"{method} {channel}", 0), self._held.get("", 0)) - now
-        if held > 0:
-            return held
-        need = 1.0 if by_person or method != "chat.update" else 1.0 + MACHINE_RESERVE
+        until = max(self._blocked_until.get(name, 0) for name in (method, f"{method} {channel}", ""))
+        if until > now:
+            return until - now
+        need = 1.0 if by_person or method != "chat.update" else 1.0 + EVENT_RESERVE
         return self._bucket(method, channel, now).wait_ms(now, need)
 
-    def took(self, method: str, channel: str, now: int) -> None:
-        """A call was made."""
+    def record(self, method: str, channel: str, now: int) -> None:
+        """Count a call."""
         self._bucket(method, channel, now).left -= 1
 
-    def hold(self, method: str, channel: str, now: int, wait_ms: int) -> None:
-        """Slack said 429. A post is limited by channel, everything else for the whole app; `method` "" is all."""
+    def block(self, method: str, channel: str, now: int, wait_ms: int) -> None:
+        """Wait before the next call of this method (chat.postMessage: to this channel); method "" blocks all."""
         name = f"{method} {channel}" if method == "chat.postMessage" else method
-        self._held[name] = max(self._held.get(name, 0), now + wait_ms)
-
-    def held(self, now: int) -> dict[str, int]:
-        """What Slack holds back now, and for how many ms more."""
-        return {name: until - now for name, until in self._held.items() if until > now}
+        self._blocked_until[name] = max(self._blocked_until.get(name, 0), now + wait_ms)
 
     def _bucket(self, method: str, channel: str, now: int) -> _Bucket:
         if method in self._tier_3:

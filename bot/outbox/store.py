@@ -1,7 +1,7 @@
-"""The tables of the bot's own database, which is kept as core's is: one writer, readers of their own.
+"""The schema of the bot's database and its migrations.
 
 Both of the first migrations were edited in place for a time, and before that no migration was recorded at all, so each
-looks at what is there (`tests/core/store/earlier` has a file of each shape).
+checks what is there (`tests/core/store/earlier` has a file of each shape).
 """
 
 from pathlib import Path
@@ -11,13 +11,13 @@ import sqlite_utils
 from core.common.database.sqlite import Database, apply
 
 migrations = sqlite_utils.Migrations("bot")
-REFRESH_MS = 7 * 86_400_000  # after a gap in what was heard of core: cards that stood or changed in this time
+REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
 def open_store(path: Path) -> Database:
     """The SQLite file of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
 
-    A backup that was put back becomes a live database here, in the transaction that opens it.
+    A restored backup becomes a live database here, in the transaction that opens it.
     """
 
     def prepare(db: sqlite_utils.Database) -> None:
@@ -29,15 +29,15 @@ def open_store(path: Path) -> Database:
 
 
 def _resume(db: sqlite_utils.Database) -> None:
-    """What this copy left open was done after it was made: nothing of it is done again unseen."""
+    """What was pending in this backup was done after it was made, so nothing of it is repeated unchecked."""
     made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
-    db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # clicks: never run again
-    # Looked for in Slack before it is posted.
+    db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # never carried out again
+    # Pending posts are looked for in Slack first.
     db.execute(
         "UPDATE message SET tried = wanted, tried_at = CASE WHEN tried_at = 0 THEN wanted_at ELSE tried_at END"
         " WHERE ts = '' AND sent < wanted AND gone = 0"
     )
-    # Slack may show a later state than this copy knows: what was new then is made again, as it is now.
+    # Slack may show later content than this backup has: recent messages are rendered again.
     db.execute(
         "UPDATE message SET clearance = -1, sight = '', digest = '' WHERE max(created_at, changed_at) > ?",
         [made_at - REFRESH_MS],
@@ -52,24 +52,24 @@ def first_tables(db: sqlite_utils.Database) -> None:
         return
     db.table("message").create(
         {
-            "key": str,  # what it shows, such as alert:~12:C0SOC
+            "key": str,  # such as alert:~12:C0SOC
             "channel": str,  # as in the settings; a person's id for a direct message
             "conversation": str,  # as Slack answers it; differs from channel for a direct message
-            "subject": str,  # the id of the alert or case whose story it belongs to
-            "thread_of": str,  # key of the message that it answers
-            "payload": str,  # JSON of the state it shall have
-            "digest": str,  # of payload, so that the same state is not sent twice
-            "wanted": int,  # number of that state
-            "sent": int,  # number of the state that Slack has
-            "tried": int,  # number of the state of the attempt that is on its way
-            "tried_at": int,  # when the first attempt without a known end began; 0: none
-            "mark": str,  # random, in the message's metadata: by it a lost post is found again
+            "subject": str,  # the id of its alert or case
+            "thread_of": str,  # key of the message that it replies to
+            "payload": str,  # JSON of the desired content
+            "digest": str,  # of payload, so that equal content is not sent twice
+            "wanted": int,  # version of the desired content
+            "sent": int,  # version that Slack has
+            "tried": int,  # version of the post that is under way
+            "tried_at": int,  # when the first post without a known outcome began; 0: none
+            "mark": str,  # random, in the message's metadata, by which a lost post is found
             "ts": str,
-            "by_person": int,  # 1: a person waits for it; 0: news; -1: one of many that are made anew
+            "by_person": int,  # 1: a person waits for it; 0: an event; -1: rendered again in bulk
             "wanted_at": int,
             "due_at": int,
             "changed_at": int,
-            "machine_at": int,  # when news of a machine repainted it last
+            "machine_at": int,  # when an event updated it last
             "failures": int,
             "problem": str,
             "plain": int,  # Slack refused its blocks: only text is sent
@@ -112,16 +112,14 @@ def first_tables(db: sqlite_utils.Database) -> None:
 @migrations()
 def levels_and_doubts(db: sqlite_utils.Database) -> None:
     message = db.table("message")
-    # Messages from before count as made for nobody knows whom: each is looked at once, and made anew where need be.
-    message.add_column(
-        "clearance", int, not_null_default=-1
-    )  # for which it was made; -1: not known, -2: withheld for now
-    message.add_column("about", str, not_null_default="")  # kind and id of what it tells of, such as `case_task ~9`
-    message.add_column("sight", str, not_null_default="")  # digest of what was withheld then
-    message.add_column("written", int, not_null_default=0)  # number of the writing that changed it last
-    message.add_column("news", int, not_null_default=0)  # 1: what is wanted tells more than progress
-    message.add_column("news_at", int, not_null_default=0)  # when such news of a machine repainted it last
-    message.add_column("doubt_at", int, not_null_default=0)  # when to look whether it stands twice; 0: no reason to
+    # What it was rendered for; -1: not known, as in older messages, which are checked once; -2: withheld for now.
+    message.add_column("clearance", int, not_null_default=-1)
+    message.add_column("about", str, not_null_default="")  # kind and id of its object, such as `case_task ~9`
+    message.add_column("sight", str, not_null_default="")  # fingerprint of what it withholds
+    message.add_column("written", int, not_null_default=0)  # number of the write that changed it last
+    message.add_column("news", int, not_null_default=0)  # 1: the desired content is more than progress
+    message.add_column("news_at", int, not_null_default=0)  # when an event that is more than progress updated it last
+    message.add_column("doubt_at", int, not_null_default=0)  # when to check for a duplicate post; 0: no reason to
     message.create_index(["channel", "clearance"])
     db.execute("CREATE INDEX message_doubt ON message(doubt_at) WHERE doubt_at > 0")
 

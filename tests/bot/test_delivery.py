@@ -17,7 +17,7 @@ import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Intent, Message
-from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, tables
+from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, messages
 from bot.outbox.store import migrations, open_store
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
@@ -67,14 +67,16 @@ def desired(key: str, text: str, **more: Any) -> DesiredMessage:
 
 @asynccontextmanager
 async def desk(
-    folder: Path, *, send: bool = True, pace: RateLimiter | None = None, gate: ClearanceGuard | None = None
+    folder: Path, *, send: bool = True, rate_limiter: RateLimiter | None = None, guard: ClearanceGuard | None = None
 ) -> AsyncIterator[Desk]:
     async with AsyncExitStack() as stack:
         workspace = await stack.enter_async_context(workspace_with_channel())
         anna = await stack.enter_async_context(EmulatedUser(workspace.url, workspace.page_token, "U0ANNA"))
         clock = Clock()
         slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
-        delivery = MessageOutbox(folder / "slack.db", slack, clock, pace=pace or RateLimiter(**UNLIMITED), gate=gate)
+        delivery = MessageOutbox(
+            folder / "slack.db", slack, clock, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED), guard=guard
+        )
         stack.push_async_callback(delivery.close)
         if send:
             sending = asyncio.create_task(delivery.sender.run())
@@ -97,7 +99,7 @@ async def ended(task: "asyncio.Task[None]") -> None:
 async def test_ten_states_that_pile_up_become_one(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
         for number in range(10):
-            await it.delivery.want(desired("alert:~1:C0SOC", f"state {number}"))
+            await it.delivery.upsert(desired("alert:~1:C0SOC", f"state {number}"))
         sending = asyncio.create_task(it.delivery.sender.run())
         await it.shows("state 9")
         await ended(sending)
@@ -106,8 +108,8 @@ async def test_ten_states_that_pile_up_become_one(tmp_path: Path) -> None:
 
 async def test_a_reply_waits_for_the_message_that_it_answers(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card", "done")
 
 
@@ -115,8 +117,8 @@ async def test_a_reply_waits_for_the_message_that_it_answers(tmp_path: Path) -> 
 async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: str) -> None:
     async with desk(tmp_path) as it:
         getattr(it.workspace.faults, trouble)("chat.postMessage")
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
         await it.shows("card", "another")
 
 
@@ -124,7 +126,7 @@ async def test_a_card_that_slack_held_back_says_so(tmp_path: Path) -> None:
     block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
     async with desk(tmp_path) as it:
         it.workspace.faults.ratelimit("chat.postMessage", retry_after_s=30)
-        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
+        await it.delivery.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
         await until(it.delivery.problems)
         it.clock.ahead_ms = 31_000
         it.delivery.sender.wake()
@@ -135,23 +137,23 @@ async def test_a_card_that_slack_held_back_says_so(tmp_path: Path) -> None:
 
 async def test_what_a_person_wants_does_not_wait_for_a_machine_that_wanted_the_same(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
-        await it.delivery.want(desired("alert:~1:C0SOC", "running"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "running"))
         await it.shows("running")
         it.clock.stop()
-        await it.delivery.want(desired("alert:~1:C0SOC", "done"))  # bundled: due in 3 s
-        await it.delivery.want(desired("alert:~1:C0SOC", "done", by_person=True))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "done"))  # bundled: due in 3 s
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "done", by_person=True))
         await it.shows("done")
 
 
 async def test_a_reply_whose_answer_was_lost_stands_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         it.workspace.faults.lose_answer("chat.postMessage", 2)
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
-        await it.delivery.want(desired("alert:~1:C0SOC", "card, ended", by_person=True))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card, ended", by_person=True))
         await it.shows("card, ended", "done")
 
 
@@ -160,19 +162,19 @@ async def test_of_a_post_that_arrives_after_it_was_repeated_one_stands(tmp_path:
     async with desk(tmp_path) as it:
         root = "alert:~1:C0SOC" if where == "a thread" else ""
         if root:
-            await it.delivery.want(desired(root, "card"))
+            await it.delivery.upsert(desired(root, "card"))
             await it.shows("card")
         others = ["card"] if root else []
         arrive = asyncio.Event()
         it.workspace.faults.late("chat.postMessage", arrive)
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of=root))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of=root))
         await it.shows("done", *others)  # repeated, since the first was nowhere
         arrive.set()
         await it.shows("done", "done", *others)
         it.clock.ahead_ms = 61_000
         it.delivery.sender.wake()
         await it.shows("done", *others)
-        await it.delivery.want(desired("end:~2:C0SOC", "it is ours", thread_of=root, by_person=True))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "it is ours", thread_of=root, by_person=True))
         await it.shows("it is ours", *others)
 
 
@@ -180,7 +182,7 @@ async def test_a_double_is_found_also_after_slack_has_said_nothing_for_long(tmp_
     async with desk(tmp_path) as it:
         arrive = asyncio.Event()
         it.workspace.faults.late("chat.postMessage", arrive)
-        await it.delivery.want(desired("alert:~1:C0SOC", "done"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "done"))
         await it.shows("done")
         arrive.set()
         await it.shows("done", "done")
@@ -203,7 +205,7 @@ async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_pat
     async with desk(tmp_path) as it:
         it.workspace.faults.lose_answer("chat.postMessage")
         it.workspace.faults.ratelimit("conversations.history")
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await until(lambda: it.workspace.faults.waiting("conversations.history") == 0)
         await rest(it)
         await it.shows("card")
@@ -213,41 +215,41 @@ async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_pat
 async def test_what_slack_does_not_take_is_said_plainly(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
-        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, wrong, subject="~1"))
+        await it.delivery.upsert(DesiredMessage("alert:~1:C0SOC", SOC, wrong, subject="~1"))
         await it.shows("High alert ~1")
 
 
 async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         it.workspace.add_channel("C0LATER", name="later", is_private=True, bot=False)
-        await it.delivery.want(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         await until(it.delivery.problems)
         (problem,) = it.delivery.problems()
         assert (problem.channel, problem.waiting) == ("C0LATER", 1)
         assert "invite" in problem.message
         it.workspace.add_channel("C0LATER", name="later", is_private=True)
-        await it.delivery.hurry("C0LATER")
+        await it.delivery.retry_now("C0LATER")
         await it.anna.until(lambda sight: sight.messages("C0LATER"))
 
 
 async def test_a_deleted_card_comes_back_only_when_a_person_asks(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         it.workspace.faults.error("chat.update", "message_not_found")
-        await it.delivery.want(desired("alert:~1:C0SOC", "news of a machine"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "news of a machine"))
         await until(lambda: it.delivery.cards("~1") == [])
-        await it.delivery.want(desired("alert:~1:C0SOC", "a person asked", by_person=True))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "a person asked", by_person=True))
         await it.shows("card", "a person asked")
 
 
 async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         it.workspace.faults.lose_answer("files.completeUploadExternal")
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(
             desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=("report.txt", "a\nlong\nreport"))
         )
         await until(lambda: it.delivery.waiting() == 0)
@@ -276,25 +278,25 @@ async def test_a_refused_file_is_told_as_such_and_leaves_its_message_as_it_is(
 ) -> None:
     async with desk(tmp_path) as it:
         it.workspace.faults.error(method, code, times=100)
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await until(it.delivery.problems)
         (problem,) = it.delivery.problems()
         assert problem.message.startswith(said)
         assert "files:write" in problem.message
-        await it.delivery.want(desired("end:~2:C0SOC", "done now", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done now", thread_of="alert:~1:C0SOC", file=REPORT))
         await it.shows("card", "done now")
 
 
 async def test_a_file_is_put_once_into_a_long_thread_too(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         (root,) = await it.anna.messages(SOC)
         for number in range(205):
             await it.anna.say(SOC, f"talk {number}", root["ts"])
         it.workspace.faults.lose_answer("files.completeUploadExternal")
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         assert len(await files_in(it.anna)) == 1
 
@@ -311,9 +313,9 @@ async def rest(it: Desk) -> None:
 
 async def test_a_file_goes_and_comes_as_it_is_desired(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         for wanted in (REPORT, None, None, REPORT, REPORT):
-            await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=wanted))
+            await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=wanted))
             await rest(it)
             standing = [f["name"] for f in await files_in(it.anna) if f.get("mode") != "tombstone"]
             assert standing == ([REPORT[0]] if wanted else [])
@@ -325,14 +327,14 @@ async def test_a_file_goes_and_comes_as_it_is_desired(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["files.getUploadURLExternal", "files.completeUploadExternal"])
 async def test_a_file_that_must_go_while_it_is_on_its_way_does_not_stay(tmp_path: Path, method: str) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
         await rest(it)
         go = asyncio.Event()
         it.workspace.faults.hold(method, go)
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await until(lambda: it.workspace.faults.waiting(method) == 0)
-        await it.delivery.want(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
         go.set()
         await it.shows("card", "withheld", "")
         await rest(it)
@@ -341,24 +343,24 @@ async def test_a_file_that_must_go_while_it_is_on_its_way_does_not_stay(tmp_path
 
 async def test_a_file_that_shall_stand_again_while_it_is_taken_away_does(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         it.workspace.faults.lose_answer("files.delete")
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
         await until(lambda: it.workspace.faults.waiting("files.delete") == 0)
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         assert [f.get("mode") for f in await files_in(it.anna)] == ["tombstone", "hosted"]
 
 
 async def test_the_file_of_a_reply_that_somebody_deleted_goes_too(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
-        await it.delivery.want(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         it.workspace.faults.error("chat.update", "message_not_found")
-        await it.delivery.want(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
+        await it.delivery.upsert(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
         await rest(it)
         assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
 
@@ -366,24 +368,24 @@ async def test_the_file_of_a_reply_that_somebody_deleted_goes_too(tmp_path: Path
 async def test_what_was_made_for_a_higher_clearance_than_now_does_not_leave(tmp_path: Path) -> None:
     held = asyncio.Event()
     ceilings = {SOC: 0}
-    async with desk(tmp_path, gate=ClearanceGuard(ceilings.__getitem__, held.set)) as it:
+    async with desk(tmp_path, guard=ClearanceGuard(ceilings.__getitem__, held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
         await asyncio.wait_for(held.wait(), 5)
         assert await it.anna.messages(SOC) == []
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", view=RedactedView(secret, 0)))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "withheld", view=RedactedView(secret, 0)))
         await it.shows("withheld")
 
 
 async def test_a_file_that_must_go_goes_also_before_its_message_was_looked_at(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card", file=REPORT))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card", file=REPORT))
         await rest(it)
         go = asyncio.Event()
         it.workspace.faults.hold("chat.update", go)
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "withheld"))
         await until(lambda: it.workspace.faults.waiting("chat.update") == 0)
-        await it.delivery.doubt_all()
+        await it.delivery.invalidate_clearances()
         go.set()
         await rest(it)
         assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
@@ -391,13 +393,13 @@ async def test_a_file_that_must_go_goes_also_before_its_message_was_looked_at(tm
 
 async def test_what_may_have_changed_unheard_does_not_leave_before_it_was_looked_at(tmp_path: Path) -> None:
     held = asyncio.Event()
-    async with desk(tmp_path, send=False, gate=ClearanceGuard(held=held.set)) as it:
+    async with desk(tmp_path, send=False, guard=ClearanceGuard(on_held=held.set)) as it:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
-        await it.delivery.want(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
-        await it.delivery.doubt_all()
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
+        await it.delivery.invalidate_clearances()
         sending = asyncio.create_task(it.delivery.sender.run())
         await until(held.is_set)
-        assert await it.delivery.obey([], {"alert:~1:C0SOC": 2}, since=it.delivery.written())
+        assert await it.delivery.enforce_clearance([], {"alert:~1:C0SOC": 2}, since=it.delivery.last_write())
         await it.shows("the secret")
         await ended(sending)
 
@@ -406,31 +408,31 @@ async def test_who_read_core_before_another_wrote_undoes_nothing_and_is_told(tmp
     async with desk(tmp_path) as it:
         before = RedactedView(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
         after = RedactedView(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
-        await it.delivery.follow([desired("alert:~1:C0SOC", "the secret", view=before)], 10)
-        since = it.delivery.written()
-        await it.delivery.want(desired("alert:~1:C0SOC", "withheld", view=after, by_person=True), since=since)
+        await it.delivery.commit_page([desired("alert:~1:C0SOC", "the secret", view=before)], 10)
+        since = it.delivery.last_write()
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "withheld", view=after, by_person=True), since=since)
         late = [desired("alert:~1:C0SOC", "the secret", view=before, by_person=True), desired("alert:~2:C0SOC", "b")]
-        assert await it.delivery.want(*late, since=since) == {"~1"}
-        assert await it.delivery.follow(late, 12, since=since) == {"~1"}
-        assert not await it.delivery.obey([], {"alert:~1:C0SOC": 0}, since=since)
+        assert await it.delivery.upsert(*late, since=since) == {"~1"}
+        assert await it.delivery.commit_page(late, 12, since=since) == {"~1"}
+        assert not await it.delivery.enforce_clearance([], {"alert:~1:C0SOC": 0}, since=since)
         assert it.delivery.cursor() == 10
-        assert it.delivery.made_for_another(SOC, 2) == ["~1"]  # the other one, which was made for nobody
+        assert it.delivery.stale_subjects(SOC, 2) == ["~1"]  # the other one, which was made for nobody
         await it.shows("withheld", "b")
-        assert await it.delivery.follow(late, 12, since=it.delivery.written()) == set()
+        assert await it.delivery.commit_page(late, 12, since=it.delivery.last_write()) == set()
         assert it.delivery.cursor() == 12
         await it.shows("the secret", "b")
 
 
 async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Path) -> None:
-    pace = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
-    async with desk(tmp_path, pace=pace) as it:
+    rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
+    async with desk(tmp_path, rate_limiter=rate_limiter) as it:
         old = [f"alert:~{n}:C0SOC" for n in range(20)]
-        await it.delivery.want(*[desired(key, "old") for key in old])
+        await it.delivery.upsert(*[desired(key, "old") for key in old])
         await it.shows(*["old"] * 20)
-        await it.delivery.want(*[desired(key, "anew", in_bulk=True) for key in old])
+        await it.delivery.upsert(*[desired(key, "anew", in_bulk=True) for key in old])
         await it.anna.until(lambda sight: "anew" in texts_in(sight))
-        await it.delivery.want(desired("alert:~99:C0SOC", "new"))
-        await it.delivery.want(desired(old[-1], "news"))
+        await it.delivery.upsert(desired("alert:~99:C0SOC", "new"))
+        await it.delivery.upsert(desired(old[-1], "news"))
         seen = await it.anna.until(lambda sight: texts_in(sight) if {"new", "news"} <= set(texts_in(sight)) else [])
         assert "old" in seen
 
@@ -438,11 +440,11 @@ async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Pa
 async def test_an_old_reply_that_is_made_anew_does_not_say_how_long_that_took(tmp_path: Path) -> None:
     block = {"type": "section", "text": {"type": "plain_text", "text": "withheld"}}
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await rest(it)
         it.workspace.faults.ratelimit("chat.update", retry_after_s=30)
         anew = Message("withheld", (block,))
-        await it.delivery.want(DesiredMessage("alert:~1:C0SOC", SOC, anew, subject="~1", in_bulk=True))
+        await it.delivery.upsert(DesiredMessage("alert:~1:C0SOC", SOC, anew, subject="~1", in_bulk=True))
         await until(it.delivery.problems)
         it.clock.ahead_ms = 31_000
         it.delivery.sender.wake()
@@ -453,35 +455,35 @@ async def test_an_old_reply_that_is_made_anew_does_not_say_how_long_that_took(tm
 
 async def test_news_of_machines_repaint_at_most_every_three_seconds(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
-        await it.delivery.want(desired("alert:~1:C0SOC", "running"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "running"))
         await it.shows("running")
         it.clock.stop()
-        await it.delivery.want(desired("alert:~1:C0SOC", "still running"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "still running"))
         message = it.delivery.message("alert:~1:C0SOC")
         assert message is not None
-        assert message.sent < message.wanted
-        await it.delivery.want(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
+        assert message.sent_version < message.version
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
         await it.shows("a person clicked")
 
 
 async def test_an_end_does_not_wait_because_progress_was_just_shown(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
-        await it.delivery.want(replace(desired("alert:~1:C0SOC", "running"), is_progress=True))
+        await it.delivery.upsert(replace(desired("alert:~1:C0SOC", "running"), is_progress=True))
         await it.shows("running")
         await until(lambda: it.delivery.waiting() == 0)
         it.clock.stop()
-        await it.delivery.want(desired("alert:~1:C0SOC", "ended"))
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "ended"))
         await it.shows("ended")
         await until(lambda: it.delivery.waiting() == 0)
         for late in (desired("alert:~1:C0SOC", "the next ended"), desired("alert:~1:C0SOC", "the last ended")):
-            await it.delivery.want(late)
+            await it.delivery.upsert(late)
             message = it.delivery.message("alert:~1:C0SOC")
             assert message is not None
-            assert message.sent < message.wanted
+            assert message.sent_version < message.version
 
 
 # --- buttons --------------------------------------------------------------------------------------------------------
@@ -490,12 +492,12 @@ async def test_an_end_does_not_wait_because_progress_was_just_shown(tmp_path: Pa
 async def test_a_button_counts_in_its_message_only(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         intent = Intent("cancel", "~7")
-        token = (await it.delivery.buttons(SOC, "alert:~1:C0SOC", [intent]))(intent)
-        await it.delivery.want(desired("alert:~1:C0SOC", "card"))
+        token = (await it.delivery.buttons.issue(SOC, "alert:~1:C0SOC", [intent]))(intent)
+        await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         await until(lambda: it.delivery.waiting() == 0)
         ts = (await it.anna.messages(SOC))[0]["ts"]
-        press = it.delivery.press
+        press = it.delivery.buttons.resolve
         assert await press(token, channel=SOC, message_ts=ts, user="U0ANNA") == intent
         assert await press(token, channel=SOC, message_ts=ts, user="U0BEN") == intent
         for channel, at in ((SOC, "1.000001"), ("C0OTHER", ts)):
@@ -512,17 +514,17 @@ async def test_a_button_counts_in_its_message_only(tmp_path: Path) -> None:
 async def test_a_button_for_one_person_is_no_use_to_another(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
         intent = Intent("run", "~1")
-        token = (await it.delivery.buttons(SOC, "only:T0LOCAL:U0ANNA:confirm", [intent]))(intent)
-        assert await it.delivery.press(token, channel=SOC, message_ts="", user="U0ANNA") == intent
+        token = (await it.delivery.buttons.issue(SOC, "only:T0LOCAL:U0ANNA:confirm", [intent]))(intent)
+        assert await it.delivery.buttons.resolve(token, channel=SOC, message_ts="", user="U0ANNA") == intent
         with pytest.raises(ResponderBotError):
-            await it.delivery.press(token, channel=SOC, message_ts="", user="U0BEN")
+            await it.delivery.buttons.resolve(token, channel=SOC, message_ts="", user="U0BEN")
 
 
 async def test_an_unchanged_card_keeps_its_buttons(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
         intents = [Intent("menu", "~1", "alert"), Intent("refresh", "~1")]
-        first = await it.delivery.buttons(SOC, "alert:~1:C0SOC", intents)
-        second = await it.delivery.buttons(SOC, "alert:~1:C0SOC", intents)
+        first = await it.delivery.buttons.issue(SOC, "alert:~1:C0SOC", intents)
+        second = await it.delivery.buttons.issue(SOC, "alert:~1:C0SOC", intents)
         assert [first(i) for i in intents] == [second(i) for i in intents]
         assert len(first(intents[0])) >= 22  # 128 bits
 
@@ -539,7 +541,7 @@ def test_a_message_from_before_the_levels_is_still_known_and_to_be_looked_at(tmp
     found = store.row("SELECT * FROM message")
     asyncio.run(store.close())
     assert found is not None
-    assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", tables.UNKNOWN)
+    assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", messages.UNKNOWN)
 
 
 # --- inbox, lease, watches ------------------------------------------------------------------------------------------
@@ -547,34 +549,34 @@ def test_a_message_from_before_the_levels_is_still_known_and_to_be_looked_at(tmp
 
 async def test_a_click_is_taken_once_and_left_behind_only_while_undone(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
-        assert await it.delivery.accept("k1", {"n": 1}) is True
-        assert await it.delivery.accept("k1", {"n": 1}) is False
-        assert await it.delivery.left_behind() == []
+        assert await it.delivery.inbox.accept("k1", {"n": 1}) is True
+        assert await it.delivery.inbox.accept("k1", {"n": 1}) is False
+        assert await it.delivery.inbox.take_over_abandoned() == []
         it.clock.ahead_ms = 61_000
-        assert [left.payload for left in await it.delivery.left_behind()] == [{"n": 1}]
-        await it.delivery.settle("k1")
+        assert [left.payload for left in await it.delivery.inbox.take_over_abandoned()] == [{"n": 1}]
+        await it.delivery.inbox.complete("k1")
         it.clock.ahead_ms = 200_000
-        assert await it.delivery.left_behind() == []
-        assert await it.delivery.accept("k1", {"n": 1}) is False
+        assert await it.delivery.inbox.take_over_abandoned() == []
+        assert await it.delivery.inbox.accept("k1", {"n": 1}) is False
 
 
 async def test_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with desk(tmp_path, send=False) as it:
         other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
-        assert await it.delivery.hold_lease()
-        assert not await other.hold_lease()
+        assert await it.delivery.leader.acquire()
+        assert not await other.leader.acquire()
         it.clock.ahead_ms = 11_000
-        assert await other.hold_lease()
-        assert not await it.delivery.hold_lease()
-        await other.release_lease()
-        assert await it.delivery.hold_lease()
+        assert await other.leader.acquire()
+        assert not await it.delivery.leader.acquire()
+        await other.leader.release()
+        assert await it.delivery.leader.acquire()
         await other.close()
 
 
 async def test_a_replica_is_told_of_what_another_wants(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), it.clock)
-        await other.want(desired("alert:~1:C0SOC", "card"))
+        await other.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
         await other.close()
 
@@ -591,13 +593,13 @@ from core.common.clock import now_ms
 
 async def main(database, url, token):
     slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
-    pace = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
-    outbox = MessageOutbox(Path(database), slack, now_ms, pace=pace)
+    rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
+    outbox = MessageOutbox(Path(database), slack, now_ms, rate_limiter=rate_limiter)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
         card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True)
-        await outbox.want(card)
-        await outbox.want(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
+        await outbox.upsert(card)
+        await outbox.upsert(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
     print("wanted", flush=True)
     await outbox.sender.run()
 

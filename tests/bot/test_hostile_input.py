@@ -145,7 +145,7 @@ async def minted(env: BotEnvironment, alert_id: str, what: str, channel: str = S
     """A real id from the alert's card."""
     key = f"alert:{alert_id}:{channel}"
     argument = "alert" if what == "menu" else ""
-    return (await env.bot.outbox.buttons(channel, key, [Intent(what, alert_id, argument)]))(
+    return (await env.bot.outbox.buttons.issue(channel, key, [Intent(what, alert_id, argument)]))(
         Intent(what, alert_id, argument)
     )
 

@@ -120,7 +120,7 @@ async def rest(scene: BotEnvironment, bot: Bot) -> None:
 
     def is_at_rest() -> bool:
         clearance = bot.channels.clearance
-        stale = [one for one in PLACES if bot.outbox.made_for_another(one, clearance(one) or 0)]
+        stale = [one for one in PLACES if bot.outbox.stale_subjects(one, clearance(one) or 0)]
         return not stale and bot.outbox.waiting() == 0
 
     await until(is_at_rest)
@@ -205,7 +205,7 @@ async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_pa
         await rest(it.scene, it.scene.bot)
         proxy.fail("GET /api/connector/engine/action/~")
         await it.level(2)
-        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.story(it.alert_id)]))
+        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.messages_of(it.alert_id)]))
         assert not await it.seen(SOC) & set(SAID)
         proxy.release()
         await it.scene.bot.channels.look()

@@ -118,6 +118,6 @@ async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await scene.core.core.feed.prune(-1)
-        await scene.bot.outbox.follow([], 0)
+        await scene.bot.outbox.commit_page([], 0)
         await scene.client.mark_alert_read(alert_id)
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))

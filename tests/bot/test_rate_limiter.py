@@ -10,17 +10,17 @@ MINUTE_MS = 60_000
 
 @given(st.lists(st.integers(0, 3_000), min_size=60, max_size=200), st.sampled_from(["chat.update", "files.delete"]))
 def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method: str) -> None:
-    pace, now, sent = RateLimiter(), 1_700_000_000_000, []
+    rate_limiter, now, sent = RateLimiter(), 1_700_000_000_000, []
     for gap in gaps_ms:
         now += gap
-        if pace.wait_ms(method, "C1", now, by_person=True) == 0:
-            pace.took(method, "C1", now)
+        if rate_limiter.wait_ms(method, "C1", now, by_person=True) == 0:
+            rate_limiter.record(method, "C1", now)
             sent.append(now)
     assert all(sum(at - MINUTE_MS < other <= at for other in sent) <= 50 for at in sent)
 
 
 def test_what_a_person_caused_may_use_what_machines_must_leave() -> None:
-    pace, now = RateLimiter(), 1_700_000_000_000
-    while pace.wait_ms("chat.update", "C1", now, by_person=False) == 0:
-        pace.took("chat.update", "C1", now)
-    assert pace.wait_ms("chat.update", "C1", now, by_person=True) == 0
+    rate_limiter, now = RateLimiter(), 1_700_000_000_000
+    while rate_limiter.wait_ms("chat.update", "C1", now, by_person=False) == 0:
+        rate_limiter.record("chat.update", "C1", now)
+    assert rate_limiter.wait_ms("chat.update", "C1", now, by_person=True) == 0

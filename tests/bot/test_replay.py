@@ -24,7 +24,7 @@ async def left_behind(folder: Path, text: str, minutes: int) -> None:
         "trigger_id": "1.2.3",
     }
     earlier = MessageOutbox(folder / "slack.db", AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS)
-    assert await earlier.accept("the-click", {"surface": "command", "body": body})
+    assert await earlier.inbox.accept("the-click", {"surface": "command", "body": body})
     await earlier.close()
 
 

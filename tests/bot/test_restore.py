@@ -155,20 +155,20 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
 async def test_a_click_that_a_backup_caught_is_not_carried_out(tmp_path: Path) -> None:
     slack = AsyncWebClient(token="xoxb-none")
     delivery = MessageOutbox(tmp_path / "slack.db", slack, now_ms)
-    await delivery.accept("click", {"what": "run"})
-    await delivery.watch("T0LOCAL", ANNA, "responder:Mailer_1_0")
-    await delivery.watch("T0LOCAL", ANNA, "~1")
-    await delivery.want(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
+    await delivery.inbox.accept("click", {"what": "run"})
+    await delivery.watches.add("T0LOCAL", ANNA, "responder:Mailer_1_0")
+    await delivery.watches.add("T0LOCAL", ANNA, "~1")
+    await delivery.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
     copy(tmp_path / "slack.db", tmp_path / "copy.db", now_ms())
     await delivery.close()
     for name in ("copy.db", "copy.db"):  # the second time it is a live database
         delivery = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
-        assert await delivery.left_behind() == []
-        assert not await delivery.accept("click", {"what": "run"})
+        assert await delivery.inbox.take_over_abandoned() == []
+        assert not await delivery.inbox.accept("click", {"what": "run"})
         assert (shown := delivery.message("alert:~1:C0SOC")) is not None
-        assert shown.tried_at  # it is looked for in Slack before it is posted
+        assert shown.attempted_at  # it is looked for in Slack before it is posted
         await delivery.close()
     assert await forget_messages(tmp_path / "copy.db") == 1
     delivery = MessageOutbox(tmp_path / "copy.db", slack, now_ms)
-    assert await delivery.watched("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
+    assert await delivery.watches.of_user("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
     await delivery.close()

@@ -127,7 +127,7 @@ async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_c
         proxy.release()
         proxy.hold(f"GET /api/alert/{second}")
         await proxy.request_held.wait()  # the first card was made, and is not yet written
-        await other.outbox.renew(chosen.removeprefix(ids.MENU_BLOCK))
+        await other.outbox.buttons.rotate(chosen.removeprefix(ids.MENU_BLOCK))
         await other.notifier.repaint(first)
         await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
         proxy.release()

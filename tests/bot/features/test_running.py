@@ -120,7 +120,7 @@ async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(
     after = await env.seen("ben", repainted)
     assert menu_block(checked(after)) != before
     old = before.removeprefix(ids.MENU_BLOCK)
-    intent = await env.bot.outbox.press(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    intent = await env.bot.outbox.buttons.resolve(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
     assert intent == Intent("menu", alert.id, "alert")
 
 

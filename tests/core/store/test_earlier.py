@@ -91,7 +91,7 @@ async def test_the_message_and_the_watch_of_the_first_bot_are_still_known(tmp_pa
     delivery = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
     assert (delivery.cursor(), delivery.waiting()) == (7, 1)
     assert [shown.key for shown in delivery.cards("~1")] == ["alert:~1:C0SOC"]
-    assert delivery.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
+    assert delivery.watches.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
     await delivery.close()
 
 

@@ -1,0 +1,100 @@
+"""Opaque button ids: what they mean is stored here and never in Slack."""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from bot.cards.message import ButtonIds, Intent
+from bot.outbox import messages
+from bot.outbox.models import MessageRecord, record_of
+from bot.outbox.state import refuse_mismatch
+from core.common.database.sqlite import Database, Row, Transaction
+from core.common.errors import ResponderBotError
+
+ID_BYTES = 16  # 128 random bits: nobody guesses one
+LIFE_MS = 7 * 86_400_000
+EPHEMERAL = "only:"  # keys of messages that only one person sees: only:<team>:<user>:<about>
+
+
+class Buttons:
+    """The ids in messages and views; each is bound to a channel and a message, and expires."""
+
+    def __init__(self, store: Database, clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock_ms
+
+    async def issue(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
+        """Ids for these intents, bound to the channel ("" for views) and the message.
+
+        An id with more than half of its life left is used again, so that an unchanged card stays unchanged.
+        """
+        known = self._reusable(channel, message_key)
+        new = {intent: secrets.token_urlsafe(ID_BYTES) for intent in intents if intent not in known}
+        if new:
+            bound_to = {"channel": channel, "message_key": message_key, "expires_at": self._clock() + LIFE_MS}
+
+            def work(tx: Transaction) -> None:
+                for intent, token in new.items():
+                    tx.run(
+                        """INSERT INTO button (token, channel, message_key, what, object_id, argument, expires_at)
+                           VALUES (:token, :channel, :message_key, :what, :object_id, :argument, :expires_at)""",
+                        {**bound_to, "token": token, **vars(intent)},
+                    )
+
+            await self._store.transaction(work)
+        return {**known, **new}.__getitem__
+
+    def _reusable(self, channel: str, message_key: str) -> dict[Intent, str]:
+        rows = self._store.rows(
+            "SELECT * FROM button WHERE channel = :channel AND message_key = :message_key AND expires_at > :after",
+            {"channel": channel, "message_key": message_key, "after": self._clock() + LIFE_MS // 2},
+        )
+        return {_intent(row): row["token"] for row in rows}
+
+    async def rotate(self, token: str) -> None:
+        """Let the next rendering use another id; this one still works, also in old cards.
+
+        Slack keeps showing the entry that was chosen in a menu for as long as the menu's block has the same id.
+        """
+        sql = "UPDATE button SET expires_at = min(expires_at, :until) WHERE token = :token"
+        until = self._clock() + LIFE_MS // 2
+        await self._store.transaction(lambda tx: tx.run(sql, {"token": token, "until": until}))
+
+    async def resolve(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
+        """What a clicked button means; it can be clicked again.
+
+        Raises ResponderBotError: "gone" for one that is expired, forwarded or forged (with `subject` in the details
+        where it is ours and only expired, so that Refresh can be offered); "conflict" while core's database is not the
+        one that the messages belong to.
+        """
+        refuse_mismatch(self._store)
+        row = self._store.row("SELECT * FROM button WHERE token = :token", {"token": token})
+        if row is None or not self._belongs_here(row, channel, message_ts, user):
+            raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
+        if row["expires_at"] <= self._clock():
+            message = self._message(row)
+            subject = (message.subject if message else "") or str(row["object_id"])
+            sentence = "This button is too old; nothing was run. Refresh the card."
+            raise ResponderBotError("gone", sentence, details={"subject": subject})
+        return _intent(row)
+
+    def _belongs_here(self, row: Row, channel: str, message_ts: str, user: str) -> bool:
+        key = row["message_key"]
+        if key.startswith(EPHEMERAL) and key.split(":")[2] != user:
+            return False
+        if not row["channel"]:
+            return True  # in a view, which only its person has
+        message = self._message(row)
+        if message is None:
+            return bool(row["channel"] == channel)  # in an ephemeral message, whose ts Slack doesn't tell
+        if channel not in (message.channel, message.slack_channel):
+            return False
+        # A post whose answer is still out has no ts yet; the click itself shows that the message exists.
+        return message.ts == message_ts or not message.ts
+
+    def _message(self, row: Row) -> MessageRecord | None:
+        found = messages.by_key(self._store, row["message_key"])
+        return record_of(found) if found else None
+
+
+def _intent(row: Row) -> Intent:
+    return Intent(row["what"], row["object_id"], row["argument"])

@@ -1,0 +1,62 @@
+"""Acknowledged interactions, kept until they are carried out, so that a crash loses none."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.outbox.leases import is_expired
+from core.common.database.sqlite import Database, Transaction
+
+LEASE_MS = 60_000  # how long the process that accepted an interaction may take before another one does it
+
+
+@dataclass(frozen=True)
+class PendingInteraction:
+    """An interaction that was acknowledged at `at` (ms) and perhaps not carried out."""
+
+    key: str
+    payload: Mapping[str, Any]
+    at: int
+
+
+class Inbox:
+    """The interactions that change something. Each is carried out by the process that holds its lease."""
+
+    def __init__(self, store: Database, clock_ms: Callable[[], int], holder: str) -> None:
+        self._store = store
+        self._clock = clock_ms
+        self._holder = holder
+
+    async def accept(self, key: str, payload: Mapping[str, Any]) -> bool:
+        """Store an interaction before it is acknowledged; False if this key came before."""
+        now = self._clock()
+        sql = """INSERT INTO inbox (key, payload, at, owner, owned_until, done_at)
+                 VALUES (:key, :payload, :now, :holder, :until, 0) ON CONFLICT (key) DO NOTHING"""
+        values = {"key": key, "payload": json.dumps(payload), "now": now}
+        lease = {"holder": self._holder, "until": now + LEASE_MS}
+        return await self._store.transaction(lambda tx: bool(tx.run(sql, {**values, **lease})))
+
+    async def complete(self, key: str) -> None:
+        """Note that it was carried out, or refused for good. Its content is deleted, its key kept against a repeat."""
+        sql = "UPDATE inbox SET done_at = :now, payload = '' WHERE key = :key"
+        now = self._clock()
+        await self._store.transaction(lambda tx: tx.run(sql, {"key": key, "now": now}))
+
+    async def take_over_abandoned(self) -> list[PendingInteraction]:
+        """Lease the interactions whose process died or took too long, oldest first."""
+        now = self._clock()
+        pending = self._store.rows("SELECT * FROM inbox WHERE done_at = 0 ORDER BY at")
+        abandoned = [row for row in pending if is_expired(row["owner"], row["owned_until"], now, self._holder)]
+        sql = """UPDATE inbox SET owner = :holder, owned_until = :until
+                 WHERE key = :key AND owner = :before AND done_at = 0"""
+        lease = {"holder": self._holder, "until": now + LEASE_MS}
+
+        def work(tx: Transaction) -> list[PendingInteraction]:
+            return [
+                PendingInteraction(row["key"], json.loads(row["payload"]), row["at"])
+                for row in abandoned
+                if tx.run(sql, {**lease, "key": row["key"], "before": row["owner"]})
+            ]
+
+        return await self._store.transaction(work) if abandoned else []

@@ -1,0 +1,46 @@
+"""The lease that makes one of several replicas the leader."""
+
+from collections.abc import Callable
+
+from core.common import process_identity
+from core.common.database.sqlite import Database, Transaction
+
+LEASE_MS = 10_000
+_LEADER = "lead"
+
+
+class LeaderLease:
+    """Held by the one replica that follows core's feed and sends."""
+
+    def __init__(self, store: Database, clock_ms: Callable[[], int], holder: str, lease_ms: int = LEASE_MS) -> None:
+        self._store = store
+        self._clock = clock_ms
+        self._holder = holder
+        self._lease_ms = lease_ms
+
+    async def acquire(self) -> bool:
+        """Take or renew the lease; False while another process holds it."""
+        now = self._clock()
+
+        def work(tx: Transaction) -> bool:
+            row = tx.row("SELECT * FROM lease WHERE name = :name", {"name": _LEADER})
+            if row and row["owner"] != self._holder and not is_expired(row["owner"], row["until"], now, self._holder):
+                return False
+            tx.run(
+                """INSERT INTO lease (name, owner, until) VALUES (:name, :holder, :until)
+                   ON CONFLICT (name) DO UPDATE SET owner = :holder, until = :until""",
+                {"name": _LEADER, "holder": self._holder, "until": now + self._lease_ms},
+            )
+            return True
+
+        return await self._store.transaction(work)
+
+    async def release(self) -> None:
+        """Let another replica lead at once."""
+        sql = "DELETE FROM lease WHERE name = :name AND owner = :holder"
+        await self._store.transaction(lambda tx: tx.run(sql, {"name": _LEADER, "holder": self._holder}))
+
+
+def is_expired(holder: str, until: int, now: int, me: str) -> bool:
+    """Whether a lease until then (ms) may be taken over by `me`: it ran out, or its holder died on this machine."""
+    return until <= now or (holder != me and process_identity.is_dead(holder))

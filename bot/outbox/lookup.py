@@ -1,0 +1,53 @@
+"""Finds posts in Slack whose answer was lost, by the mark in their metadata."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.outbox.models import MessageRecord
+
+EVENT_TYPE = "responder_bot"
+CLOCK_SKEW_S = 600  # Slack's clock and ours may differ by this much
+MAX_PAGES = 10
+
+
+def metadata(mark: str) -> dict[str, Any]:
+    """The metadata of a message with this mark."""
+    return {"event_type": EVENT_TYPE, "event_payload": {"key": mark}}
+
+
+async def posts_of(
+    slack: AsyncWebClient, message: MessageRecord, channel: str, around_ms: int
+) -> AsyncGenerator[str, None]:
+    """The `ts` of each post of this message at about that time, in its channel or thread."""
+    method = "conversations.replies" if message.root_ts else "conversations.history"
+    request: dict[str, Any] = {
+        "channel": channel,
+        "ts": message.root_ts,
+        "include_all_metadata": True,
+        "limit": 200,
+        "oldest": str(around_ms // 1000 - CLOCK_SKEW_S),
+        "latest": str(around_ms // 1000 + 2 * CLOCK_SKEW_S),
+    }
+    for _ in range(MAX_PAGES):
+        answer = await slack.api_call(method, http_verb="GET", params=query_params(request))
+        for candidate in answer.get("messages") or []:
+            if _mark(candidate) == message.mark:
+                yield str(candidate["ts"])
+        request["cursor"] = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+        if not request["cursor"]:
+            break
+
+
+def _mark(message: dict[str, Any]) -> str:
+    found = message.get("metadata") or {}
+    if found.get("event_type") != EVENT_TYPE:
+        return ""
+    return str((found.get("event_payload") or {}).get("key", ""))
+
+
+def query_params(request: dict[str, Any]) -> dict[str, str]:
+    """Arguments of a GET as Slack takes them; empty ones are left out."""
+    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in request.items()}
+    return {key: text for key, text in texts.items() if request[key]}

@@ -1,0 +1,33 @@
+"""Named values that all replicas share."""
+
+from core.common.database.sqlite import Reads, Transaction
+from core.common.errors import ResponderBotError
+
+
+def value(reads: Reads, name: str) -> str | None:
+    """A value; None when it was never set."""
+    row = reads.row("SELECT value FROM state WHERE name = :name", {"name": name})
+    return row["value"] if row else None
+
+
+def set_value(tx: Transaction, name: str, text: str) -> None:
+    tx.run(
+        "INSERT INTO state (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
+        {"name": name, "value": text},
+    )
+
+
+def delete_value(tx: Transaction, name: str) -> None:
+    tx.run("DELETE FROM state WHERE name = :name", {"name": name})
+
+
+def touch(tx: Transaction) -> None:
+    """A write without effect, which shows that the database can be written."""
+    tx.run("INSERT INTO state (name, value) VALUES ('probe', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+
+
+def refuse_mismatch(reads: Reads) -> None:
+    """Raise ResponderBotError("conflict") while the messages belong to another database of core."""
+    sentence = value(reads, "mismatch")
+    if sentence:
+        raise ResponderBotError("conflict", sentence)

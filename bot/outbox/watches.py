@@ -1,0 +1,37 @@
+"""Who wants a direct message at the end of which runs."""
+
+from collections.abc import Callable, Sequence
+
+from core.common.database.sqlite import Database
+
+
+class Watches:
+    """What people watch: an id (`~12`) or a responder (`responder:<name>`)."""
+
+    def __init__(self, store: Database, clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock_ms
+
+    async def add(self, team: str, user: str, subject: str) -> bool:
+        """Start to watch; False if they do already."""
+        sql = "INSERT INTO watch (team, user, subject, at) VALUES (:team, :user, :subject, :now) ON CONFLICT DO NOTHING"
+        values = {"team": team, "user": user, "subject": subject, "now": self._clock()}
+        return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
+
+    async def remove(self, team: str, user: str, subject: str) -> bool:
+        """Stop to watch; False if they don't."""
+        sql = "DELETE FROM watch WHERE team = :team AND user = :user AND subject = :subject"
+        values = {"team": team, "user": user, "subject": subject}
+        return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
+
+    async def of_user(self, team: str, user: str) -> Sequence[str]:
+        """What this person watches, oldest first."""
+        sql = "SELECT subject FROM watch WHERE team = :team AND user = :user ORDER BY at"
+        return [row["subject"] for row in self._store.rows(sql, {"team": team, "user": user})]
+
+    def watchers(self, subjects: Sequence[str]) -> list[tuple[str, str]]:
+        """Team and user of those who watch any of these; each person once."""
+        names = {f"s{n}": subject for n, subject in enumerate(subjects)}
+        placeholders = ",".join(f":{name}" for name in names)
+        sql = f"SELECT DISTINCT team, user FROM watch WHERE subject IN ({placeholders})"  # noqa: S608  # values are bound
+        return [(row["team"], row["user"]) for row in self._store.rows(sql, names)]
