@@ -15,6 +15,7 @@ from typing import Any
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.models import CUSTOM_FIELD_KINDS, INT_LIMIT, MAX_SORTS, SearchInput
+from core.records import query_string
 from core.store import objects
 from core.store import search as stored
 from core.store.search import (
@@ -179,6 +180,8 @@ class _Reader:
             return Not(self.read(value, kind, depth + 1))
         if key in ("_parent", "_child"):
             return self._relative(key, value, kind, depth)
+        if key == "_string":
+            return self.read(query_string.parse(value), kind, depth + 1)
         if key in _LEAVES:
             return _LEAVES[key](value, kind)
         if key.startswith("_") and key != "_id":
@@ -260,9 +263,38 @@ def _leaf_like(operator: str, before: str, after: str) -> Callable[[Any, str], C
         path = _path(name, kind)
         if path.column in _ID_COLUMNS:
             path = replace(path, column="")  # a pattern is one of the id's text
+        if path.is_anywhere:
+            return _within(path, wanted)
         return Like(path, _pattern(before + wanted + after))
 
     return read
+
+
+def _leaf_match(value: Any, kind: str) -> Condition:
+    """A text somewhere in the field's text; a number, a flag or an id as a whole."""
+    name, wanted = _field_and_value("_match", value)
+    if not isinstance(wanted, str):
+        return _compare(_path(name, kind), "=", wanted)
+    if len(wanted) > MAX_PATTERN_CHARS:
+        raise _bad(f"_match takes a text of at most {MAX_PATTERN_CHARS} characters")
+    path = _path(name, kind)
+    if path.check is _number or path.check is _flag:
+        return _compare(path, "=", _literal(wanted))
+    if path.column in _ID_COLUMNS:
+        return _compare(path, "=", wanted)
+    return _within(path, wanted)
+
+
+def _within(path: FieldPath, wanted: str) -> Condition:
+    return Like(path, _pattern(f"*{wanted}*"))
+
+
+def _literal(text: str) -> Any:
+    """The number, true or false that a text stands for; any other text as it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _leaf_contains(value: Any, kind: str) -> Condition:
@@ -290,12 +322,13 @@ _LEAVES: Mapping[str, Callable[[Any, str], Condition]] = {
     "_wildcard": _leaf_like("_wildcard", "", ""),
     "_startsWith": _leaf_like("_startsWith", "", "*"),
     "_endsWith": _leaf_like("_endsWith", "*", ""),
+    "_match": _leaf_match,
     "_contains": _leaf_contains,
     "_has": _leaf_contains,
     "_type": _leaf_type,
     "_any": _leaf_any,
 }
-OPERATORS = ("_and", "_or", "_not", *_LEAVES, "_parent", "_child", "_field", "_id")
+OPERATORS = ("_and", "_or", "_not", *_LEAVES, "_string", "_parent", "_child", "_field", "_id")
 
 
 def _field_and_value(operator: str, value: Any) -> tuple[Any, Any]:
@@ -313,6 +346,10 @@ def _compare(path: FieldPath, operator: Operator, value: Any) -> Condition:
         if operator != "=":
             raise _bad("null can only be compared for being equal")
         return Not(Has(path))
+    if path.is_anywhere:
+        if operator != "=":
+            raise _bad("keyword can be looked for, and not compared")
+        return _within(path, str(_text(value)))
     return Compare(path, operator, _value(path, value))
 
 
@@ -322,6 +359,8 @@ def _path(name: Any, kind: str) -> FieldPath:
         raise _bad("A field is named by a text")
     if name.startswith("customFields.") and kind in _WITH_CUSTOM_FIELDS:
         return _custom_path(name)
+    if name == query_string.ANYWHERE and kind != "action":  # of actions this would read all reports
+        return FieldPath(("$",), is_anywhere=True, check=_text)
     if name not in _FIELDS[kind].split():
         raise _bad(f"There is no field {_shown(name)}; there are {', '.join(_FIELDS[kind].split())}")
     if name in ("_id", "id"):
@@ -351,7 +390,10 @@ def _custom_path(name: str) -> FieldPath:
 
 
 def _sort(name: str, kind: str) -> Sort:
-    return Sort(_path(name[1:] if name[0] in "+-" else name, kind), descending=name[0] == "-")
+    path = _path(name[1:] if name[0] in "+-" else name, kind)
+    if path.is_anywhere:
+        raise _bad("keyword can be looked for, and not sorted by")
+    return Sort(path, descending=name[0] == "-")
 
 
 def _scalar(value: Any) -> Scalar:

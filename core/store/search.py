@@ -24,6 +24,8 @@ class JsonPath:
     inner: str = ""
     column: str = ""
     """Where it has a column of its own, never null: `id`, or one with an index."""
+    is_anywhere: bool = False
+    """Whether it is not a field, but every text of the document."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,9 @@ class _Writer:
         """A test of a field. Null where the field is absent would make NOT of it null too, hence coalesce."""
         if path.column:
             return test.format(self.scalar(path, level))
+        if path.is_anywhere:
+            texts = f"json_tree(o{level}.doc) AS v WHERE v.type = 'text' AND v.key IS NOT '_type'"
+            return f"EXISTS (SELECT 1 FROM {texts} AND {test.format('v.value')})"
         if not path.many:
             return f"coalesce({test.format(self.scalar(path, level))}, 0)"
         each = f"json_each(o{level}.doc, {self.bind(path.texts[0])})"

@@ -125,7 +125,6 @@ def stepping(steps: int) -> Any:
         {"title') OR 1=1 --": "x"},
         {'customFields.a"b': "x"},
         {"customFields.": "x"},
-        {"_string": "title:x"},
         {"title": ["a"]},
         {"title": {"a": 1}},
         {"title": 5},

@@ -1,0 +1,117 @@
+"""Searches by `keyword`, `_match` and `_string`."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.common.errors import ResponderBotError
+from core.records.search import parse_query
+from tests.core.object_wire import ALERT, ObjectWire, object_wire
+
+ALERTS: dict[str, dict[str, Any]] = {
+    "a": {"title": "Phishing mail from boss", "tags": ["mail", "100%"], "severity": 3, "tlp": 1},
+    "b": {"title": "Beacon", "artifacts": [{"dataType": "domain", "data": "evil.example"}], "tlp": 3},
+    "c": {"title": "Login", "description": 'said "no entry" twice', "customFields": {"unit": "Finance"}, "tlp": 2},
+}
+
+
+@pytest.fixture
+async def wire(tmp_path: Path) -> AsyncIterator[ObjectWire]:
+    async with object_wire(tmp_path) as opened:
+        for reference, more in ALERTS.items():
+            await opened.post("/api/alert", {**ALERT, "title": "t", "description": "d", "sourceRef": reference, **more})
+        yield opened
+
+
+async def found(wire: ObjectWire, query: Any, status: int = 200) -> str:
+    answer = await wire.post("/api/alert/_search", {"query": query, "sort": ["+sourceRef"]}, status)
+    return "".join(alert["sourceRef"] for alert in answer) if status == 200 else str(answer["message"])
+
+
+@pytest.mark.parametrize(
+    ("query", "references"),
+    [
+        ({"keyword": "phishing"}, "a"),
+        ({"keyword": "EVIL.ex"}, "b"),
+        ({"_like": {"_field": "keyword", "_value": "*finance*"}}, "c"),
+        ({"_match": {"_field": "keyword", "_value": "ph*boss"}}, "a"),
+        ({"_field": "keyword", "_value": "100%"}, "a"),
+        ({"_not": {"keyword": "evil"}}, "ac"),
+        ({"keyword": "sourceRef"}, ""),
+        ({"keyword": "customFields"}, ""),
+        ({"_match": {"title": "eaco"}}, "b"),
+        ({"_match": {"_field": "tags", "_value": "mai"}}, "a"),
+        ({"_match": {"_field": "tlp", "_value": "3"}}, "b"),
+        ({"_match": {"_field": "tlp", "_value": 3}}, "b"),
+        ({"_string": ""}, "abc"),
+        ({"_string": "*"}, "abc"),
+        ({"_string": "phishing"}, "a"),
+        ({"_string": "title:beacon AND tlp:3"}, "b"),
+        ({"_string": "title:beacon AND tlp:2"}, ""),
+        ({"_string": "phishing evil"}, "ab"),
+        ({"_string": "phishing OR finance AND tlp:2"}, "ac"),
+        ({"_string": "(phishing || finance) && tlp:2"}, "c"),
+        ({"_string": "NOT title:(beacon OR login)"}, "a"),
+        ({"_string": "!evil AND -tlp:2"}, "a"),
+        ({"_string": '"mail from"'}, "a"),
+        ({"_string": 'description:"said \\"no entry\\""'}, "c"),
+        ({"_string": "tags:*"}, "a"),
+        ({"_string": "title:ph*boss"}, "a"),
+        ({"_string": "customFields.unit:fin*"}, "c"),
+        ({"_string": "artifacts.data:evil.example"}, "b"),
+        ({"_string": "+follow:true +severity:3"}, "abc"),
+        ({"_string": "follow:false"}, ""),
+        ({"_and": [{"_string": "tlp:1 tlp:3"}, {"keyword": "beacon"}]}, "b"),
+    ],
+)
+async def test_a_text_is_found_wherever_it_stands(wire: ObjectWire, query: Any, references: str) -> None:
+    assert await found(wire, query) == references
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"_string": 7},
+        {"_string": "a AND"},
+        {"_string": "OR a"},
+        {"_string": "(a"},
+        {"_string": "a)"},
+        {"_string": "()"},
+        {"_string": '"a'},
+        {"_string": "nothing:a"},
+        {"_string": "tlp:[1 TO 3]"},
+        {"_string": "tlp:>1"},
+        {"_string": "tlp:high"},
+        {"_string": "(" * 900 + "a" + ")" * 90},
+        {"_string": "NOT " * 249 + "a AND"},
+        {"_string": "x" * 1_001},
+        {"_string": "a " * 300},
+        {"_gt": {"keyword": "a"}},
+        {"keyword": 7},
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_a_sentence(wire: ObjectWire, query: Any) -> None:
+    assert (await found(wire, query, 400)).endswith(".")
+
+
+async def test_an_id_is_found_as_a_whole(wire: ObjectWire) -> None:
+    assert await found(wire, {"_string": "_id:~1"}) == "a"
+    assert await found(wire, {"_string": "_id:~"}) == ""
+
+
+async def test_keyword_is_no_field_to_sort_by_and_none_of_actions(wire: ObjectWire) -> None:
+    await wire.post("/api/alert/_search", {"sort": ["-keyword"]}, 400)
+    with pytest.raises(ResponderBotError, match="There is no field"):
+        parse_query({"_string": "a"}, "action")
+
+
+@given(st.text(alphabet='ab:()"\\!-+*&| \tANDORT[{~^.', max_size=40))
+def test_any_text_is_a_query_or_refused(text: str) -> None:
+    try:
+        parse_query({"_string": text}, "alert")
+    except ResponderBotError as error:
+        assert error.code == "bad_request"
