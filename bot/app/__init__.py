@@ -1,10 +1,9 @@
-"""The composition root of the bot: its parts meet here, and start and stop in order."""
+"""The composition root of the bot: creates its parts, and starts and stops them in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
@@ -12,10 +11,11 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
-from bot.app.dispatcher import Dispatcher, TeamCheck
+from bot.app.dispatcher import AppInstallation, Dispatcher
+from bot.app.downloads import download
 from bot.app.health import BotHealth
-from bot.app.transports import HttpTransport, Listening, SocketTransport, Transport, bolt, web_client
-from bot.app.workers import Workers, cancelled
+from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
+from bot.app.workers import Workers, cancel_and_wait
 from bot.features.base import Check, Services
 from bot.identity import Identity
 from bot.notifier import ChannelPolicy, Notifier
@@ -28,103 +28,104 @@ from core.client import CoreClient
 from core.common import logs
 from core.common.errors import ResponderBotError
 
-RENEW_S = 3.0  # a third of the lease
-STANDBY_S = 1.0  # how soon another replica takes over a lease that was let go
+RENEW_LEASE_S = 3.0  # a third of the lease
+ACQUIRE_LEASE_S = 1.0  # how soon another replica takes over a released lease
 PRUNE_EVERY = 1_000  # renewals, somewhat below an hour
-GRACE_S = 5.0  # for work that was taken when the bot is asked to end
-START_TRIES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
-DOWNLOAD_BYTES = 1_048_576
-SLACK_HOSTS = ("files.slack.com", "slack-files.com")
+CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
+AUTH_TEST_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 log = structlog.get_logger("bot.app")
 
 
 class Bot:
-    """A running bot, made by `running`."""
+    """A running bot, created by `running`."""
 
     def __init__(
         self,
         settings: BotSettings,
         core: CoreClient,
         session: aiohttp.ClientSession,
-        team: TeamCheck,
+        installation: AppInstallation,
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter | None,
     ) -> None:
         self._settings = settings
         self._session = session
-        self._clock = clock_ms
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
-        self.channels = Channels(settings.channel, self.slack)
-        guard = ClearanceGuard(self._ceiling, self.channels.looked.set)
+        self.channels = channels = Channels(settings.channel, self.slack)
+        guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
-        channels = self.channels
-        places = ChannelPolicy(channels.routes, channels.clearance, channels.is_sure, channels.looked, identity.person)
-        self.notifier = Notifier(core, self.outbox, places, clock_ms)
+        policy = ChannelPolicy(
+            channels.routes, channels.clearance, channels.is_known, channels.refreshed, identity.person
+        )
+        self.notifier = Notifier(core, self.outbox, policy, clock_ms)
         self.leading = asyncio.Event()
-        tools = Services(
+        """Set while this replica holds the lease."""
+        services = Services(
             slack=self.slack,
-            mail=self.outbox,
+            outbox=self.outbox,
             core=core,
             clock_ms=clock_ms,
-            clearance=self.channels.clearance,
-            repaint=self.notifier.repaint,
+            clearance=channels.clearance,
+            refresh=self.notifier.repaint,
             download=self._download,
             checks=self.checks,
             command=settings.slack.command,
         )
         self._workers = Workers()
-        vitals = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers)
-        self.front = Dispatcher(
-            tools,
+        health = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers)
+        self.dispatcher = Dispatcher(
+            services,
             self.outbox,
             identity,
-            team,
+            installation,
             session,
-            self._channel_changed,
-            vitals.acknowledging,
+            self._on_channel_changed,
+            health.time_acknowledgement,
             self._workers,
         )
-        app = bolt(settings.slack, self.front, team)
+        app = bolt_app(settings.slack, self.dispatcher, installation)
         self.transport: Transport = (
             SocketTransport(app, settings.slack)
             if settings.slack.app_token
-            else HttpTransport(app, settings.slack, vitals.routes())
+            else HttpTransport(app, settings.slack, health.routes())
         )
         port = settings.bot.health_port
-        self.vitals = None if port is None else Listening("127.0.0.1", port, vitals.routes(), "[bot] health_port")
+        self.health_server = (
+            None if port is None else HttpServer("127.0.0.1", port, health.routes(), "[bot] health_port")
+        )
         self._is_closed = False
 
     async def start(self) -> None:
-        """Come up: what each channel may show is known before anything is shown."""
-        await self.channels.look()
-        with suppress(ResponderBotError):  # core is down: the notifier begins when it is back
+        """Start all parts. Nothing is shown before Slack has said which channels are shared."""
+        await self.channels.refresh()
+        with suppress(ResponderBotError):  # core is down: the notifier begins once it is back
             await self.notifier.begin()
-        self.front.start()
-        if self.vitals is not None:
-            await self.vitals.start()
+        self.dispatcher.start()
+        if self.health_server is not None:
+            await self.health_server.start()
         await self.transport.start()
         self._workers.start(self._lead)
-        self._workers.start(self._keep_looking)
+        self._workers.start(self._refresh_channels)
 
     async def close(self) -> None:
-        """Take nothing new, finish what was taken, let go of the lease and the files. May be called twice."""
+        """Accept nothing more, finish what was accepted, release the lease and the files. May be called twice."""
         if self._is_closed:
             return
         self._is_closed = True
         await self.transport.close()
-        if self.vitals is not None:
-            await self.vitals.close()
-        await self.front.close(GRACE_S)
+        if self.health_server is not None:
+            await self.health_server.close()
+        await self.dispatcher.close(CLOSE_GRACE_S)
         try:
             await self.outbox.leader.release()
-        except ResponderBotError as error:  # it ends by itself, a moment later
+        except ResponderBotError as error:  # the lease expires soon
             log.warning("lease_not_released", reason=error.message)
         finally:
             await self.outbox.close()
 
-    # the one of several that follows and sends
+    # leading: of all replicas, the holder of the lease follows core and sends
 
     async def _lead(self) -> None:
         while True:
@@ -132,124 +133,105 @@ class Bot:
                 if await self.outbox.leader.acquire():
                     await self._lead_while_held()
             except ResponderBotError as error:
-                log.warning("lease_trouble", reason=error.message)
+                log.warning("lease_failed", reason=error.message)
             except Exception:
-                log.exception("lead_failed")
+                log.exception("leading_failed")
             self.leading.clear()
-            await asyncio.sleep(STANDBY_S)
+            await asyncio.sleep(ACQUIRE_LEASE_S)
 
     async def _lead_while_held(self) -> None:
-        """Follow, obey and send for as long as the lease is ours; a fault in one of them begins all anew."""
-        tasks = (self.notifier.run(), self.notifier.obey(), self.outbox.sender.run())
-        work = [asyncio.create_task(task) for task in tasks]
+        """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
+        coroutines = (self.notifier.run(), self.notifier.obey(), self.outbox.sender.run())
+        tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
         self.leading.set()
         try:
             renewals = 0
             while await self.outbox.leader.acquire():
-                done, _ = await asyncio.wait(work, timeout=RENEW_S, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, timeout=RENEW_LEASE_S, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
                 renewals += 1
                 if renewals % PRUNE_EVERY == 0:
                     await self.outbox.prune()
         finally:
-            await cancelled(*work)
+            await cancel_and_wait(*tasks)
 
-    def _ceiling(self, channel: str) -> int:
-        """The highest clearance for which something may leave to there; a person's is looked up where it is made."""
+    # callbacks of the parts
+
+    def _max_clearance(self, channel: str) -> int:
+        """The highest TLP that may be sent there. Messages to a person are redacted for them when rendered."""
         return RED if is_person(channel) else self.channels.clearance(channel) or 0
 
-    async def _channel_changed(self, channel: str) -> None:
-        """The bot was invited, or the channel was archived or shared: what waits for it is tried at once."""
+    async def _on_channel_changed(self, channel: str) -> None:
+        """Look at the channels and send what waits: the bot was invited, or a channel was archived or shared."""
         if self.channels.clearance(channel) is not None:
-            await self.channels.look()
+            await self.channels.refresh()
             await self.outbox.retry_now(channel)
 
-    # what features and doctor ask
+    async def _refresh_channels(self) -> None:
+        await self.channels.refresh_periodically(self.outbox.channels_changed_at)
+
+    async def _download(self, url: str) -> bytes:
+        return await download(url, self._settings.slack, self._session)
+
+    # checks for `doctor` and `/health`
 
     async def checks(self) -> Sequence[Check]:
-        """Slack, the way in, the channels, and what can't be delivered, looked at now."""
-        return [await self._token(), self.transport.check(), *await self.channels.checks(), *self._standing()]
+        """The state of Slack, the transport, the channels and the delivery; asks Slack."""
+        return [await self._token_check(), self.transport.check(), *await self.channels.checks(), *self._own_checks()]
 
     async def health(self) -> Sequence[Check]:
-        """What is known without asking Slack again; the store is tried."""
+        """The state that is known without asking Slack; tries the database."""
         found = await self.outbox.probe.look()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
-        return [self.transport.check(), *store, *self._standing()]
+        return [self.transport.check(), *store, *self._own_checks()]
 
-    async def _keep_looking(self) -> None:
-        await self.channels.keep_looking(self.outbox.channels_changed_at)
-
-    def _standing(self) -> list[Check]:
+    def _own_checks(self) -> list[Check]:
         try:
-            delivery = self._delivering()
+            delivery = self._delivery_checks()
         except ResponderBotError as error:
             delivery = [Check("delivery", False, error.message)]
-        trouble_of_feed = self.notifier.trouble
-        feed = Check("feed", not trouble_of_feed, trouble_of_feed or "core's changes are followed")
-        troubles = (("workers", self._workers.trouble()), ("log", logs.trouble()))
-        return [*delivery, feed, *(Check(name, False, message) for name, message in troubles if message)]
+        problem = self.notifier.trouble
+        feed = Check("feed", not problem, problem or "core's changes are followed")
+        others = (("workers", self._workers.problem()), ("log", logs.trouble()))
+        return [*delivery, feed, *(Check(name, False, message) for name, message in others if message)]
 
-    def _delivering(self) -> list[Check]:
-        found = [
+    def _delivery_checks(self) -> list[Check]:
+        problems = [
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
             for problem in self.outbox.problems()
         ]
-        return found or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]
+        return problems or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]
 
-    async def _token(self) -> Check:
+    async def _token_check(self) -> Check:
         try:
-            answer = await self.slack.auth_test()
+            response = await self.slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
             return Check("token", False, classify(error, "").message)
-        return Check("token", True, f"{answer.get('user')} in {answer.get('team')}")
-
-    async def _download(self, url: str) -> bytes:
-        """An uploaded file, by its url_private; the token goes to Slack's own hosts only."""
-        host = urlsplit(url).hostname
-        own = urlsplit(self._settings.slack.api_url).hostname
-        if host != own and host not in SLACK_HOSTS:
-            raise ResponderBotError("bad_request", "That file is not kept by Slack; paste its text instead.")
-        headers = {"Authorization": f"Bearer {self._settings.slack.bot_token}"}
-        try:
-            async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
-                if answer.status != 200:
-                    raise ResponderBotError("unavailable", f"Slack did not give the file ({answer.status}).")
-                return await _bounded(answer)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise ResponderBotError("unavailable", "Slack did not give the file; try again.") from error
-
-
-async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
-    content = bytearray()
-    async for chunk in answer.content.iter_chunked(65_536):
-        content += chunk
-        if len(content) > DOWNLOAD_BYTES:
-            raise ResponderBotError("too_large", "That file is larger than 1 MiB.")
-    return bytes(content)
+        return Check("token", True, f"{response.get('user')} in {response.get('team')}")
 
 
 @asynccontextmanager
 async def running(
     settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], rate_limiter: RateLimiter | None = None
 ) -> AsyncIterator[Bot]:
-    """The bot, connected to Slack and following core, until the block ends.
+    """Run the bot, connected to Slack and following core, until the block ends.
 
-    Raises ResponderBotError with what to do when Slack refuses the token, or the bot's database can't be had.
+    Raises ResponderBotError with what to do if Slack refuses a token, or the bot's database can't be opened.
     """
-    _prepare(settings.bot.database)
+    _create_database_file(settings.bot.database)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-        team = await _who_am_i(settings, session)
-        bot = Bot(settings, core, session, team, clock_ms, rate_limiter)
+        installation = await _auth_test(settings, session)
+        bot = Bot(settings, core, session, installation, clock_ms, rate_limiter)
         try:
-            await _started(bot)
+            await _start(bot)
             yield bot
         finally:
             await bot.close()
 
 
-def _prepare(database: Path) -> None:
-    """Make the bot's file where it is missing, private to this user."""
+def _create_database_file(database: Path) -> None:
+    """Create the file if it is missing, readable only by this user."""
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
         database.touch(mode=0o600)
@@ -260,32 +242,35 @@ def _prepare(database: Path) -> None:
         raise ResponderBotError("unavailable", sentence) from error
 
 
-async def _started(bot: Bot) -> None:
+async def _start(bot: Bot) -> None:
     try:
         await bot.start()
     except (SlackClientError, aiohttp.ClientError) as error:
-        met = classify(error, "")
-        sentence = f"Slack refuses the app token ({met.code}); check [slack] app_token (xapp-...)."
-        raise ResponderBotError("bad_request", sentence if met.kind == "app_refused" else met.message) from error
+        refusal = classify(error, "")
+        sentence = f"Slack refuses the app token ({refusal.code}); check [slack] app_token (xapp-...)."
+        raise ResponderBotError(
+            "bad_request", sentence if refusal.kind == "app_refused" else refusal.message
+        ) from error
 
 
-async def _who_am_i(settings: BotSettings, session: aiohttp.ClientSession) -> TeamCheck:
-    """What auth.test says, asked a few times while Slack can't be reached."""
+async def _auth_test(settings: BotSettings, session: aiohttp.ClientSession) -> AppInstallation:
+    """Ask Slack where the app is installed, a few times while Slack can't be reached. Raises ResponderBotError."""
     slack = web_client(settings.slack.bot_token, settings.slack, session)
-    met = None
-    for wait_s in START_TRIES_S:
-        await asyncio.sleep(wait_s)
+    message = "Slack gave no answer."
+    for pause_s in AUTH_TEST_PAUSES_S:
+        await asyncio.sleep(pause_s)
         try:
-            answer = await slack.auth_test()
+            response = await slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            met = classify(error, "")
-            if met.kind not in ("not_sent", "unknown", "rate_limited"):
+            refusal = classify(error, "")
+            message = refusal.message
+            if refusal.kind not in ("not_sent", "unknown", "rate_limited"):
                 break
             continue
-        return TeamCheck(
-            team_id=str(answer["team_id"]),
-            enterprise_id=str(answer.get("enterprise_id") or ""),
-            bot_user_id=str(answer["user_id"]),
-            bot_id=str(answer.get("bot_id") or ""),
+        return AppInstallation(
+            team_id=str(response["team_id"]),
+            enterprise_id=str(response.get("enterprise_id") or ""),
+            bot_user_id=str(response["user_id"]),
+            bot_id=str(response.get("bot_id") or ""),
         )
-    raise ResponderBotError("unavailable", met.message if met else "Slack gave no answer.")
+    raise ResponderBotError("unavailable", message)

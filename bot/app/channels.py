@@ -15,108 +15,110 @@ from bot.settings import ChannelSection, Route
 from core.models import TLP_NAMES
 
 CLEAR = 0
-LOOK_EVERY_S = 300.0  # how soon it is seen that a channel was shared with another company
-RETRY_S = 10.0
-ASKED_EVERY_S = 2.0
-SHARED_MARKS = ("is_shared", "is_ext_shared", "is_org_shared", "is_pending_ext_shared")
+REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
+RETRY_EVERY_S = 10.0
+POLL_REQUESTS_S = 2.0
+SHARED_FLAGS = ("is_shared", "is_ext_shared", "is_org_shared", "is_pending_ext_shared")
 
 log = structlog.get_logger("bot.app")
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What Slack says of a channel; `problem` is empty when all is well."""
+class _ChannelState:
+    """What Slack says about a channel. `problem` is "" if the bot can post; `is_known` is False without an answer."""
 
-    is_own: bool
+    is_internal: bool
     problem: str = ""
-    answered: bool = True
+    is_known: bool = True
 
 
 class Channels:
-    """A channel that is shared, or that Slack tells nothing about, shows only what is clear (`slack.md 2`)."""
+    """The clearance of each channel. One that is shared, or unknown to Slack, shows only TLP:CLEAR."""
 
     def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient) -> None:
         self._sections = {section.id: section for section in sections}
         self._slack = slack
-        self._seen: dict[str, _Seen] = {}
-        self._looking = asyncio.Lock()
-        self.looked = asyncio.Event()
-        """Set after each look: what a channel may show may have changed."""
+        self._states: dict[str, _ChannelState] = {}
+        self._refreshing = asyncio.Lock()
+        self.refreshed = asyncio.Event()
+        """Set after each refresh: clearances may have changed."""
 
     @property
     def routes(self) -> Mapping[str, Route]:
+        """The routes of the channels into which alerts are posted."""
         return {section.id: section.alerts for section in self._sections.values() if section.alerts is not None}
 
     def clearance(self, channel: str) -> int | None:
-        """The highest TLP that may be shown there; None: not in the settings."""
+        """The highest TLP that the channel may show now; None if it isn't in the settings."""
         section = self._sections.get(channel)
         if section is None:
             return None
-        seen = self._seen.get(channel)
-        return section.clearance if seen and seen.is_own else CLEAR
+        state = self._states.get(channel)
+        return section.clearance if state and state.is_internal else CLEAR
 
-    def is_sure(self, channel: str) -> bool:
-        """Whether that is known for certain, so that what stands there already can be made anew for it."""
-        seen = self._seen.get(channel)
-        return channel not in self._sections or (seen is not None and seen.answered)
+    def is_known(self, channel: str) -> bool:
+        """Whether the clearance is certain, so that messages in the channel can be rendered again for it."""
+        state = self._states.get(channel)
+        return channel not in self._sections or (state is not None and state.is_known)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask Slack about each channel of the settings."""
-        async with self._looking:  # an older answer must not come after a newer one
+        async with self._refreshing:  # so that an older answer can't replace a newer one
             for channel in self._sections:
-                self._seen[channel] = await self._look_at(channel)
-        self.looked.set()
+                self._states[channel] = await self._ask_slack(channel)
+        self.refreshed.set()
 
-    async def keep_looking(self, asked: Callable[[], str]) -> None:
-        """The same again and again: a channel can become shared at any time.
+    async def refresh_periodically(self, requested: Callable[[], str]) -> None:
+        """Refresh every 5 minutes, since a channel can become shared at any time; every 10 s while one is unknown.
 
-        `asked` changes when a replica of us wants all to look: Slack tells each of them only some things.
+        Refresh at once when `requested` returns another text than before: Slack sends each event to one replica only.
         """
-        before, waited_s = asked(), 0.0
+        last_request, waited_s = requested(), 0.0
         while True:
-            await asyncio.sleep(ASKED_EVERY_S)
-            waited_s += ASKED_EVERY_S
-            unknown = any(not seen.is_own and seen.problem for seen in self._seen.values())
+            await asyncio.sleep(POLL_REQUESTS_S)
+            waited_s += POLL_REQUESTS_S
+            has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
             try:
-                now = asked()
-                if now != before or waited_s >= (RETRY_S if unknown else LOOK_EVERY_S):
-                    before, waited_s = now, 0.0
-                    await self.look()
+                request = requested()
+                if request != last_request or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
+                    last_request, waited_s = request, 0.0
+                    await self.refresh()
             except Exception:
-                log.exception("channels_not_looked_at")
+                log.exception("channels_not_refreshed")
 
-    async def _look_at(self, channel: str) -> _Seen:
+    async def _ask_slack(self, channel: str) -> _ChannelState:
         try:
-            answer = await self._slack.conversations_info(channel=channel)
+            response = await self._slack.conversations_info(channel=channel)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            met = classify(error, channel)
-            log.warning("channel_unknown", channel=channel, code=met.code)
-            before = self._seen.get(channel)
-            # A moment without Slack must not hide what was shown all along.
-            is_own = before is not None and before.is_own and met.kind in ("unknown", "not_sent", "rate_limited")
-            return _Seen(is_own, met.message, answered=is_own)
-        shown = answer["channel"]
-        shared = any(shown.get(name) for name in SHARED_MARKS)
-        return _Seen(not shared, _membership(channel, shown))
+            refusal = classify(error, channel)
+            log.warning("channel_lookup_failed", channel=channel, code=refusal.code)
+            previous = self._states.get(channel)
+            # A short outage of Slack must not hide what was shown before.
+            is_outage = refusal.kind in ("unknown", "not_sent", "rate_limited")
+            is_internal = previous is not None and previous.is_internal and is_outage
+            return _ChannelState(is_internal, refusal.message, is_known=is_internal)
+        info = response["channel"]
+        is_shared = any(info.get(flag) for flag in SHARED_FLAGS)
+        return _ChannelState(not is_shared, _membership_problem(channel, info))
 
     async def checks(self) -> list[Check]:
-        """One line for each channel, looked at now."""
+        """One line for each channel, refreshed now."""
         if not self._sections:
             return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance")]
-        await self.look()
+        await self.refresh()
         return [self._check(channel) for channel in self._sections]
 
     def _check(self, channel: str) -> Check:
-        seen, clearance = self._seen[channel], self.clearance(channel) or CLEAR
-        if seen.problem:
-            return Check(f"channel {channel}", False, seen.problem)
+        state, clearance = self._states[channel], self.clearance(channel) or CLEAR
+        if state.problem:
+            return Check(f"channel {channel}", False, state.problem)
         words = f"shows up to TLP:{TLP_NAMES[clearance].upper()}"
-        return Check(f"channel {channel}", True, words if seen.is_own else f"{words}, since it is shared")
+        return Check(f"channel {channel}", True, words if state.is_internal else f"{words}, since it is shared")
 
 
-def _membership(channel: str, shown: Mapping[str, object]) -> str:
-    if shown.get("is_archived"):
+def _membership_problem(channel: str, info: Mapping[str, object]) -> str:
+    if info.get("is_archived"):
         return f"Channel {channel} is archived; unarchive it or take it out of the settings."
-    if shown.get("is_member") is False:
+    if info.get("is_member") is False:
         return f"The bot is not in channel {channel}; invite it there with /invite."
     return ""

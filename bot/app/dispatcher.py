@@ -1,4 +1,4 @@
-"""Takes what Slack delivers, acknowledges it by its class, and has the feature do its work."""
+"""Acknowledge each interaction by the class of its entry, and run the feature's handler."""
 
 import asyncio
 import secrets
@@ -11,329 +11,340 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.app.interactions import Interaction, InteractionType, entry_of, read
+from bot.app.interactions import Interaction, InteractionType, entry_of, parse
 from bot.app.replies import Replies
-from bot.app.workers import Workers, cancelled
+from bot.app.workers import Workers, cancel_and_wait
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
+from bot.features.access import refusal
 from bot.features.base import Ack, Context, Entry, Json, Services
-from bot.features.gate import refusal
 from bot.identity import Identity
 from bot.outbox import MessageOutbox, PendingInteraction
 from bot.outbox.errors import classify
 from core.common.errors import ResponderBotError
 from core.models import Person
 
-QUEUE = 1_000  # reads that wait; more are refused, with a word
+QUEUE_SIZE = 1_000  # further READ interactions are refused
 WORKERS = 16
-SKELETON_S = 0.8  # when core takes longer to say who asks, the modal opens before it is known what it will show
-ANSWER_S = 2.0  # core's time for an answer that is the acknowledgement (slack.md 2)
+SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who asks
+ANSWER_S = 2.0  # core's time for an ANSWER entry; Slack waits 3 s
 REPLAY_EVERY_S = 15.0
-# Older clicks are not carried out after all: nobody expects a host to be cut off an hour after the click, and core
-# forgets an Idempotency-Key after a day.
+# Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
+# Idempotency-Key after a day.
 REPLAY_LIMIT_MS = 10 * 60_000
-TOO_OLD = (
-    "The bot was away when you asked for something a while ago, so it may not have been done; "
-    "look at the card, and ask again if it is still needed."
-)
-CHANNEL_EVENTS = (  # after these, what a channel may show and whether it takes messages is looked at anew
-    "member_joined_channel",  # the bot itself; who else comes and goes changes nothing
+CHANNEL_EVENTS = (  # after these, Slack is asked again what the channels may show
+    "member_joined_channel",  # of the bot itself; other members change nothing
     "channel_archive",
     "channel_unarchive",
     "channel_shared",
     "channel_unshared",
 )
+TRIGGER_EXPIRED = (
+    "expired_trigger_id", "exchanged_trigger_id", "invalid_trigger_id", "trigger_expired", "trigger_exchanged",
+)  # fmt: skip
+VIEW_OUTDATED = ("hash_conflict", "not_found", "view_not_found")  # it was updated meanwhile, or closed
+
+TOO_OLD_TEXT = (
+    "The bot was away when you asked for something a while ago, so it may not have been done; "
+    "look at the card, and ask again if it is still needed."
+)
+UNKNOWN_TEXT = (
+    "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
+)
+TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gives for it; please try again."
+BUSY_TEXT = "Too much is going on right now; please try again in a moment."
+FOREIGN_TEAM_TEXT = "Only members of this workspace can use responder-bot."
 
 log = structlog.get_logger("bot.app")
 
 Acknowledge = Callable[..., Awaitable[Any]]
-UNKNOWN = "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
-TOO_LATE = ("expired_trigger_id", "exchanged_trigger_id", "invalid_trigger_id", "trigger_expired", "trigger_exchanged")
-TOO_LATE_WORDS = "The window could not be opened in the time that Slack gives for it; please try again."
-OVERTAKEN = ("hash_conflict", "not_found", "view_not_found")  # a view that was changed again, or closed
-BUSY = "Too much is going on right now; please try again in a moment."
 
 
 @dataclass(frozen=True)
-class TeamCheck:
-    """Whose bot this is, as auth.test says."""
+class AppInstallation:
+    """Where the app is installed and as whom, from `auth.test`."""
 
     team_id: str
     enterprise_id: str = ""
     bot_user_id: str = ""
     bot_id: str = ""
 
-    def is_own(self, arrival: Interaction) -> bool:
-        """Whether everybody named in it belongs to us; a Slack Connect guest doesn't (`semantics.md 10`)."""
-        return bool(arrival.teams) and arrival.teams <= {self.team_id, self.enterprise_id}
+    def owns(self, interaction: Interaction) -> bool:
+        """Whether every team in the payload is the bot's own; with a Slack Connect guest one isn't."""
+        return bool(interaction.teams) and interaction.teams <= {self.team_id, self.enterprise_id}
 
 
 @dataclass(frozen=True)
 class _QueuedInteraction:
     entry: Entry
-    arrival: Interaction
+    interaction: Interaction
     text: str
-    is_written: bool  # it stands in the inbox
+    is_in_inbox: bool = False
 
 
 class Dispatcher:
-    """One door for all surfaces. Reads wait in memory; what changes something is written down first."""
+    """Receives the interactions of all types. READ ones wait in memory, WRITE ones are committed to the inbox first."""
 
     def __init__(
         self,
-        tools: Services,
+        services: Services,
         outbox: MessageOutbox,
         identity: Identity,
-        team: TeamCheck,
+        installation: AppInstallation,
         session: aiohttp.ClientSession,
-        channel_changed: Callable[[str], Coroutine[Any, Any, None]],
-        acknowledging: Callable[[str], AbstractContextManager[None]],
+        on_channel_changed: Callable[[str], Coroutine[Any, Any, None]],
+        time_acknowledgement: Callable[[str], AbstractContextManager[None]],
         workers: Workers,
     ) -> None:
-        self._tools = tools
+        self._services = services
         self._outbox = outbox
         self._identity = identity
-        self._team = team
+        self._installation = installation
         self._session = session
-        self._channel_changed = channel_changed
-        self._acknowledging = acknowledging
-        self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE)
-        self._late: set[asyncio.Task[None]] = set()
+        self._on_channel_changed = on_channel_changed
+        self._time_acknowledgement = time_acknowledgement
         self._workers = workers
+        self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE_SIZE)
+        self._background_tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to work off what waits."""
+        """Start the workers and the replay of the inbox."""
         self._workers.start(self._work, count=WORKERS)
         self._workers.start(self._replay)
 
     async def close(self, grace_s: float) -> None:
-        """Finish what was taken, as far as `grace_s` allows; what is in the inbox is done after the next start."""
+        """Finish what is queued within `grace_s`; what is left in the inbox is replayed after the next start."""
         try:
             async with asyncio.timeout(grace_s):
                 await self._queue.join()
-                await asyncio.gather(*self._late, return_exceptions=True)
+                await asyncio.gather(*self._background_tasks, return_exceptions=True)
         except TimeoutError:
-            log.warning("closed_with_work_left", waiting=self._queue.qsize())
+            log.warning("interactions_left_at_close", waiting=self._queue.qsize())
         await self._workers.close()
-        await cancelled(*self._late)
+        await cancel_and_wait(*self._background_tasks)
 
-    async def take(self, surface: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
-        """Something arrived. Returns once it is acknowledged."""
-        with self._acknowledging(surface):
-            await self._take(surface, body, ack)
+    async def dispatch(self, interaction_type: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
+        """Handle a payload. Returns once it is acknowledged."""
+        with self._time_acknowledgement(interaction_type):
+            await self._dispatch(parse(interaction_type, body), ack)
 
-    async def _take(self, surface: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
-        arrival = read(surface, body)
-        if not self._team.is_own(arrival):
-            log.warning("foreign_team_refused", surface=surface)
-            await self._refuse(arrival, "Only members of this workspace can use responder-bot.", ack)
+    async def _dispatch(self, interaction: Interaction, ack: Acknowledge) -> None:
+        if not self._installation.owns(interaction):
+            log.warning("foreign_team_refused", type=interaction.type)
+            await self._refuse(interaction, FOREIGN_TEAM_TEXT, ack)
             return
-        entry, text = entry_of(arrival)
-        if surface == "event" and arrival.payload.get("type") in CHANNEL_EVENTS:
-            await ack()
-            if arrival.payload["type"] != "member_joined_channel" or arrival.user == self._team.bot_user_id:
-                self._keep(self._channel_changed(arrival.channel))
+        entry, text = entry_of(interaction)
+        if interaction.type == "event" and interaction.payload.get("type") in CHANNEL_EVENTS:
+            await self._channel_event(interaction, ack)
         elif entry is None:
-            await self._refuse(arrival, "" if surface == "event" else UNKNOWN, ack)
+            await self._refuse(interaction, "" if interaction.type == "event" else UNKNOWN_TEXT, ack)
         elif entry.ack is Ack.ANSWER:
-            await self._answer(_QueuedInteraction(entry, arrival, text, False), ack)
+            await self._answer(_QueuedInteraction(entry, interaction, text), ack)
         elif entry.ack is Ack.WRITE:
-            await self._write(_QueuedInteraction(entry, arrival, text, True), ack)
-        elif self._queued(_QueuedInteraction(entry, arrival, text, False)):
+            await self._accept(_QueuedInteraction(entry, interaction, text, is_in_inbox=True), ack)
+        elif self._enqueue(_QueuedInteraction(entry, interaction, text)):
             await ack()
         else:
-            await self._refuse(arrival, BUSY, ack)
+            await self._refuse(interaction, BUSY_TEXT, ack)
 
     # acknowledging
 
-    async def _refuse(self, arrival: Interaction, words: str, ack: Acknowledge) -> None:
-        answer = _as_answer(arrival, notices.error(words)) if words else None
-        await (ack(dict(answer)) if answer else ack())
-        if words and arrival.surface in ("action", "shortcut"):
-            self._keep(Replies(arrival, self._tools.slack, self._session).say(notices.error(words)))
+    async def _channel_event(self, interaction: Interaction, ack: Acknowledge) -> None:
+        await ack()
+        is_join = interaction.payload["type"] == "member_joined_channel"
+        if not is_join or interaction.user == self._installation.bot_user_id:
+            self._run_in_background(self._on_channel_changed(interaction.channel))
 
-    async def _write(self, job: _QueuedInteraction, ack: Acknowledge) -> None:
-        """Written down, then acknowledged, then done; a repeated delivery is only acknowledged."""
-        arrival = job.arrival
-        kept = {"surface": arrival.surface, "body": {k: v for k, v in arrival.body.items() if k != "token"}}
+    async def _refuse(self, interaction: Interaction, text: str, ack: Acknowledge) -> None:
+        answer = _as_acknowledgement(interaction, notices.error(text)) if text else None
+        await (ack(dict(answer)) if answer else ack())
+        if text and interaction.type in ("action", "shortcut"):
+            self._run_in_background(self._replies(interaction).respond(notices.error(text)))
+
+    async def _accept(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
+        """Commit it to the inbox, acknowledge it, then queue it. A repeated delivery is only acknowledged."""
+        interaction = item.interaction
+        # "surface" is the field's name in the inboxes of all releases.
+        pending = {"surface": interaction.type, "body": {k: v for k, v in interaction.body.items() if k != "token"}}
         try:
-            is_new = await self._outbox.inbox.accept(arrival.key, kept)
+            is_new = await self._outbox.inbox.accept(interaction.idempotency_key, pending)
         except ResponderBotError as error:
-            await self._refuse(arrival, error.message, ack)
+            await self._refuse(interaction, error.message, ack)
             return
         await ack()
-        if is_new and not self._queued(job):
-            log.warning("queue_full_left_in_inbox")  # replayed once its time in the inbox is over
+        if is_new and not self._enqueue(item):
+            log.warning("queue_full", type=interaction.type)  # it is replayed once its lease in the inbox expires
 
-    def _queued(self, job: _QueuedInteraction) -> bool:
+    def _enqueue(self, item: _QueuedInteraction) -> bool:
         try:
-            self._queue.put_nowait(job)
+            self._queue.put_nowait(item)
         except asyncio.QueueFull:
             return False
         return True
 
-    async def _answer(self, job: _QueuedInteraction, ack: Acknowledge) -> None:
-        """The handler's answer is the acknowledgement; when it is late, a view says so and is changed after."""
-        task = asyncio.create_task(self._result(job))
+    async def _answer(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
+        """Acknowledge with the handler's result. If it is late, say so; a view is updated with the result later."""
+        task = asyncio.create_task(self._result(item))
         done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
         if done:
             result = task.result()
             await (ack(dict(result)) if result else ack())
-        elif job.arrival.surface == "view":
+        elif item.interaction.type == "view":
             await ack(views.update(views.working()))
-            self._keep(self._show_late(job.arrival, task))
+            self._run_in_background(self._show_late_result(item.interaction, task))
         else:
             task.cancel()
-            await self._refuse(job.arrival, BUSY, ack)
+            await self._refuse(item.interaction, BUSY_TEXT, ack)
 
-    async def _result(self, job: _QueuedInteraction) -> Json | None:
-        """What an ANSWER entry answers; an error is an answer too."""
+    async def _result(self, item: _QueuedInteraction) -> Json | None:
+        """The result of an ANSWER entry; errors become results too."""
         try:
-            moment = await self._moment(job)
-            refused = refusal(job.entry, moment)
+            context = await self._context(item, self._replies(item.interaction))
+            refused = refusal(item.entry, context)
             if refused is None:
-                return await job.entry.handler(moment)
+                return await item.entry.handler(context)
         except ResponderBotError as error:
             refused = notices.for_error(error)
         except Exception:
-            refused = notices.internal(self._number(job.arrival))
-        return _as_answer(job.arrival, refused)
+            refused = notices.internal(self._log_internal_error(item.interaction))
+        return _as_acknowledgement(item.interaction, refused)
 
-    async def _show_late(self, arrival: Interaction, task: "asyncio.Task[Json | None]") -> None:
+    async def _show_late_result(self, interaction: Interaction, task: "asyncio.Task[Json | None]") -> None:
         view = _late_view(await task)
-        view_id = str((arrival.body.get("view") or {}).get("id") or "")
+        view_id = str((interaction.body.get("view") or {}).get("id") or "")
         try:
-            await self._tools.slack.views_update(view_id=view_id, view=dict(view))
+            await self._services.slack.views_update(view_id=view_id, view=dict(view))
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.info("late_view_not_shown", code=classify(error, "").code)  # most likely it was closed
+            log.info("view_not_updated", code=classify(error, "").code)  # most likely it was closed
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it run beside; it is awaited at the end."""
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
     # working
 
     async def _work(self) -> None:
         while True:
-            job = await self._queue.get()
+            item = await self._queue.get()
             try:
-                await self._carry_out(job)
+                await self._handle(item)
             except Exception:
-                self._number(job.arrival)
+                self._log_internal_error(item.interaction)
             finally:
                 self._queue.task_done()
 
-    async def _carry_out(self, job: _QueuedInteraction) -> None:
-        replies = Replies(job.arrival, self._tools.slack, self._session)
-        message = await self._outcome(job, replies)
+    async def _handle(self, item: _QueuedInteraction) -> None:
+        replies = self._replies(item.interaction)
+        message = await self._run_handler(item, replies)
         if message is not None:
             await replies.refuse(message)
-        if job.is_written:
-            await self._outbox.inbox.complete(job.arrival.key)
+        if item.is_in_inbox:
+            await self._outbox.inbox.complete(item.interaction.idempotency_key)
 
-    async def _outcome(self, job: _QueuedInteraction, replies: Replies) -> Message | None:
-        """Have the feature do it; what to tell the person when it could not."""
+    async def _run_handler(self, item: _QueuedInteraction, replies: Replies) -> Message | None:
+        """Run the feature's handler. Returns what to tell the person if it failed."""
         try:
-            moment = await self._moment(job, replies)
-            refused = refusal(job.entry, moment)
+            context = await self._context(item, replies)
+            refused = refusal(item.entry, context)
             if refused is None:
-                await job.entry.handler(moment)
+                await item.entry.handler(context)
             return refused
         except ResponderBotError as error:
-            log.info("refused", surface=job.arrival.surface, code=error.code)
+            log.info("interaction_refused", type=item.interaction.type, code=error.code)
             return notices.for_error(error)
         except SlackApiError as error:
-            return self._of_slack(job.arrival, error)
+            return self._slack_error(item.interaction, error)
         except Exception:
-            return notices.internal(self._number(job.arrival))
+            return notices.internal(self._log_internal_error(item.interaction))
 
-    def _of_slack(self, arrival: Interaction, error: SlackApiError) -> Message | None:
-        """A window that Slack does not open or change any more is nobody's fault."""
+    def _slack_error(self, interaction: Interaction, error: SlackApiError) -> Message | None:
+        """What to tell the person; None for a view that was closed or updated meanwhile, which is no fault."""
         code = classify(error, "").code
-        if code in TOO_LATE or "trigger_id" in str(error):
-            return notices.error(TOO_LATE_WORDS)
-        if code in OVERTAKEN or arrival.surface == "event":  # an event has nobody who waits for an answer
-            log.info("view_not_shown", code=code)
+        if code in TRIGGER_EXPIRED or "trigger_id" in str(error):
+            return notices.error(TRIGGER_EXPIRED_TEXT)
+        if code in VIEW_OUTDATED or interaction.type == "event":  # nobody waits for a response to an event
+            log.info("view_not_updated", code=code)
             return None
-        return notices.internal(self._number(arrival))
+        return notices.internal(self._log_internal_error(interaction))
 
-    async def _person(self, job: _QueuedInteraction, replies: Replies) -> Person | None:
-        """Who asks. A modal opens meanwhile where that takes long: its trigger lives 3 s (`slack.md 2`)."""
-        looking = asyncio.create_task(self._identity.person(job.arrival.team, job.arrival.user))
-        try:
-            if job.entry.opens and not (await asyncio.wait({looking}, timeout=SKELETON_S))[0]:
-                await replies.show(views.loading(job.entry.opens))
-            return await looking
-        finally:
-            looking.cancel()
-
-    async def _moment(self, job: _QueuedInteraction, replies: Replies | None = None) -> Context:
-        arrival, tools = job.arrival, self._tools
-        replies = replies or Replies(arrival, tools.slack, self._session)
-        person = await self._person(job, replies)
+    async def _context(self, item: _QueuedInteraction, replies: Replies) -> Context:
+        interaction, services = item.interaction, self._services
+        person = await self._person(item, replies)
         return Context(
-            payload=arrival.payload,
-            team=arrival.team,
-            user=arrival.user,
-            channel=arrival.channel,
-            text=job.text,
-            trigger_id=arrival.trigger_id,
-            response_url=arrival.response_url,
+            payload=interaction.payload,
+            team=interaction.team,
+            user=interaction.user,
+            channel=interaction.channel,
+            text=item.text,
+            trigger_id=interaction.trigger_id,
+            response_url=interaction.response_url,
             person=person,
-            core=tools.core.as_user(person.login) if person else tools.core,
-            tools=tools,
-            key=arrival.key,
-            say=replies.say,
-            replace=replies.replace,
-            show=replies.show,
-            message_ts=arrival.message_ts,
-            thread_ts=arrival.thread_ts,
+            core=services.core.as_user(person.login) if person else services.core,
+            services=services,
+            idempotency_key=interaction.idempotency_key,
+            respond=replies.respond,
+            replace_original=replies.replace_original,
+            show_modal=replies.show_modal,
+            message_ts=interaction.message_ts,
+            thread_ts=interaction.thread_ts,
         )
 
-    def _number(self, arrival: Interaction) -> str:
-        """Log a fault of ours under a number that the person is told."""
+    async def _person(self, item: _QueuedInteraction, replies: Replies) -> Person | None:
+        """Who asks. If that takes long, a modal opens as a skeleton meanwhile, since its trigger expires after 3 s."""
+        lookup = asyncio.create_task(self._identity.person(item.interaction.team, item.interaction.user))
+        try:
+            if item.entry.modal_title and not (await asyncio.wait({lookup}, timeout=SKELETON_S))[0]:
+                await replies.show_modal(views.loading(item.entry.modal_title))
+            return await lookup
+        finally:
+            lookup.cancel()
+
+    def _replies(self, interaction: Interaction) -> Replies:
+        return Replies(interaction, self._services.slack, self._session)
+
+    def _log_internal_error(self, interaction: Interaction) -> str:
+        """Log the current exception. Returns the number that the person is told and the log has."""
         number = secrets.token_hex(4)
-        log.exception("fault", number=number, surface=arrival.surface)
+        log.exception("internal_error", number=number, type=interaction.type)
         return number
 
-    # what another process left
+    # replaying what another process left in the inbox
 
     async def _replay(self) -> None:
         while True:
             try:
-                for left in await self._outbox.inbox.take_over_abandoned():
-                    await self._again(left)
+                for pending in await self._outbox.inbox.take_over_abandoned():
+                    await self._replay_one(pending)
             except ResponderBotError as error:
                 log.warning("replay_failed", reason=error.message)
             await asyncio.sleep(REPLAY_EVERY_S)
 
-    async def _again(self, left: PendingInteraction) -> None:
-        arrival = read(left.payload["surface"], left.payload["body"])
-        entry, text = entry_of(arrival)
-        if entry is None:  # an older release knew it
-            await self._outbox.inbox.complete(left.key)
-        elif self._tools.clock_ms() - left.at > REPLAY_LIMIT_MS:
-            log.info("too_old_to_replay", surface=arrival.surface)
-            await self._outbox.inbox.complete(left.key)
-            await Replies(arrival, self._tools.slack, self._session).say(notices.error(TOO_OLD))
+    async def _replay_one(self, pending: PendingInteraction) -> None:
+        interaction = parse(pending.payload["surface"], pending.payload["body"])
+        entry, text = entry_of(interaction)
+        if entry is None:  # an older release had it
+            await self._outbox.inbox.complete(pending.key)
+        elif self._services.clock_ms() - pending.at > REPLAY_LIMIT_MS:
+            log.info("replay_expired", type=interaction.type)
+            await self._outbox.inbox.complete(pending.key)
+            await self._replies(interaction).respond(notices.error(TOO_OLD_TEXT))
         else:
-            log.info("replayed", surface=arrival.surface)
-            await self._queue.put(_QueuedInteraction(entry, arrival, text, True))
+            log.info("interaction_replayed", type=interaction.type)
+            await self._queue.put(_QueuedInteraction(entry, interaction, text, is_in_inbox=True))
 
 
-def _as_answer(arrival: Interaction, message: Message) -> Json | None:
-    """What went wrong, as an acknowledgement; those of clicks and events say nothing."""
-    if arrival.surface == "options":
+def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | None:
+    """An error as an acknowledgement; None for clicks, shortcuts and events, whose acknowledgements say nothing."""
+    if interaction.type == "options":
         return lists.message_option(message.text)
-    if arrival.surface == "command":
+    if interaction.type == "command":
         return notices.acknowledgement(message)
-    return views.update(views.message_view("Not done", message)) if arrival.surface == "view" else None
+    return views.update(views.message_view("Not done", message)) if interaction.type == "view" else None
 
 
 def _late_view(result: Json | None) -> Mapping[str, Any]:
-    """What a submission's answer looks like once its time is over: only a view can be shown."""
+    """The view that shows a submission's result once it is too late to acknowledge with it."""
     if not result:
         return views.notice("Done", "It is done.")
     if result.get("response_action") == "errors":

@@ -1,4 +1,4 @@
-"""How the bot is, for probes and Prometheus: `/health` and `/metrics`, with no key and naming nobody."""
+"""`/health` and `/metrics` of the bot, for probes and Prometheus; they need no key and name nobody."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -20,18 +20,18 @@ _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits fo
 
 
 class BotHealth(Collector):
-    """What is counted of the bot; the gauges are read when they are asked for."""
+    """The bot's health and metrics; gauges are computed at each scrape."""
 
     def __init__(
         self,
         health: Callable[[], Awaitable[Sequence[Check]]],
         outbox: MessageOutbox,
-        leads: Callable[[], bool],
+        is_leading: Callable[[], bool],
         workers: Workers,
     ) -> None:
         self._health = health
         self._outbox = outbox
-        self._leads = leads
+        self._is_leading = is_leading
         self._workers = workers
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -44,21 +44,23 @@ class BotHealth(Collector):
         )
 
     @contextmanager
-    def acknowledging(self, surface: str) -> Iterator[None]:
-        """Times one payload."""
-        begun = time.perf_counter()
+    def time_acknowledgement(self, interaction_type: str) -> Iterator[None]:
+        """Measure how long a payload waits for its acknowledgement."""
+        started = time.perf_counter()
         try:
             yield
         finally:
-            self._acknowledged.labels(surface).observe(time.perf_counter() - begun)
+            self._acknowledged.labels(interaction_type).observe(time.perf_counter() - started)
 
     def collect(self) -> Iterable[Metric]:
-        """Called by the registry at each scrape."""
+        """The metrics of one scrape."""
         restarts = "Workers that broke and were started again"
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
-        with suppress(ResponderBotError):  # the store can't be read: health tells
+        with suppress(ResponderBotError):  # /health says that the database can't be read
             yield from self._messages()
-        yield GaugeMetricFamily("responder_bot_leads", "1 where this replica follows and sends", int(self._leads()))
+        yield GaugeMetricFamily(
+            "responder_bot_leads", "1 where this replica follows and sends", int(self._is_leading())
+        )
 
     def _messages(self) -> Sequence[Metric]:
         waiting = "Messages that are not yet as they shall be"
@@ -70,10 +72,10 @@ class BotHealth(Collector):
         ]
 
     def routes(self) -> list[Route]:
-        """To be served wherever the bot listens."""
-        return [Route("/health", self._show_health), Route("/metrics", self._show_metrics)]
+        """The routes, for each address where the bot listens."""
+        return [Route("/health", self._health_response), Route("/metrics", self._metrics_response)]
 
-    async def _show_health(self, _request: Request) -> Response:
+    async def _health_response(self, _request: Request) -> Response:
         checks = await self._health()
         parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
         status = "ok" if all(check.ok for check in checks) else "degraded"
@@ -81,5 +83,5 @@ class BotHealth(Collector):
             status = "down"
         return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
 
-    async def _show_metrics(self, _request: Request) -> Response:
+    async def _metrics_response(self, _request: Request) -> Response:
         return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,4 +1,4 @@
-"""How payloads come in: Socket Mode, or signed HTTP requests."""
+"""How Slack's payloads arrive: over Socket Mode, or as signed HTTP requests."""
 
 import logging
 import re
@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from bot.app.dispatcher import Acknowledge, Dispatcher, TeamCheck
-from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_of_slack
+from bot.app.dispatcher import Acknowledge, AppInstallation, Dispatcher
+from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_well_formed
 from bot.features.base import Check
 from bot.settings import SlackSection
 from core.common.errors import ResponderBotError
@@ -29,12 +29,12 @@ ANYTHING = re.compile(r".*", re.DOTALL)
 BODY_LIMIT_BYTES = 1_048_576  # Slack's payloads are far smaller
 EVENTS_PATH = "/slack/events"
 
-# Bolt logs payloads at DEBUG and tokens' kinds at WARNING; what matters is logged by bot.app.
+# Bolt logs payloads at DEBUG and kinds of tokens at WARNING; bot.app logs what matters.
 _bolt_log = logging.getLogger("bot.bolt")
 
 
 class Transport(Protocol):
-    """One way in."""
+    """A way in which payloads arrive."""
 
     async def start(self) -> None: ...
 
@@ -44,29 +44,29 @@ class Transport(Protocol):
 
 
 def web_client(token: str | None, section: SlackSection, session: Any = None) -> AsyncWebClient:
-    """A client of Slack's Web API that never sends anything twice by itself (`slack.md 1`)."""
+    """A client of Slack's Web API without the SDK's automatic retries, which would post twice."""
     client = AsyncWebClient(
         token=token, base_url=section.api_url, session=session, retry_handlers=[], timeout=15, logger=_bolt_log
     )
     if urlsplit(section.api_url).hostname in ("127.0.0.1", "localhost", "::1"):
-        client.proxy = None  # a proxy of the environment is for the way out
+        client.proxy = None  # the environment's proxy is for other machines
     return client
 
 
-def bolt(section: SlackSection, front: Dispatcher, team: TeamCheck) -> AsyncApp:
-    """The Bolt app: one catch-all listener for each surface, a table behind it (`performance.md 1`)."""
+def bolt_app(section: SlackSection, dispatcher: Dispatcher, installation: AppInstallation) -> AsyncApp:
+    """A Bolt app with one catch-all listener for each interaction type; Bolt tries listeners one by one."""
     _bolt_log.setLevel(logging.ERROR)
 
     async def authorize(**_: Any) -> AuthorizeResult:
         return AuthorizeResult(
-            enterprise_id=team.enterprise_id or None,
-            team_id=team.team_id,
+            enterprise_id=installation.enterprise_id or None,
+            team_id=installation.team_id,
             bot_token=section.bot_token,
-            bot_id=team.bot_id,
-            bot_user_id=team.bot_user_id,
+            bot_id=installation.bot_id,
+            bot_user_id=installation.bot_user_id,
         )
 
-    app = _App(
+    app = _ValidatingApp(
         client=web_client(None, section),
         authorize=authorize,
         signing_secret=section.signing_secret,
@@ -83,35 +83,35 @@ def bolt(section: SlackSection, front: Dispatcher, team: TeamCheck) -> AsyncApp:
         "shortcut": app.shortcut(ANYTHING),
         "event": app.event(ANYTHING),
     }
-    app.view_closed(ANYTHING)(_only_acknowledged)  # no view of ours asks to be told
-    for surface in INTERACTION_TYPES:
-        register[surface](_listener(front, surface))
+    app.view_closed(ANYTHING)(_acknowledge)  # no view asks for these
+    for interaction_type in INTERACTION_TYPES:
+        register[interaction_type](_listener(dispatcher, interaction_type))
     return app
 
 
-async def _only_acknowledged(ack: Acknowledge) -> None:
+async def _acknowledge(ack: Acknowledge) -> None:
     await ack()
 
 
-class _App(AsyncApp):
-    """Bolt, spared what it would break on: payloads that can't be Slack's."""
+class _ValidatingApp(AsyncApp):
+    """Drops payloads that are not Slack's, on which Bolt raises errors."""
 
     async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
-        if is_of_slack(req.body):
+        if is_well_formed(req.body):
             return await super().async_dispatch(req)
-        # Over Socket Mode anything but 200 means no acknowledgement, and the same payload again.
+        # Over Socket Mode only 200 acknowledges; Slack would deliver the payload again.
         return BoltResponse(status=200 if req.mode == "socket_mode" else 400, body="")
 
 
-def _listener(front: Dispatcher, surface: InteractionType) -> Callable[..., Awaitable[None]]:
-    async def on_arrival(body: dict[str, Any], ack: Acknowledge) -> None:
-        await front.take(surface, body, ack)
+def _listener(dispatcher: Dispatcher, interaction_type: InteractionType) -> Callable[..., Awaitable[None]]:
+    async def on_interaction(body: dict[str, Any], ack: Acknowledge) -> None:
+        await dispatcher.dispatch(interaction_type, body, ack)
 
-    return on_arrival
+    return on_interaction
 
 
 class SocketTransport:
-    """Socket Mode: outgoing connections, no address of our own."""
+    """Socket Mode: the bot connects to Slack, and needs no public address."""
 
     def __init__(self, app: AsyncApp, section: SlackSection) -> None:
         self._app = app
@@ -119,10 +119,10 @@ class SocketTransport:
         self._handler: AsyncSocketModeHandler | None = None
 
     async def start(self) -> None:
-        # Made here since it opens a session of the running loop.
+        # Not in the constructor, since it opens a session on the running loop.
         self._handler = AsyncSocketModeHandler(self._app, self._section.app_token, web_client=self._app.client)
-        self._handler.client.proxy = self._app.client.proxy  # the same way as the Web API's
-        self._handler.client.wss_uri = await self._handler.client.issue_new_wss_url()  # a wrong token is told at once
+        self._handler.client.proxy = self._app.client.proxy  # as for the Web API
+        self._handler.client.wss_uri = await self._handler.client.issue_new_wss_url()  # raises if the token is wrong
         await self._handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
 
     async def close(self) -> None:
@@ -136,47 +136,47 @@ class SocketTransport:
         return Check("socket", False, "not connected to Slack; check app_token and the network, it is tried again")
 
 
-class Listening:
-    """An address of our own, with these routes. Raises ResponderBotError where it is taken."""
+class HttpServer:
+    """Serves these routes. `setting` names the port in the ResponderBotError that `start` raises if it is taken."""
 
     def __init__(self, host: str, port: int, routes: Sequence[Route], setting: str) -> None:
         self._host, self._port, self._setting = host, port, setting
         self._routes = routes
-        self._open = AsyncExitStack()
+        self._stack = AsyncExitStack()
         self.is_open = False
         self.url = ""
 
     async def start(self) -> None:
         sock = bind(self._host, self._port, self._setting)
         router = Router(self._routes, redirect_slashes=False)
-        self.url = await self._open.enter_async_context(http_server(router, sock))
+        self.url = await self._stack.enter_async_context(http_server(router, sock))
         self.is_open = True
 
     async def close(self) -> None:
         self.is_open = False
-        await self._open.aclose()
+        await self._stack.aclose()
 
 
 class HttpTransport:
-    """Signed requests: `POST /slack/events` on host and port, what else is to be seen of the bot beside it."""
+    """Signed requests to `POST /slack/events`, on an address that also serves `more_routes`."""
 
-    def __init__(self, app: AsyncApp, section: SlackSection, beside: Sequence[Route]) -> None:
+    def __init__(self, app: AsyncApp, section: SlackSection, more_routes: Sequence[Route]) -> None:
         self._app = app
-        routes = [Route(EVENTS_PATH, self._events, methods=["POST"]), *beside]
-        self._listening = Listening(section.host, section.port, routes, "[slack] port")
+        routes = [Route(EVENTS_PATH, self._events, methods=["POST"]), *more_routes]
+        self._server = HttpServer(section.host, section.port, routes, "[slack] port")
 
     @property
     def url(self) -> str:
-        return self._listening.url
+        return self._server.url
 
     async def start(self) -> None:
-        await self._listening.start()
+        await self._server.start()
 
     async def close(self) -> None:
-        await self._listening.close()
+        await self._server.close()
 
     def check(self) -> Check:
-        return Check("requests", self._listening.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
+        return Check("requests", self._server.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
 
     async def _events(self, request: Request) -> Response:
         try:
@@ -184,16 +184,16 @@ class HttpTransport:
         except (ResponderBotError, TimeoutError, ClientDisconnected) as error:
             status = 413 if isinstance(error, ResponderBotError) else 400
             return Response("not a payload of Slack", status, {"Connection": "close"})
-        if not _may_be_signed(request.headers):
+        if not _has_signature(request.headers):
             return Response("not signed by Slack", 401)
         try:
-            asked = to_async_bolt_request(request, body)
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no payload of Slack's
+            bolt_request = to_async_bolt_request(request, body)
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             return Response("not a payload of Slack", 400)
-        return to_starlette_response(await self._app.async_dispatch(asked))
+        return to_starlette_response(await self._app.async_dispatch(bolt_request))
 
 
-def _may_be_signed(headers: Mapping[str, str]) -> bool:
-    """Whether these are of the form that Slack's have; checking the signature of others would raise an error."""
-    time, signature = headers.get("x-slack-request-timestamp", "0"), headers.get("x-slack-signature", "")
-    return re.fullmatch(r"[0-9]{1,12}", time) is not None and signature.isascii()
+def _has_signature(headers: Mapping[str, str]) -> bool:
+    """Whether the headers have the form of Slack's; Bolt's check of the signature raises errors for others."""
+    timestamp, signature = headers.get("x-slack-request-timestamp", "0"), headers.get("x-slack-signature", "")
+    return re.fullmatch(r"[0-9]{1,12}", timestamp) is not None and signature.isascii()

@@ -7,16 +7,16 @@ from typing import Any
 
 import structlog
 
-PAUSE_S = 1.0  # before a worker that broke is started again, so that one that breaks at once doesn't fill the log
-TOLD_S = 300.0  # how long health tells of it
+RESTART_PAUSE_S = 1.0  # so that a worker that fails at once doesn't fill the log
+REPORT_S = 300.0  # how long health reports a restart
 
 log = structlog.get_logger("bot.app")
 
 
 class Workers:
-    """Starts a worker again that ends, whatever ended it, and counts."""
+    """Restarts each worker that ends, for whatever reason, and counts the restarts."""
 
-    def __init__(self, *, pause_s: float = PAUSE_S, seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, pause_s: float = RESTART_PAUSE_S, seconds: Callable[[], float] = time.monotonic) -> None:
         self._pause_s = pause_s
         self._seconds = seconds
         self._tasks: list[asyncio.Task[None]] = []
@@ -25,25 +25,25 @@ class Workers:
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, count: int = 1) -> None:
         """Run `work` in `count` tasks until `close`."""
-        self._tasks += [asyncio.create_task(self._kept(work)) for _ in range(count)]
+        self._tasks += [asyncio.create_task(self._supervise(work)) for _ in range(count)]
 
     async def close(self) -> None:
-        await cancelled(*self._tasks)
+        await cancel_and_wait(*self._tasks)
         self._tasks.clear()
 
-    def trouble(self) -> str:
-        """That workers broke lately and what to do, or ""."""
-        if self._seconds() - self._restarted_at > TOLD_S:
+    def problem(self) -> str:
+        """A sentence if workers were restarted lately, else ""."""
+        if self._seconds() - self._restarted_at > REPORT_S:
             return ""
         return f"Workers broke and were started again, {self.restarts} times so far; the log says why."
 
-    async def _kept(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _supervise(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
-            task = asyncio.create_task(work())  # of its own: a stray cancellation ends it alone
+            task = asyncio.create_task(work())  # in a task of its own, so that a stray cancellation ends only that
             try:
                 await asyncio.wait({task})
             finally:
-                await cancelled(task)
+                await cancel_and_wait(task)
             self.restarts += 1
             self._restarted_at = self._seconds()
             error = None if task.cancelled() else task.exception()
@@ -51,8 +51,8 @@ class Workers:
             await asyncio.sleep(self._pause_s)
 
 
-async def cancelled(*tasks: "asyncio.Task[Any]") -> None:
-    """End these tasks and wait until they have ended."""
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel these tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,12 +1,12 @@
-"""What people can do in Slack. A new feature is one file here and one line in `FEATURES`."""
+"""What people can do in Slack. To add a feature, add a file here and a line in `FEATURES`."""
 
 from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.cards import ids
-from bot.features import actions, alert, decide, doctor, help, home, list, menu, more, run, start, template, watch
+from bot.features import actions, alert, decide, doctor, help, home, list, menu, overflow, run, start, template, watch
 from bot.features.base import Command, Entry, Feature
-from bot.features.typed import mended
+from bot.features.command_text import normalize
 
 FEATURES: tuple[Feature, ...] = (
     start.FEATURE,
@@ -20,7 +20,7 @@ FEATURES: tuple[Feature, ...] = (
     help.FEATURE,
     menu.FEATURE,
     decide.FEATURE,
-    more.FEATURE,
+    overflow.FEATURE,
     home.FEATURE,
 )
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 def _merged(*tables: Mapping[str, T]) -> Mapping[str, T]:
-    """One table; two features that claim the same id are a mistake of ours, found at import."""
+    """One table of them all. Raises ValueError if two features claim the same id, so that imports fail."""
     merged: dict[str, T] = {}
     for table in tables:
-        if twice := merged.keys() & table.keys():
-            raise ValueError(f"claimed twice: {', '.join(sorted(twice))}")
+        if duplicates := merged.keys() & table.keys():
+            raise ValueError(f"claimed twice: {', '.join(sorted(duplicates))}")
         merged.update(table)
     return merged
 
@@ -46,27 +46,28 @@ EVENTS: Mapping[str, Entry] = _merged(*(f.events for f in FEATURES))
 
 
 def command_for(text: str) -> tuple[Entry, str]:
-    """The entry for the text of the command, and the text that it gets (`Moment.text`).
+    """The entry for the text of a slash command, and its `Context.text`.
 
-    Nothing typed leads through a modal; what is mistyped goes whole to `help`, which says what was probably meant.
+    No text opens the run modal. Text with an unknown verb, or without what its verb needs, goes as a whole to `help`,
+    which says what was probably meant.
     """
-    typed = mended(text)
-    verb, _, rest = typed.partition(" ")
+    normalized = normalize(text)
+    verb, _, rest = normalized.partition(" ")
     if not verb:
         return COMMANDS["start"].entry, ""
     command = COMMANDS.get(verb.lower())
     if command is None:
-        return help.UNKNOWN, typed
-    if command.mistake(rest, ""):
-        return help.MISTYPED, typed
+        return help.UNKNOWN, normalized
+    if command.usage_error(rest, ""):
+        return help.MISTYPED, normalized
     return command.entry, rest
 
 
 def action_for(action_id: str) -> Entry | None:
-    """The entry for a click; None for one that no release ever had."""
+    """The entry for a click; None if no release ever had this action id."""
     return ACTIONS.get(ids.family(action_id))
 
 
 def options_for(action_id: str) -> Entry | None:
-    """The entry for a menu that is opened or typed into."""
+    """The entry for a menu that asks for its options."""
     return OPTIONS.get(ids.family(action_id))

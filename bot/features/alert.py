@@ -1,33 +1,36 @@
 """`/responder alert ~id`: an alert in full, for the one who asked."""
 
 from bot.cards.lists import alert_in_full
-from bot.features import answers, subjects
+from bot.features import responses, subjects
+from bot.features.access import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.gate import own_clearance
 from core.common.errors import ResponderBotError
 
 USAGE = "alert ~id"
 
 
-async def on_alert_command(moment: Context) -> None:
-    """Answers with everything this person may see of it."""
-    _, object_id = subjects.id_in(moment, USAGE)
-    await show(moment, object_id)
+async def on_alert_command(context: Context) -> None:
+    """Show everything in the alert that this person may see."""
+    _, object_id = subjects.require_id(context, USAGE)
+    await show(context, object_id)
 
 
-async def show(moment: Context, object_id: str) -> None:
-    """The alert, to this person."""
+async def show(context: Context, object_id: str) -> None:
+    """Show the alert to the person. Raises ResponderBotError("not_found") with a hint for ids of other objects."""
+    command = context.services.command
     try:
-        alert = await moment.core.alert(object_id)
+        alert = await context.core.alert(object_id)
     except ResponderBotError as error:
         if error.code != "not_found":
             raise
-        hint = f"if it is a case, task, log or artifact, {moment.tools.command} list {object_id} tells of it"
+        hint = f"if it is a case, task, log or artifact, {command} list {object_id} tells of it"
         raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
-    note = f"`{moment.tools.command} list {alert.id}` shows what can run on it."
-    await answers.answer(moment, alert_in_full(alert, clearance=own_clearance(moment), note=note))
+    note = f"`{command} list {alert.id}` shows what can run on it."
+    await responses.respond(context, alert_in_full(alert, clearance=own_clearance(context), note=note))
 
 
 FEATURE = Feature(
-    commands={"alert": Command(Entry(on_alert_command), USAGE, "an alert in full", mistake=subjects.no_id(USAGE))}
+    commands={
+        "alert": Command(Entry(on_alert_command), USAGE, "an alert in full", usage_error=subjects.missing_id(USAGE))
+    }
 )

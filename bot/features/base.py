@@ -1,4 +1,4 @@
-"""What every feature works with: the moment somebody did something, the tools to answer, and how it is declared."""
+"""What a feature is made of: the context of an interaction, the services it may use, and how it is declared."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,77 +19,82 @@ Json = Mapping[str, Any]
 
 
 class Ack(Enum):
-    """When Slack gets its acknowledgement (`slack.md 2`)."""
+    """When Slack gets its acknowledgement, see `bot/docs/slack.md#acknowledging`."""
 
-    READ = "read"  # at once; the work comes from a bounded queue in memory
-    WRITE = "write"  # once committed to the inbox (replayed at start) or accepted by core; a repeat must start nothing
+    READ = "read"  # at once; the handler runs later, from a bounded queue in memory
+    WRITE = "write"  # once the interaction is committed to the inbox, which is replayed after a crash
     ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
 
 
 class PostedMessage(Protocol):
-    """A message of ours in Slack."""
+    """A message of the bot that stands in Slack."""
 
     @property
     def subject(self) -> str:
-        """The alert or case whose story it belongs to; may be empty."""
+        """Id of the alert or case that the message is about; may be empty."""
         ...
 
 
 class Outbox(Protocol):
-    """What features use of bot.outbox."""
+    """What features use of `bot.outbox`."""
 
     @property
-    def buttons(self) -> "Buttons": ...
+    def buttons(self) -> "Buttons":
+        """Opaque ids of buttons, and what they mean."""
+        ...
 
     @property
-    def watches(self) -> "Watches": ...
+    def watches(self) -> "Watches":
+        """Who watches what."""
+        ...
 
     async def subjects(self, channel: str, limit: int) -> Sequence[str]:
-        """Ids of the alerts and cases with a card in this channel, newest first."""
+        """Return the ids of the alerts and cases with a card in this channel, newest first."""
         ...
 
     def message_at(self, channel: str, ts: str) -> "PostedMessage | None":
-        """Our message with this `ts` in a channel."""
+        """Return the bot's message with this `ts`."""
         ...
 
 
 class Refresh(Protocol):
-    """Repaints the cards of an alert or case now, before machine news; with a log's id its card as well."""
+    """Render the cards of an alert or case again, ahead of news from machines; with `log_id` that log's card too."""
 
     async def __call__(self, root_id: str, log_id: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `doctor`: what was looked at, whether it is well, and what to do if not."""
+    """One line of `doctor`: what was checked, whether it is well, and what to do if it isn't."""
 
     name: str
     ok: bool
     message: str
     is_vital: bool = False
-    """Without it nothing works."""
+    """Nothing works without it."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """What a feature may use; made once by bot.app."""
+    """What features may use; created once by bot.app."""
 
     slack: "AsyncWebClient"
-    mail: Outbox
-    core: "CoreClient"  # the bot's own key: may only read
+    outbox: Outbox
+    core: "CoreClient"  # with the bot's own key, which may only read
     clock_ms: Callable[[], int]
-    clearance: Callable[[str], int | None]  # of a channel; None: not in the settings
-    repaint: Refresh
+    clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings
+    refresh: Refresh
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
-    checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, socket, channels, delivery problems, for `doctor`
+    checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     command: str = "/responder"
 
 
 @dataclass(frozen=True)
 class Context:
-    """Somebody did something in Slack. `person` is None when nobody in core is linked to them.
+    """One interaction, with everything that a handler needs.
 
-    `text` is what follows the verb of a command. `key` is the material of the Idempotency-Key (`slack.md 2`).
+    `person` is None if the Slack user is not linked to a user of core. `text` is what follows the verb of a command.
+    `idempotency_key` is the same for each delivery of one interaction, see `bot/docs/slack.md#idempotency-key`.
     """
 
     payload: Json
@@ -100,13 +105,13 @@ class Context:
     trigger_id: str
     response_url: str
     person: Person | None
-    core: "CoreClient"  # as that person
-    tools: Services
-    key: str
-    say: Callable[[Message], Awaitable[None]]  # answers only the person: in the ack, by response_url, or postEphemeral
-    replace: Callable[[Message | None], Awaitable[None]]  # replaces (None: removes) the ephemeral that was clicked
-    show: Callable[[Json], Awaitable[None]]  # opens a modal by the trigger; called again it changes that one
-    message_ts: str = ""  # the message that was clicked
+    core: "CoreClient"  # on behalf of that person
+    services: Services
+    idempotency_key: str
+    respond: Callable[[Message], Awaitable[None]]  # visible only to the person
+    replace_original: Callable[[Message | None], Awaitable[None]]  # of the ephemeral clicked; None deletes it
+    show_modal: Callable[[Json], Awaitable[None]]  # opens a modal with the trigger; later calls update it
+    message_ts: str = ""  # of the message that was clicked
     thread_ts: str = ""
 
 
@@ -115,35 +120,33 @@ Handler = Callable[[Context], Awaitable[Json | None]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A handler and how it is acknowledged. `anyone`: also for people who are not linked, in any channel.
+    """A handler and how its interactions are acknowledged.
 
-    `opens`: the title of the modal that it shows, which opens at once as a skeleton when core is slow.
+    With `is_public` people who are not linked may use it, in any channel. `modal_title` is set if the handler opens a
+    modal: it opens as a skeleton with this title while core is slow.
     """
 
     handler: Handler
     ack: Ack = Ack.READ
-    anyone: bool = False
-    opens: str = ""
+    is_public: bool = False
+    modal_title: str = ""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A verb of the command, and what `help` says of it."""
+    """A verb of the slash command, and its line in `help`."""
 
     entry: Entry
     usage: str
     summary: str
     permission: Permission | None = None
-    mistake: Callable[[str, str], str] = lambda _rest, _command: ""
-    """What is wrong with the text after the verb, as a sentence for the acknowledgement (`slack.md 2`); "" if nothing.
-
-    It is told what the whole command is called, such as `/responder`.
-    """
+    usage_error: Callable[[str, str], str] = lambda _rest, _command: ""
+    """Given the text after the verb and the slash command's name, a sentence on what is wrong with the text, or ""."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing a person can do, on every surface it has."""
+    """One thing that people can do, with its entries for each interaction type."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     actions: Mapping[str, Entry] = field(default_factory=dict)  # by action_id

@@ -1,60 +1,51 @@
-"""Approve, deny, cancel: what people decide about a run that has not started yet."""
+"""Approve, deny and cancel runs that have not started yet."""
 
 from collections.abc import Awaitable, Callable
 
 from bot.cards import ids, notices, runs
-from bot.cards.message import Intent
 from bot.cards.text import foreign
-from bot.features import answers, home, subjects
+from bot.features import home, responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature
 from core.models import Action
 
-Words = Callable[[str, Action], str]
+
+async def on_cancel_button(context: Context) -> None:
+    """Cancel the run. Core refuses one that can't be cancelled any more."""
+    await _decide(context, context.core.cancel, lambda run, _: f"You cancelled {run}; it will not run.")
 
 
-async def on_cancel_button(moment: Context) -> None:
-    """Cancels it while that can still be done; core says why where it can't."""
-    await _decide(moment, lambda intent: moment.core.cancel(intent.object_id), _cancelled)
+async def on_approve_button(context: Context) -> None:
+    """Approve the run. Core refuses the requester, and people without the permission."""
+    await _decide(context, context.core.approve, _approved)
 
 
-async def on_approve_button(moment: Context) -> None:
-    """Agrees to it; core refuses the requester and who has no right (`semantics.md 5`)."""
-    await _decide(moment, lambda intent: moment.core.approve(intent.object_id), _approved)
+async def on_deny_button(context: Context) -> None:
+    """Deny the run, which ends it."""
+    await _decide(context, context.core.deny, lambda run, _: f"You denied {run}; it will not run.")
 
 
-async def on_deny_button(moment: Context) -> None:
-    """Refuses it, which ends it."""
-    await _decide(moment, lambda intent: moment.core.deny(intent.object_id), _denied)
-
-
-async def _decide(moment: Context, call: Callable[[Intent], Awaitable[Action]], words: Words) -> None:
-    """Core stores it before anything is shown."""
-    intent = await answers.intent_of(moment)
+async def _decide(
+    context: Context, decision: Callable[[str], Awaitable[Action]], confirmation: Callable[[str, Action], str]
+) -> None:
+    """Have core store the decision, then show it on the cards or in the App Home."""
+    intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    action = await call(intent)
-    subject = await subjects.of_action(moment.core, action)
-    await answers.repaint(moment, subject)
-    if home.is_home(moment):
-        await home.publish(moment)
+    action = await decision(intent.object_id)
+    subject = await subjects.of_action(context.core, action)
+    await responses.refresh_cards(context, subject)
+    if home.is_home(context):
+        await home.publish(context)
         return
-    what = f"{foreign(action.responder_name, runs.NAME)} on {action.object_id}"
-    await moment.say(notices.notice(words(what, action)))
+    run = f"{foreign(action.responder_name, runs.NAME)} on {action.object_id}"
+    await context.respond(notices.notice(confirmation(run, action)))
 
 
-def _cancelled(what: str, action: Action) -> str:
-    return f"You cancelled {what}; it will not run."
-
-
-def _denied(what: str, action: Action) -> str:
-    return f"You denied {what}; it will not run."
-
-
-def _approved(what: str, action: Action) -> str:
+def _approved(run: str, action: Action) -> str:
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
-        return f"You approved {what}; {approval.needed - len(approval.approved_by)} more must agree."
-    return f"You approved {what}; it starts now."
+        return f"You approved {run}; {approval.needed - len(approval.approved_by)} more must agree."
+    return f"You approved {run}; it starts now."
 
 
 FEATURE = Feature(

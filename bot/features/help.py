@@ -1,65 +1,66 @@
-"""`/responder help`: what the caller may do, with ids from this channel; and what an unknown verb probably meant."""
+"""`/responder help`: what the caller may do, with ids from this channel; and what mistyped commands probably meant."""
 
 from collections.abc import Mapping
 
 from bot.cards import notices
 from bot.cards.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.typed import mended, nearest
+from bot.features.command_text import closest_match, normalize
 from core.models import Person
 
 USAGE = "help"
-EXAMPLE = "~12"
+EXAMPLE_ID = "~12"
 
 
-async def on_help_command(moment: Context) -> None:
-    """Answers with the verbs."""
-    await moment.say(notices.notice("\n".join(await _help(moment))))
+async def on_help_command(context: Context) -> None:
+    """List the verbs."""
+    await context.respond(notices.notice("\n".join(await _help(context))))
 
 
-async def on_unknown_command(moment: Context) -> Json:
-    """A text that begins with no verb: the nearest one, and all there are, in the acknowledgement."""
-    command, verb = moment.tools.command, mended(moment.text).partition(" ")[0].lower()
-    meant = nearest(verb, _commands())
+async def on_unknown_command(context: Context) -> Json:
+    """Acknowledge an unknown verb with the closest one and the list of all."""
+    command, verb = context.services.command, normalize(context.text).partition(" ")[0].lower()
+    meant = closest_match(verb, _commands())
     hint = f" Did you mean {code(f'{command} {meant}', 100)}?" if meant else ""
-    lines = [f"There is no verb {code(verb, 60)}.{hint}", *await _help(moment)]
+    lines = [f"There is no verb {code(verb, 60)}.{hint}", *await _help(context)]
     return notices.acknowledgement(notices.notice("\n".join(lines)))
 
 
-async def on_mistyped_command(moment: Context) -> Json:
-    """A verb without what it needs: what to type, in the acknowledgement."""
-    verb, _, rest = mended(moment.text).partition(" ")
-    sentence = _commands()[verb.lower()].mistake(rest, moment.tools.command)
+async def on_mistyped_command(context: Context) -> Json:
+    """Acknowledge a verb without what it needs with what to type."""
+    verb, _, rest = normalize(context.text).partition(" ")
+    sentence = _commands()[verb.lower()].usage_error(rest, context.services.command)
     return notices.acknowledgement(notices.error(sentence))
 
 
-async def _help(moment: Context) -> list[str]:
-    example = next(iter(await moment.tools.mail.subjects(moment.channel, 1)), EXAMPLE)
-    return help_lines(moment.person, moment.tools.command, example, _commands())
+async def _help(context: Context) -> list[str]:
+    example_id = next(iter(await context.services.outbox.subjects(context.channel, 1)), EXAMPLE_ID)
+    return help_lines(context.person, context.services.command, example_id, _commands())
 
 
 def _commands() -> Mapping[str, Command]:
-    from bot.features import COMMANDS  # the registry holds this feature, so not at import
+    from bot.features import COMMANDS  # not at import, since the registry imports this module
 
     return COMMANDS
 
 
-def help_lines(person: Person | None, command: str, example: str, commands: Mapping[str, Command]) -> list[str]:
-    """One line for each verb that this person may use, with an id that stands in this channel."""
-    shown = [c for c in commands.values() if c.summary and may(person, c)]
-    lines = [f"• {code(f'{command} {c.usage}'.replace('~id', example), 120)} {foreign(c.summary, 200)}" for c in shown]
+def help_lines(person: Person | None, command: str, example_id: str, commands: Mapping[str, Command]) -> list[str]:
+    """One line for each verb that this person may use, with `example_id` in place of `~id`."""
+    allowed = [c for c in commands.values() if c.summary and _may_use(person, c)]
+    lines = [
+        f"• {code(f'{command} {c.usage}'.replace('~id', example_id), 120)} {foreign(c.summary, 200)}" for c in allowed
+    ]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is None:
         lines.append("You are not linked to a user yet; an administrator can do that: `responder-bot user link`.")
     return lines
 
 
-def may(person: Person | None, command: Command) -> bool:
-    """Whether this person has the right that the verb needs."""
+def _may_use(person: Person | None, command: Command) -> bool:
     return command.permission is None or (person is not None and command.permission in person.permissions)
 
 
-UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, anyone=True)
+UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, is_public=True)
 MISTYPED = Entry(on_mistyped_command, Ack.ANSWER)
 
-FEATURE = Feature(commands={"help": Command(Entry(on_help_command, anyone=True), USAGE, "this")})
+FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this")})

@@ -1,4 +1,4 @@
-"""The App Home, painted when somebody opens it and after what they decide in it."""
+"""The App Home, published when somebody opens it and after what they decide in it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,77 +6,75 @@ from typing import Any
 
 from bot.cards import home, notices, runs
 from bot.cards.home import Home, RunWithSubject
-from bot.features import answers, subjects
+from bot.features import responses, subjects
 from bot.features.base import Context, Entry, Feature
-from bot.features.help import help_lines
+from bot.features.help import EXAMPLE_ID, help_lines
+from bot.features.payload import view_of
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
-from core.models import Action
+from core.models import Action, Person
 
 DAY_MS = 86_400_000
 RANGE = "0-50"
-OPEN: Mapping[str, Any] = {"_in": {"_field": "status", "_values": ["Waiting", "InProgress"]}}
+OPEN_ACTIONS: Mapping[str, Any] = {"_in": {"_field": "status", "_values": ["Waiting", "InProgress"]}}
 
 
-async def on_home_opened(moment: Context) -> None:
-    """Paints the Home of the one who opened it."""
-    if moment.payload.get("tab", "home") != "home":
-        return
-    await publish(moment)
+async def on_home_opened(context: Context) -> None:
+    """Publish the Home of the person who opened it."""
+    if context.payload.get("tab", "home") == "home":
+        await publish(context)
 
 
-async def publish(moment: Context) -> None:
-    """Paints this person's Home."""
-    await moment.tools.slack.views_publish(user_id=moment.user, view=await _view(moment))
+async def publish(context: Context) -> None:
+    """Publish this person's Home."""
+    await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
 
 
-def is_home(moment: Context) -> bool:
+def is_home(context: Context) -> bool:
     """Whether the click was in the Home."""
-    view = moment.payload.get("view")
-    return isinstance(view, Mapping) and view.get("type") == "home"
+    return view_of(context).get("type") == "home"
 
 
-async def _view(moment: Context) -> dict[str, Any]:
-    if moment.person is None:
-        return home.message_home(notices.unlinked(moment.user, moment.team).text)
+async def _view(context: Context) -> dict[str, Any]:
+    person, now = context.person, context.services.clock_ms()
+    if person is None:
+        return home.message_home(notices.unlinked(context.user, context.team).text)
     try:
-        found = await _home(moment, moment.person.login)
+        found = await _home(context, person, now)
     except ResponderBotError as error:
         return home.message_home(notices.error(f"{error.message} Open this page again to try anew.").text)
-    from bot.features import COMMANDS  # the registry holds this feature, so not at import
+    from bot.features import COMMANDS  # not at import, since the registry imports this module
 
-    lines, person, now = help_lines(moment.person, moment.tools.command, "~12", COMMANDS), moment.person, _now(moment)
-    button = await answers.buttons(moment, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now))
+    lines = help_lines(person, context.services.command, EXAMPLE_ID, COMMANDS)
+    button = await responses.private_buttons(
+        context, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now)
+    )
     return home.home_view(found, person, lines, button=button, now_ms=now)
 
 
-async def _home(moment: Context, login: str) -> Home:
-    recent = {"_and": [{"status": "Failure"}, {"createdBy": login}, {"_gte": {"endDate": _now(moment) - DAY_MS}}]}
+async def _home(context: Context, person: Person, now_ms: int) -> Home:
+    login = person.login
+    recent_failures = {"_and": [{"status": "Failure"}, {"createdBy": login}, {"_gte": {"endDate": now_ms - DAY_MS}}]}
     opened, failed = await asyncio.gather(
-        moment.core.search_actions(OPEN, RANGE), moment.core.search_actions(recent, RANGE)
+        context.core.search_actions(OPEN_ACTIONS, RANGE), context.core.search_actions(recent_failures, RANGE)
     )
-    may_approve = moment.person is not None and "manageAction" in moment.person.permissions
-    mine = [a for a in opened if a.created_by == login]
-    waiting = [a for a in opened if a.created_by != login and may_approve and _awaits(a, login)]
-    told = await asyncio.gather(*(_told(moment, actions) for actions in (mine, waiting, failed)))
-    return Home(*told)
+    may_approve = "manageAction" in person.permissions
+    own = [a for a in opened if a.created_by == login]
+    to_approve = [a for a in opened if a.created_by != login and may_approve and _awaits_approval_of(a, login)]
+    return Home(*await asyncio.gather(*(_with_subjects(context, actions) for actions in (own, to_approve, failed))))
 
 
-def _awaits(action: Action, login: str) -> bool:
-    agreed = action.approval.approved_by if action.approval else []
-    return runs.awaits_approval(action) and login not in agreed
+def _awaits_approval_of(action: Action, login: str) -> bool:
+    approved_by = action.approval.approved_by if action.approval else []
+    return runs.awaits_approval(action) and login not in approved_by
 
 
-async def _told(moment: Context, actions: Sequence[Action]) -> list[RunWithSubject]:
+async def _with_subjects(context: Context, actions: Sequence[Action]) -> list[RunWithSubject]:
+    """The actions, newest first; what they ran on is looked up for those that are shown."""
     newest = runs.newest_first(actions)
-    shown = newest[: home.SHOWN]
-    found = await asyncio.gather(*(subjects.of_action(moment.core, a) for a in shown))
-    rest = [(a, Subject.unknown(a)) for a in newest[home.SHOWN :]]
-    return [*zip(shown, found, strict=True), *rest]
+    shown, rest = newest[: home.SHOWN], newest[home.SHOWN :]
+    found = await asyncio.gather(*(subjects.of_action(context.core, a) for a in shown))
+    return [*zip(shown, found, strict=True), *((a, Subject.unknown(a)) for a in rest)]
 
 
-def _now(moment: Context) -> int:
-    return moment.tools.clock_ms()
-
-
-FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, anyone=True)})
+FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True)})

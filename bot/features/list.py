@@ -1,25 +1,25 @@
 """`/responder list ~id`: what can run on an object, and why the rest can't."""
 
 from bot.cards.lists import responder_list
-from bot.features import answers, subjects
+from bot.features import responses, subjects
+from bot.features.access import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.gate import own_clearance
-from bot.features.typed import by_name
+from bot.features.command_text import match_names
 
 USAGE = "list ~id"
 
 
-async def on_list_command(moment: Context) -> None:
-    """Answers with the list; a name beside the id narrows it."""
-    name, object_id = subjects.id_in(moment, USAGE)
-    subject = await subjects.find(moment.core, object_id)
-    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
+async def on_list_command(context: Context) -> None:
+    """List the responders; a name beside the id narrows the list."""
+    name, object_id = subjects.require_id(context, USAGE)
+    subject = await subjects.find(context.core, object_id)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
     if name:
-        names = set(by_name(name, [r.name for r in offered]))
+        names = set(match_names(name, [r.name for r in offered]))
         offered = [r for r in offered if r.name in names]
-    clearance, command = own_clearance(moment), moment.tools.command
-    await answers.answer_with_buttons(
-        moment,
+    clearance, command = own_clearance(context), context.services.command
+    await responses.respond_with_buttons(
+        context,
         f"list:{subject.id}",
         lambda button: responder_list(offered, subject, clearance=clearance, button=button, command=command),
     )
@@ -28,7 +28,10 @@ async def on_list_command(moment: Context) -> None:
 FEATURE = Feature(
     commands={
         "list": Command(
-            Entry(on_list_command), USAGE, "what can run on it, and why the rest can't", mistake=subjects.no_id(USAGE)
+            Entry(on_list_command),
+            USAGE,
+            "what can run on it, and why the rest can't",
+            usage_error=subjects.missing_id(USAGE),
         )
     }
 )

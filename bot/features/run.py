@@ -1,4 +1,4 @@
-"""Running a responder: by command, from a menu, by a button; asking first, and two analysts who click at once."""
+"""Run a responder: by command, from a menu, by a button. Asks for confirmation, and prevents duplicate runs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,23 +9,27 @@ from bot.cards import ids, notices, questions, runs
 from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.message import Message
 from bot.cards.text import foreign, when
-from bot.features import answers, subjects
+from bot.features import responses, subjects
+from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.gate import own_clearance
-from bot.features.typed import by_name, nearest, split_name_and_id
+from bot.features.command_text import closest_match, match_names, split_name_and_id
+from bot.features.payload import button_token, clicked_element, is_ephemeral, selected_value
 from bot.redaction import Subject, kind_of
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
 
 USAGE = "run NAME ~id"
-TRIES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is started again is up within a few seconds
-UNANSWERED_S = 9.0  # a core that hangs is waited for once
+RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
+RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What somebody wants to run. `confirmed`: they were asked; `anyway`: though the same is still open."""
+    """A run that somebody asks for.
+
+    `confirmed`: they were asked for confirmation and gave it. `anyway`: run even if the same run is still open.
+    """
 
     subject: Subject
     responder: OfferedResponder
@@ -34,95 +38,97 @@ class RunRequest:
     anyway: bool = False
 
 
-async def on_run_command(moment: Context) -> None:
-    """Runs it, or asks first where its policy says so."""
-    name, object_id = subjects.id_in(moment, USAGE)
-    subject = await subjects.find(moment.core, object_id)
-    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
-    found = named(name, offered)
+async def on_run_command(context: Context) -> None:
+    """Run the named responder, after confirmation if its policy wants one."""
+    name, object_id = subjects.require_id(context, USAGE)
+    subject = await subjects.find(context.core, object_id)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    found = _named(name, offered)
     if len(found) > 1:
-        await moment.say(questions.ambiguous_name(name, found, subject, moment.tools.command))
-        return
-    if not found:
-        raise _no_such(name, offered, subject, moment.tools.command)
-    await start(moment, RunRequest(subject, found[0]))
+        await context.respond(questions.ambiguous_name(name, found, subject, context.services.command))
+    elif not found:
+        raise _no_such_responder(name, offered, subject, context.services.command)
+    else:
+        await start(context, RunRequest(subject, found[0]))
 
 
-def _mistake(rest: str, command: str) -> str:
+def _usage_error(rest: str, command: str) -> str:
     name, object_id = split_name_and_id(rest)
     if object_id is None or name:
-        return subjects.no_id(USAGE)(rest, command)
+        return subjects.missing_id(USAGE)(rest, command)
     return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 
-def named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
-    """Those that a typed name may stand for; its id does as well."""
+def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    """The responders that a typed name or id may mean."""
     exact = [r for r in offered if name in (r.id, r.name)]
     if exact:
         return exact[:1]
-    names = set(by_name(name, [r.name for r in offered]))
+    names = set(match_names(name, [r.name for r in offered]))
     return [r for r in offered if r.name in names]
 
 
-def _no_such(name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str) -> ResponderBotError:
-    meant = nearest(name, [r.name for r in offered])
+def _no_such_responder(
+    name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
+) -> ResponderBotError:
+    meant = closest_match(name, [r.name for r in offered])
     hint = f"Did you mean {meant}?" if meant else f"{command} list {subject.id} shows what there is."
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
 
 
-async def on_responder_menu(moment: Context) -> None:
-    """An entry was chosen on a card: runs it, asks first, or says why it can't."""
-    intent = await answers.intent_of(moment)
+async def on_responder_menu(context: Context) -> None:
+    """Run the responder that was chosen on a card, ask for confirmation, or say why it can't run."""
+    intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    await moment.tools.mail.buttons.rotate(answers.token_of(moment))
-    subject = await subjects.of_kind(moment.core, _kind(intent.argument), intent.object_id)
-    ran = False
+    await context.services.outbox.buttons.rotate(button_token(context))
+    subject = await subjects.of_kind(context.core, _kind(intent.argument), intent.object_id)
+    started = False
     try:
-        ran = await _start_chosen(moment, subject)
+        started = await _start_selected(context, subject)
     finally:
-        if not ran and not answers.on_ephemeral(moment):
-            await answers.repaint(moment, subject)  # or the menu would go on showing what was chosen
+        if not started and not is_ephemeral(context):
+            await responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
 
 
-async def _start_chosen(moment: Context, subject: Subject) -> bool:
-    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
-    responder = responder_of_option(offered, answers.chosen(moment))
+async def _start_selected(context: Context, subject: Subject) -> bool:
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
-    return await start(moment, RunRequest(subject, responder))
+    return await start(context, RunRequest(subject, responder))
 
 
-async def on_run_button(moment: Context) -> None:
-    """Run, or Run anyway: the person was asked, and said yes."""
-    intent = await answers.intent_of(moment)
+async def on_run_button(context: Context) -> None:
+    """Run, or Run anyway: the person was asked and confirmed."""
+    intent = await responses.clicked_intent(context)
     if intent is None:
         return
     kind, _, responder_id = intent.argument.partition(" ")
-    subject = await subjects.of_kind(moment.core, _kind(kind), intent.object_id)
-    responder = await _offered(moment, subject, responder_id)
-    await start(moment, RunRequest(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
+    subject = await subjects.of_kind(context.core, _kind(kind), intent.object_id)
+    responder = await _offered(context, subject, responder_id)
+    await start(context, RunRequest(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
 
 
-async def on_run_again_button(moment: Context) -> None:
-    """The same responder on the same object once more; asked first if its policy says so."""
-    intent = await answers.intent_of(moment)
+async def on_run_again_button(context: Context) -> None:
+    """Run the same responder on the same object again, after confirmation if its policy wants one."""
+    intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    before = await moment.core.action(intent.object_id)
-    subject = await subjects.of_kind(moment.core, kind_of(before.object_type), before.object_id)
-    responder = await _offered(moment, subject, before.responder_id)
-    # A button that carried Slack's own question was answered with yes, or there would be no click.
-    await start(moment, RunRequest(subject, responder, confirmed=intent.argument == "confirmed"))
+    previous = await context.core.action(intent.object_id)
+    subject = await subjects.of_kind(context.core, kind_of(previous.object_type), previous.object_id)
+    responder = await _offered(context, subject, previous.responder_id)
+    # Slack sends the click of a button with a confirm dialog only after the person confirmed.
+    await start(context, RunRequest(subject, responder, confirmed=intent.argument == "confirmed"))
 
 
-async def on_dismiss_button(moment: Context) -> None:
-    """The question goes away, nothing runs."""
-    await moment.replace(None)
+async def on_dismiss_button(context: Context) -> None:
+    """Delete the question and run nothing."""
+    await context.replace_original(None)
 
 
-async def _offered(moment: Context, subject: Subject, responder_id: str) -> OfferedResponder:
-    offered = await moment.core.responders(subject.kind, subject.id, explain=True)
+async def _offered(context: Context, subject: Subject, responder_id: str) -> OfferedResponder:
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
     found = next((r for r in offered if responder_id in (r.id, r.name)), None)
     if found is None:
         raise ResponderBotError("not_found", f"{responder_id} is no longer on offer for {subject.id}.")
@@ -133,98 +139,105 @@ def _kind(text: str) -> Kind:
     return next((kind for kind in KINDS if kind == text), "alert")
 
 
-# --- the way of a wish ----------------------------------------------------------------------------------------------
+# --- from a request to a run ----------------------------------------------------------------------------------------
 
 
-async def start(moment: Context, wish: RunRequest) -> bool:
-    """Runs it and says so; or (False) says why not, asks first, or tells of the run that is open already."""
-    responder, subject = wish.responder, wish.subject
+async def start(context: Context, request: RunRequest) -> bool:
+    """Start the run and say so. Else say why it can't run, ask for confirmation, or show the open run; return False."""
+    responder, subject = request.responder, request.subject
     if not can_run(responder):
-        await answers.answer(moment, questions.cannot_run(responder, subject, reasons(responder)))
+        await responses.respond(context, questions.cannot_run(responder, subject, reasons(responder)))
         return False
-    if asks_first(wish):
-        clearance = own_clearance(moment)
-        await answers.answer_with_buttons(
-            moment,
+    if needs_confirmation(request):
+        clearance = own_clearance(context)
+        await responses.respond_with_buttons(
+            context,
             f"confirm:{subject.id}:{responder.id}",
             lambda button: questions.confirm(responder, subject, clearance=clearance, button=button),
         )
         return False
     try:
-        action = await run(moment, wish)
+        action = await create_action(context, request)
     except ResponderBotError as error:
-        running = open_action(error)
-        if running is None:
+        existing = open_action(error)
+        if existing is None:
             raise
-        await answers.answer_with_buttons(
-            moment,
+        await responses.respond_with_buttons(
+            context,
             f"collision:{subject.id}:{responder.id}",
-            lambda button: questions.collision(running, responder, subject, button=button),
+            lambda button: questions.collision(existing, responder, subject, button=button),
         )
         return False
-    await answers.repaint(moment, subject)
-    await _tell(moment, action, subject)
+    await responses.refresh_cards(context, subject)
+    await _confirm_start(context, action, subject)
     return True
 
 
-def asks_first(wish: RunRequest) -> bool:
-    """Whether its policy wants a yes before (`slack.md 2`: core enforces approval, to confirm is the client's duty)."""
-    policy = wish.responder.policy
-    return policy is not None and bool(policy.confirm) and not wish.confirmed
+def needs_confirmation(request: RunRequest) -> bool:
+    """Whether the policy of the responder wants a confirmation that wasn't given yet.
+
+    Core enforces approvals, but leaves confirmations to its clients.
+    """
+    policy = request.responder.policy
+    return policy is not None and bool(policy.confirm) and not request.confirmed
 
 
-async def run(moment: Context, wish: RunRequest) -> Action:
-    """Core starts it, once for one moment however often Slack delivers it. Raises ResponderBotError.
+async def create_action(context: Context, request: RunRequest) -> Action:
+    """Have core start the run, once however often Slack delivers the interaction. Raises ResponderBotError.
 
-    Where core's answer is lost, as when core is killed, it is asked again under the same key, which starts nothing
-    twice; only then is it certain what to tell.
+    If core's answer is lost, such as when core is killed, ask again under the same Idempotency-Key, which starts
+    nothing twice.
     """
     body = RunInput(
-        responder_id=wish.responder.id,
-        object_type=wish.subject.kind,
-        object_id=wish.subject.id,
-        parameters=dict(wish.parameters),
-        only_if_idle=not wish.anyway,
+        responder_id=request.responder.id,
+        object_type=request.subject.kind,
+        object_id=request.subject.id,
+        parameters=dict(request.parameters),
+        only_if_idle=not request.anyway,
     )
-    # Another body under the same key would be refused, and a modal keeps its view id when it asks again.
-    key = f"{moment.key}-anyway" if wish.anyway else moment.key
+    # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
+    key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
     loop = asyncio.get_running_loop()
-    given_up_at = loop.time() + UNANSWERED_S
-    for wait_s in TRIES_S:
-        if loop.time() + wait_s >= given_up_at:
+    deadline = loop.time() + RETRY_LIMIT_S
+    for pause_s in RETRY_PAUSES_S:
+        if loop.time() + pause_s >= deadline:
             break
-        await asyncio.sleep(wait_s)
+        await asyncio.sleep(pause_s)
         try:
-            return await moment.core.run(body, idempotency_key=key)
+            return await context.core.run(body, idempotency_key=key)
         except ResponderBotError as error:
             if UNANSWERED not in error.details:
                 raise
-    name, object_id = wish.responder.name[:100], wish.subject.id
-    raise ResponderBotError(
+    raise _unknown_outcome(request, context.services.command)
+
+
+def _unknown_outcome(request: RunRequest, command: str) -> ResponderBotError:
+    name, object_id = request.responder.name[:100], request.subject.id
+    return ResponderBotError(
         "unavailable",
         f"{name} may have started on {object_id}: core stopped answering while it was asked to. Before you ask again, "
-        f"see what ran with {moment.tools.command} actions {object_id}.",
+        f"see what ran with {command} actions {object_id}.",
     )
 
 
 def open_action(error: ResponderBotError) -> Action | None:
-    """The run that stands in the way of another (`onlyIfIdle`, `semantics.md 5`)."""
+    """The open action because of which core refused to start the same one (`onlyIfIdle`); None for other errors."""
     found = error.details.get("action")
     if error.code != "conflict" or found is None:
         return None
     return found if isinstance(found, Action) else Action.model_validate(found)
 
 
-async def _tell(moment: Context, action: Action, subject: Subject) -> None:
-    """On a card its own line tells; elsewhere a sentence does."""
-    if answers.on_ephemeral(moment) or not answers.clicked(moment):
-        await answers.answer(moment, started(action, subject))
+async def _confirm_start(context: Context, action: Action, subject: Subject) -> None:
+    """Say that it was started, unless its line on the clicked card already does."""
+    if is_ephemeral(context) or not clicked_element(context):
+        await responses.respond(context, started_message(action, subject))
     elif runs.awaits_approval(action):
-        await moment.say(started(action, subject))
+        await context.respond(started_message(action, subject))
 
 
-def started(action: Action, subject: Subject) -> Message:
-    """That it runs now, or what it waits for."""
+def started_message(action: Action, subject: Subject) -> Message:
+    """Says that the action runs, waits for approval, or has ended already."""
     name = foreign(action.responder_name, runs.NAME)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
@@ -245,7 +258,7 @@ FEATURE = Feature(
             USAGE,
             "run a responder; the beginning of its name will do",
             "manageAction",
-            mistake=_mistake,
+            usage_error=_usage_error,
         )
     },
     actions={

@@ -1,4 +1,4 @@
-"""`/responder template`: a case template by a modal, or from JSON."""
+"""`/responder template`: create a case template in a modal, or from JSON."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,25 +6,26 @@ from typing import Any
 
 from bot.cards import ids, template, views
 from bot.cards.template import Draft
-from bot.features.answers import clicked, need
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.payload import clicked_element, view_metadata, view_of
+from bot.features.responses import require_permission
 from core.common.errors import ResponderBotError
 
 USAGE = "template"
-TOO_LONG = 200_000  # characters of JSON; core's own limit is 1 MiB
+MAX_LENGTH = 200_000  # characters of JSON; core's own limit is 1 MiB
 
 
-async def on_template_command(moment: Context) -> None:
-    """Opens the modal."""
-    need(moment, "manageCaseTemplate", "create case templates")
-    await moment.show(template.template_view(Draft()))
+async def on_template_command(context: Context) -> None:
+    """Open the modal."""
+    require_permission(context, "manageCaseTemplate", "create case templates")
+    await context.show_modal(template.template_view(Draft()))
 
 
-async def on_template_button(moment: Context) -> None:
-    """A task or a custom field comes or goes; what was typed stays, since block ids stay."""
-    view = _view(moment)
+async def on_template_button(context: Context) -> None:
+    """Add or remove a task or a custom field. What was typed stays, since block ids stay."""
+    view = view_of(context)
     draft = Draft.from_text(str(view.get("private_metadata") or ""))
-    action_id = str(clicked(moment).get("action_id"))
+    action_id = str(clicked_element(context).get("action_id"))
     _, _, suffix = action_id.partition(":")
     number = int(suffix) if suffix.isdigit() else -1
     changes: Mapping[str, Callable[[], Draft]] = {
@@ -34,121 +35,111 @@ async def on_template_button(moment: Context) -> None:
         ids.TEMPLATE_REMOVE_FIELD: lambda: draft.without_field(number),
     }
     changed = changes[ids.family(action_id)]()
-    await moment.tools.slack.views_update(
+    await context.services.slack.views_update(
         view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=template.template_view(changed)
     )
 
 
-async def on_template_json_button(moment: Context) -> None:
-    """Opens the modal for JSON above this one."""
-    await moment.tools.slack.views_push(trigger_id=moment.trigger_id, view=template.json_view())
+async def on_template_json_button(context: Context) -> None:
+    """Push the modal for JSON onto this one."""
+    await context.services.slack.views_push(trigger_id=context.trigger_id, view=template.json_view())
 
 
-async def on_template_view(moment: Context) -> Json:
-    """Creates it; an error stands at the field where it was made."""
-    view = _view(moment)
+async def on_template_view(context: Context) -> Json:
+    """Create the template, or show each error at its field."""
+    view = view_of(context)
     filled = template.parse_submission(view)
     if filled.errors:
         return views.errors(filled.errors)
     shown = [str(block.get("block_id")) for block in view.get("blocks") or []]
-    return await _create(moment, filled.body, filled.places, shown)
+    return await _create(context, filled.body, filled.places, shown)
 
 
-async def on_template_json_view(moment: Context) -> Json:
-    """Shows what the JSON holds, before it is created."""
-    view = _view(moment)
+async def on_template_json_view(context: Context) -> Json:
+    """Show what the JSON contains, before it is created."""
+    view = view_of(context)
     try:
-        text, url = await _json_text(moment, view)
-        return views.update(template.check_view(_body(text), text=text, file_url=url))
+        text, url = await _json_text(context, view)
+        return views.update(template.check_view(_parse(text), text=text, file_url=url))
     except ResponderBotError as error:
         return views.errors({"json": error.message})
 
 
-async def on_template_check_view(moment: Context) -> Json:
-    """Creates what was shown."""
-    view = _view(moment)
-    url = str(_metadata(view).get("file") or "")
+async def on_template_check_view(context: Context) -> Json:
+    """Create the template that was shown."""
+    view = view_of(context)
+    url = str(view_metadata(view).get("file") or "")
     try:
-        text = await _downloaded(moment, url) if url else views.values(view).get("json", "")
-        return await _create(moment, _body(text), {}, [] if url else ["json"])
+        text = await _download(context, url) if url else views.values(view).get("json", "")
+        return await _create(context, _parse(text), {}, [] if url else ["json"])
     except ResponderBotError as error:
         return views.problem(error.message) if url else views.errors({"json": error.message})
 
 
-async def _create(moment: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]) -> Json:
+async def _create(context: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]) -> Json:
     try:
-        created = await moment.core.create_case_template(body)
+        created = await context.core.create_case_template(body)
     except ResponderBotError as error:
-        return _refused(error, places, shown)
+        return _core_error(error, places, shown)
     return views.update(template.created_view(created))
 
 
-def _refused(error: ResponderBotError, places: Mapping[str, str], shown: list[str]) -> Json:
-    """An error of core at the right field: a taken name at the name."""
+def _core_error(error: ResponderBotError, places: Mapping[str, str], shown: list[str]) -> Json:
+    """Core's error at the field that it is about; a name that is taken at the name."""
     if error.code not in ("exists", "invalid_fields") or not shown:
         return views.problem(error.message)
-    at = "name" if "name" in shown else shown[0]
+    fallback = "name" if "name" in shown else shown[0]
     if error.code == "exists" or not error.fields:
-        return views.errors({at: error.message})
+        return views.errors({fallback: error.message})
     found = template.core_errors(error.fields, places, shown)
-    return views.errors({block if block in shown else at: text for block, text in found.items()})
+    return views.errors({block if block in shown else fallback: text for block, text in found.items()})
 
 
-async def _json_text(moment: Context, view: Mapping[str, Any]) -> tuple[str, str]:
-    """The JSON and, where it came as a file, the file's address."""
+async def _json_text(context: Context, view: Mapping[str, Any]) -> tuple[str, str]:
+    """The JSON and, if it was uploaded, the URL of the file. Raises ResponderBotError."""
     uploaded = views.files(view, "file")
     if uploaded:
         url = str(uploaded[0].get("url_private") or "")
-        return await _downloaded(moment, url), url
+        return await _download(context, url), url
     text = views.values(view).get("json", "")
     if not text.strip():
         raise ResponderBotError("bad_request", "Paste the JSON here, or upload a file.")
     return text, ""
 
 
-async def _downloaded(moment: Context, url: str) -> str:
-    data = await moment.tools.download(url)
+async def _download(context: Context, url: str) -> str:
+    data = await context.services.download(url)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ResponderBotError("bad_request", "The file is not UTF-8 text.") from error
 
 
-def _body(text: str) -> Mapping[str, Any]:
-    """The template in the text. Raises "bad_request" saying where the JSON breaks."""
-    if len(text) > TOO_LONG:
-        raise ResponderBotError("too_large", f"The JSON has {len(text)} characters; at most {TOO_LONG} are taken.")
+def _parse(text: str) -> Mapping[str, Any]:
+    """Parse the JSON of a template.
+
+    Raises ResponderBotError: "bad_request" saying where the JSON is wrong, or "too_large".
+    """
+    if len(text) > MAX_LENGTH:
+        raise ResponderBotError("too_large", f"The JSON has {len(text)} characters; at most {MAX_LENGTH} are taken.")
     try:
         found = json.loads(text)
     except RecursionError as error:
         raise ResponderBotError("bad_request", "The JSON is nested too deeply.") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise ResponderBotError("bad_request", f"This is no JSON: {error.msg} at {where}.") from error
+        raise ResponderBotError("bad_request", f"This is not valid JSON: {error.msg} at {where}.") from error
     except ValueError as error:
-        raise ResponderBotError("bad_request", f"This is no JSON: {error}.") from error
+        raise ResponderBotError("bad_request", f"This is not valid JSON: {error}.") from error
     if not isinstance(found, dict):
         raise ResponderBotError("bad_request", 'A template is a JSON object, such as {"name": "Phishing"}.')
     return found
 
 
-def _view(moment: Context) -> Mapping[str, Any]:
-    view = moment.payload.get("view")
-    return view if isinstance(view, Mapping) else {}
-
-
-def _metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        found = json.loads(str(view.get("private_metadata") or "{}"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 FEATURE = Feature(
     commands={
         "template": Command(
-            Entry(on_template_command, opens=template.TITLE), USAGE, "make a case template", "manageCaseTemplate"
+            Entry(on_template_command, modal_title=template.TITLE), USAGE, "make a case template", "manageCaseTemplate"
         )
     },
     actions={

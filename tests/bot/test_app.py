@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bot import doctor
 from bot.app import running
-from bot.app.interactions import INTERACTION_TYPES, entry_of, read
+from bot.app.interactions import INTERACTION_TYPES, entry_of, parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
@@ -222,9 +222,9 @@ async def test_health_and_metrics_tell_how_the_bot_is(
     async with running_bot(tmp_path, transport=transport) as env, aiohttp.ClientSession() as session:
         anna = await env.person(ANNA)
         await anna.command(SOC, "/responder help")
-        assert env.bot.vitals is not None
+        assert env.bot.health_server is not None
         urls = [
-            env.bot.vitals.url,
+            env.bot.health_server.url,
             *([env.bot.transport.url] if isinstance(env.bot.transport, HttpTransport) else []),
         ]
         for url in urls:
@@ -248,7 +248,7 @@ def replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
 
 
 @given(
-    surface=st.sampled_from(INTERACTION_TYPES),
+    interaction_type=st.sampled_from(INTERACTION_TYPES),
     body=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),
         lambda inner: (
@@ -258,8 +258,10 @@ def replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
         max_leaves=20,
     ),
 )
-def test_no_shape_of_a_payload_breaks_the_reading(surface: Any, body: Any) -> None:
-    entry_of(read(surface, body if isinstance(body, dict) else {"event": body, "user": body, "actions": body}))
+def test_payloads_of_any_shape_are_parsed(interaction_type: Any, body: Any) -> None:
+    entry_of(
+        parse(interaction_type, body if isinstance(body, dict) else {"event": body, "user": body, "actions": body})
+    )
 
 
 async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:

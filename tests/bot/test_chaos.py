@@ -16,7 +16,7 @@ import pytest
 
 from bot.cards import ids, replies
 from bot.cards.alert import alert_card
-from bot.features.typed import ids_in
+from bot.features.command_text import find_ids
 from bot.redaction import Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from bot.slack_emulator.person import Refused
@@ -298,7 +298,7 @@ class Scene:
 
 def _target(reply: Mapping[str, Any]) -> str:
     """What an approval's message is about."""
-    return ids_in(str(reply["blocks"][0]["text"]["text"]))[0]
+    return find_ids(str(reply["blocks"][0]["text"]["text"]))[0]
 
 
 # --- what must be true in the end -------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Truth:
         files: Counter[str] = Counter()
         for channel in CHANNELS:
             for root in (m for m in sight.messages(channel) if not m.get("ephemeral")):
-                about = (channel, ids_in(root["text"])[0])
+                about = (channel, find_ids(root["text"])[0])
                 if about in shown:
                     found.append(f"{about} has two cards")
                 here = shown.setdefault(about, Counter())
@@ -542,7 +542,7 @@ async def first_start(place: Installation, commands: Sequence[Command]) -> None:
 
 def faults_in(place: Installation) -> list[str]:
     """What processes logged that only a fault of ours explains."""
-    return [f"{name}: {text}" for name, text in place.logs() if "Traceback" in text or '"fault"' in text]
+    return [f"{name}: {text}" for name, text in place.logs() if "Traceback" in text or '"internal_error"' in text]
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:

@@ -33,11 +33,11 @@ async def test_a_worker_is_started_again_whatever_ends_it() -> None:
         again.set()
         await asyncio.Event().wait()
 
-    assert workers.trouble() == ""
+    assert workers.problem() == ""
     workers.start(work)
     await again.wait()
     assert workers.restarts == 3
-    assert "3 times" in workers.trouble()
+    assert "3 times" in workers.problem()
     await workers.close()
     assert runs == 4
 
@@ -56,9 +56,9 @@ async def test_workers_that_broke_are_told_for_a_while() -> None:
 
     workers.start(work)
     await second.wait()
-    assert workers.trouble()
+    assert workers.problem()
     now = 301.0
-    assert workers.trouble() == ""
+    assert workers.problem() == ""
     await workers.close()
 
 
@@ -72,11 +72,11 @@ async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: 
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if f"{name} was removed" in m["text"]])
         assert await env.client.actions("alert", alert_id) == []
-        assert env.bot.vitals is not None
-        async with session.get(env.bot.vitals.url + "/health") as answer:
+        assert env.bot.health_server is not None
+        async with session.get(env.bot.health_server.url + "/health") as answer:
             assert answer.status == 503
             told = await answer.json()
-        async with session.get(env.bot.vitals.url + "/metrics") as answer:
+        async with session.get(env.bot.health_server.url + "/metrics") as answer:
             assert answer.status == 200
         assert told["status"] == "down"
         store = next(part for part in told["parts"] if part["name"] == "store")

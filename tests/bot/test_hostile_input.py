@@ -19,7 +19,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.app.interactions import read
+from bot.app.interactions import parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.cards import ids
 from bot.cards.lists import option_value
@@ -286,7 +286,7 @@ LETTERS = st.text(st.characters(codec="utf-8"), max_size=30)
 VERBS = ("alert", "list", "run", "actions", "template", "watch", "doctor", "help", "start", "", "RUN", "watch off")
 WITHOUT_RIGHTS = (ROB, NINA, BOT, "", "U0NOBODY")
 """None of them may run or change anything."""
-FAULTS = ("fault", "lead_failed", "event_failed")
+FAULTS = ("internal_error", "leading_failed", "event_failed")
 
 
 @st.composite
@@ -395,7 +395,7 @@ async def _card_ts(env: BotEnvironment, alert_id: str) -> str:
 def test_the_key_of_a_repeated_delivery_is_the_same_and_of_another_click_is_not() -> None:
     """Team, user, channel, message, action and time of it; `trigger_id` of a command, `view.id` of a form."""
     base = click(ids.RUN, "t")
-    assert read("action", base).key == read("action", copy.deepcopy(base)).key
+    assert parse("action", base).idempotency_key == parse("action", copy.deepcopy(base)).idempotency_key
     others = [
         click(ids.RUN, "t", at="1.6"),
         click(ids.RUN, "t", user=BEN),
@@ -404,4 +404,4 @@ def test_the_key_of_a_repeated_delivery_is_the_same_and_of_another_click_is_not(
         click(ids.RUN_ANYWAY, "t"),
         click(ids.RUN, "t", team=GUEST),
     ]
-    assert len({read("action", one).key for one in [base, *others]}) == 7
+    assert len({parse("action", one).idempotency_key for one in [base, *others]}) == 7

@@ -208,7 +208,7 @@ async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_pa
         await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.messages_of(it.alert_id)]))
         assert not await it.seen(SOC) & set(SAID)
         proxy.release()
-        await it.scene.bot.channels.look()
+        await it.scene.bot.channels.refresh()
         await rest(it.scene, it.scene.bot)
         assert await it.seen(SOC) == before
 
@@ -242,7 +242,7 @@ async def test_nothing_is_sent_where_nothing_changed(tmp_path: Path) -> None:
     async with story(tmp_path) as it:
         before = calls(it.scene, *CHANGES)
         async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 3)) as bot:  # amber is seen by both
-            await bot.channels.look()
+            await bot.channels.refresh()
             await rest(it.scene, bot)
         assert calls(it.scene, *CHANGES) == before
 
@@ -258,7 +258,7 @@ async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_wha
             await it.scene.card(it.anna, other, OPEN)
             assert "Lemur" not in await stored(it.ben, SOC)
             assert await it.seen(SOC) == set(SECRETS)
-            await bot.channels.look()
+            await bot.channels.refresh()
             await rest(it.scene, bot)
             assert "Lemur" in await stored(it.ben, SOC)
             assert await it.seen(SOC) == set(SECRETS)
@@ -292,7 +292,7 @@ async def test_a_direct_message_to_somebody_who_is_nobody_any_more_is_withheld(t
         assert SAID[1] in await it.seen(it.direct)
         await it.scene.core.core.access.unlink("ben")
         clock.ahead_ms = 11_000  # who is who is known for 10 s
-        await it.scene.bot.channels.look()
+        await it.scene.bot.channels.refresh()
         await it.ben.until(lambda s: all(TITLE not in str(m) for m in s.messages(it.direct)))
         await rest(it.scene, it.scene.bot)
         assert await it.seen(it.direct) == set()

@@ -56,7 +56,7 @@ async def test_a_template_from_json_is_shown_before_it_is_created(env: FeatureEn
     await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
     above = fine(await env.seen("lea", topmost(ids.TEMPLATE_JSON_VIEW)))
     answer = await lea.submit(above["id"], typed(json='{"name": '))
-    assert answer["errors"]["json"].startswith("This is no JSON: ")
+    assert answer["errors"]["json"].startswith("This is not valid JSON: ")
     body = json.dumps({"name": "Ransom", "tasks": [{"title": "Unplug"}], "severity": 4})
     await lea.submit(above["id"], typed(json=body))
     check = fine(await env.seen("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
@@ -76,7 +76,11 @@ async def test_a_template_from_a_file_is_shown_before_it_is_created(env: Feature
     view = await env.seen("lea", topmost(ids.TEMPLATE_VIEW))
     await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
     above = await env.seen("lea", topmost(ids.TEMPLATE_JSON_VIEW))
-    for content, words in ((b"\xff\xfe", "not UTF-8"), (b"[1]", "A template is a JSON object"), (b"{" * 9, "no JSON")):
+    for content, words in (
+        (b"\xff\xfe", "not UTF-8"),
+        (b"[1]", "A template is a JSON object"),
+        (b"{" * 9, "not valid JSON"),
+    ):
         answer = await lea.submit(above["id"], await upload(content))
         assert words in answer["errors"]["json"]
     tasks = [{"title": f"Step {n}", "description": "x" * 200} for n in range(60)]  # more than a field could hold

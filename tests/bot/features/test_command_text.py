@@ -1,12 +1,20 @@
-"""What people type, mended."""
+"""What people type, normalize."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.features import COMMANDS, command_for
+from bot.features.command_text import (
+    closest_match,
+    find_ids,
+    match_names,
+    normalize,
+    parse_id,
+    split_name_and_id,
+    split_words,
+)
 from bot.features.help import MISTYPED, UNKNOWN
-from bot.features.typed import by_name, ids_in, mended, nearest, object_id, split_name_and_id, words
 
 
 @pytest.mark.parametrize(
@@ -31,27 +39,27 @@ def test_a_name_and_an_id_are_found_however_they_are_typed(typed: str, name: str
 
 
 def test_smart_quotes_blanks_and_links_are_mended() -> None:
-    assert mended("run\u00a0“A B”  &lt;x&gt; <http://a.example|a>") == 'run "A B" <x> http://a.example'
-    assert words('run "A B" \'c d\' e"f') == ["run", "A B", "c d", 'e"f']
+    assert normalize("run\u00a0“A B”  &lt;x&gt; <http://a.example|a>") == 'run "A B" <x> http://a.example'
+    assert split_words('run "A B" \'c d\' e"f') == ["run", "A B", "c d", 'e"f']
 
 
 def test_ids_are_found_in_any_message() -> None:
     text = "see ~12, and https://h.example/alert/~13?x=1 or <https://h.example/cases/14|c>; ~12 again, not 99 or a~b"
-    assert ids_in(text) == ["~12", "~13", "~14"]
+    assert find_ids(text) == ["~12", "~13", "~14"]
 
 
 def test_a_name_may_be_cut_short_when_only_one_begins_so() -> None:
     names = ["CloseFalsePositive", "Mailer", "mailer_2", "Close"]
-    assert by_name("Close", names) == ["Close"]
-    assert by_name("closef", names) == ["CloseFalsePositive"]
-    assert by_name("MAIL", names) == ["Mailer", "mailer_2"]
-    assert by_name("false positive", names) == ["CloseFalsePositive"]
-    assert by_name("", names) == []
+    assert match_names("Close", names) == ["Close"]
+    assert match_names("closef", names) == ["CloseFalsePositive"]
+    assert match_names("MAIL", names) == ["Mailer", "mailer_2"]
+    assert match_names("false positive", names) == ["CloseFalsePositive"]
+    assert match_names("", names) == []
 
 
 def test_a_verb_that_nearly_is_one_is_guessed() -> None:
-    assert nearest("lsit", ["list", "run", "help"]) == "list"
-    assert nearest("zzz", ["list"]) is None
+    assert closest_match("lsit", ["list", "run", "help"]) == "list"
+    assert closest_match("zzz", ["list"]) is None
 
 
 def test_the_verb_decides_and_nothing_typed_leads_through_a_modal() -> None:
@@ -66,7 +74,7 @@ def test_the_verb_decides_and_nothing_typed_leads_through_a_modal() -> None:
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_reading(text: str) -> None:
     split_name_and_id(text)
-    ids_in(text)
+    find_ids(text)
     command_for(text)
-    found = object_id(text)
+    found = parse_id(text)
     assert found is None or found[1:].isdigit()

@@ -1,0 +1,83 @@
+"""Read what people type: smart quotes, odd blanks, pasted links, ids with or without `~`, abbreviated names."""
+
+import difflib
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'"})
+_TILDES = str.maketrans({"˜": "~", "∼": "~", "～": "~", "〜": "~"})
+_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
+_LINK = re.compile(r"<([^<>|\s]+)(?:\|([^<>]*))?>")
+_WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
+_ID = re.compile(r"~?(\d{1,18})")
+_ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
+_ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
+
+
+def normalize(text: str) -> str:
+    """The text with plain quotes, blanks and tildes, and with the URLs of Slack's links."""
+    text = html.unescape(_LINK.sub(lambda m: m.group(1), text))
+    text = _INVISIBLE.sub("", text.translate(_QUOTES).translate(_TILDES))
+    return " ".join(text.replace("`", " ").split())
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text; quotes group several into one. A quote without its pair is part of its word."""
+    matches = _WORD.finditer(normalize(text))
+    return [next(part for part in match.groups() if part is not None) for match in matches]
+
+
+def parse_id(word: str) -> str | None:
+    """The id `~12` in `~12`, `12`, `%7E12`, or a link to an object; None if there is none."""
+    word = word.strip().strip(".,;:()[]")
+    if match := _ID.fullmatch(word):
+        return f"~{int(match.group(1))}"
+    found = find_ids(word)
+    return found[0] if found and ("/" in word or word.startswith(("~", "%"))) else None
+
+
+def find_ids(text: str) -> list[str]:
+    """All ids in a text, written with `~` or as part of a link; each once, in their order."""
+    text = normalize(text)
+    matches = [*_ID_IN_TEXT.finditer(text), *(m for word in text.split() for m in _ID_IN_LINK.finditer(word))]
+    return list(dict.fromkeys(f"~{int(m.group(1))}" for m in matches))
+
+
+def split_name_and_id(text: str) -> tuple[str, str | None]:
+    """The name and the id in a text such as `Close False Positive ~12`; the id may be anywhere."""
+    words = split_words(text)
+    marked = [word for word in words if parse_id(word) and not word.isdigit()]
+    bare = [word for word in reversed(words) if word.isdigit()]
+    id_word = next(iter([*marked, *bare]), None)
+    if id_word is None:
+        return " ".join(words), None
+    words.remove(id_word)
+    return " ".join(words), parse_id(id_word)
+
+
+def match_names(typed: str, names: Sequence[str]) -> list[str]:
+    """The names that a typed one may mean: the same, else the same but for case and punctuation, else those that
+    begin with it, else those that contain it."""
+    key = _fold(typed)
+    for matches in (
+        lambda name: name == typed,
+        lambda name: _fold(name) == key,
+        lambda name: _fold(name).startswith(key),
+        lambda name: key in _fold(name),
+    ):
+        found = [name for name in names if key and matches(name)]
+        if found:
+            return found
+    return []
+
+
+def closest_match(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant; None if none is similar."""
+    table = {_fold(name): name for name in known}
+    close = difflib.get_close_matches(_fold(word), list(table), n=1, cutoff=0.6)
+    return table[close[0]] if close else None
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.casefold())

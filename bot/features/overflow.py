@@ -1,0 +1,88 @@
+"""The overflow menu of a card: what ran here, watch, mark as read or unread, make a case, refresh."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from bot.cards import ids, notices
+from bot.cards.message import Intent
+from bot.features import actions, alert, responses, subjects, watch
+from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.payload import is_ephemeral
+
+REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
+
+
+async def on_overflow_menu(context: Context) -> None:
+    """Do what the chosen option means."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    handler = _HANDLERS.get(intent.what)
+    if handler is None:
+        await context.respond(notices.notice("This entry is from an older card. Use Refresh and try again."))
+        return
+    await handler(context, intent)
+
+
+async def _show_details(context: Context, intent: Intent) -> None:
+    await alert.show(context, intent.object_id)
+
+
+async def _show_actions(context: Context, intent: Intent) -> None:
+    await actions.show(context, await subjects.find(context.core, intent.object_id))
+
+
+async def _watch(context: Context, intent: Intent) -> None:
+    await watch.watch_object(context, intent.object_id)
+
+
+async def _mark_read(context: Context, intent: Intent) -> None:
+    await context.core.mark_alert_read(intent.object_id)
+    await context.services.refresh(intent.object_id)
+
+
+async def _mark_unread(context: Context, intent: Intent) -> None:
+    await context.core.mark_alert_unread(intent.object_id)
+    await context.services.refresh(intent.object_id)
+
+
+async def _create_case(context: Context, intent: Intent) -> None:
+    case = await context.core.create_case_from_alert(intent.object_id)
+    await context.services.refresh(intent.object_id)
+    await context.respond(notices.notice(f"Case {case.id} was made from alert {intent.object_id}."))
+
+
+async def _refresh(context: Context, intent: Intent) -> None:
+    """Refresh one card, or the newest ones of this channel if the button names no object."""
+    object_ids, done = [intent.object_id], f"The card of {intent.object_id} is refreshed."
+    if not intent.object_id:
+        object_ids = list(await context.services.outbox.subjects(context.channel, REFRESH_LIMIT))
+        done = "The newest cards of this channel are refreshed."
+    for object_id in object_ids:
+        await context.services.refresh(object_id)
+    if is_ephemeral(context):
+        await context.replace_original(notices.notice(done))
+
+
+_HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
+    "details": _show_details,
+    "actions": _show_actions,
+    "watch": _watch,
+    "read": _mark_read,
+    "unread": _mark_unread,
+    "case": _create_case,
+    "refresh": _refresh,
+}
+
+
+async def on_link_button(context: Context) -> None:
+    """Do nothing: Slack reports clicks on links too."""
+
+
+FEATURE = Feature(
+    actions={
+        ids.MORE: Entry(on_overflow_menu, Ack.WRITE),
+        ids.REFRESH: Entry(on_overflow_menu, Ack.WRITE),
+        ids.DETAILS: Entry(on_overflow_menu),
+        ids.LINK: Entry(on_link_button, is_public=True),
+    }
+)

@@ -1,0 +1,50 @@
+"""What a payload of Slack says: the element that was clicked, the view that was submitted. Every shape is survived."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bot.cards import ids
+from bot.features.base import Context
+
+
+def clicked_element(context: Context) -> Mapping[str, Any]:
+    """The element that was clicked; empty if the payload has none."""
+    actions = context.payload.get("actions")
+    return _mapping(actions[0]) if isinstance(actions, list) and actions else {}
+
+
+def selected_value(context: Context) -> str:
+    """The value of the selected option, or ""."""
+    return str(_mapping(clicked_element(context).get("selected_option")).get("value") or "")
+
+
+def button_token(context: Context) -> str:
+    """The opaque id of what was clicked: a menu of responders has it in its `block_id`, others as their value."""
+    element = clicked_element(context)
+    block_id = str(element.get("block_id") or "")
+    if block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU:
+        return block_id.removeprefix(ids.MENU_BLOCK)
+    return selected_value(context) or str(element.get("value") or "")
+
+
+def is_ephemeral(context: Context) -> bool:
+    """Whether the click was on an ephemeral message."""
+    return _mapping(context.payload.get("container")).get("is_ephemeral") is True
+
+
+def view_of(context: Context) -> Mapping[str, Any]:
+    """The view of a click or submission; empty if there is none."""
+    return _mapping(context.payload.get("view"))
+
+
+def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON object in a view's `private_metadata`; empty if there is none."""
+    try:
+        return _mapping(json.loads(str(view.get("private_metadata") or "{}")))
+    except ValueError:
+        return {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

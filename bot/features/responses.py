@@ -1,0 +1,75 @@
+"""How features respond: with buttons of their own, in place of what was clicked, and to stale buttons."""
+
+from collections.abc import Callable
+
+from bot.cards import questions
+from bot.cards.message import ButtonIds, Intent, Message, intents_in
+from bot.features.base import Context
+from bot.features.payload import button_token, is_ephemeral
+from bot.redaction import Subject
+from core.common.errors import ResponderBotError
+
+
+async def respond(context: Context, message: Message) -> None:
+    """Show a message to this person only: in place of the ephemeral that was clicked, else as a new one."""
+    if is_ephemeral(context):
+        await context.replace_original(message)
+    else:
+        await context.respond(message)
+
+
+async def respond_with_buttons(context: Context, about: str, render: Callable[[ButtonIds], Message]) -> None:
+    """Show a message with buttons to this person only.
+
+    `about` names what the message shows. Showing the same again reuses the ids of its buttons.
+    """
+    await respond(context, render(await private_buttons(context, about, render)))
+
+
+async def private_buttons(context: Context, about: str, render: Callable[[ButtonIds], object]) -> ButtonIds:
+    """Opaque ids for the buttons in what `render` shows to this person only; `about` as above."""
+    key = f"only:{context.team}:{context.user}:{about}"
+    return await context.services.outbox.buttons.issue(context.channel, key, intents_in(render))
+
+
+async def refresh_cards(context: Context, subject: Subject) -> None:
+    """Render the cards that show this object at once, since a person changed something."""
+    log_id = subject.id if subject.kind == "case_task_log" else ""
+    await context.services.refresh(subject.root_id or subject.id, log_id)
+
+
+async def clicked_intent(context: Context) -> Intent | None:
+    """What the clicked button means; None if it is no longer valid, which the person is then told."""
+    try:
+        return await context.services.outbox.buttons.resolve(
+            button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
+        )
+    except ResponderBotError as error:
+        if error.code not in ("gone", "not_found", "forbidden"):
+            raise
+        subject_id = str(error.details.get("subject") or "") or _subject_of_message(context)
+        await respond_with_buttons(context, f"stale:{subject_id}", lambda b: questions.expired_button(subject_id, b))
+        return None
+
+
+def _subject_of_message(context: Context) -> str:
+    """What the clicked message or its thread is about; "" stands for the whole channel."""
+    return next(iter(subjects_at(context, context.message_ts, context.thread_ts)), "")
+
+
+def subjects_at(context: Context, *message_ts: str) -> list[str]:
+    """Ids of the objects that the bot's messages at these places of the channel are about."""
+    messages = [context.services.outbox.message_at(context.channel, ts) for ts in message_ts if ts]
+    return [message.subject for message in messages if message is not None and message.subject]
+
+
+def require_permission(context: Context, permission: str, task: str) -> None:
+    """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden").
+
+    `task` completes the sentence "You may not ...".
+    """
+    if context.person is None or permission not in context.person.permissions:
+        raise ResponderBotError(
+            "forbidden",
+            f"You may not {task}: you haven't the permission {permission}. An org-admin of responder-bot can give it.",
+        )
