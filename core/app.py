@@ -141,9 +141,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         clock,
         organisation=section.organisation,
         product=section.product,
-        limits=reports.Limits(
+        limits=reports.ReportLimits(
             section.report_limit_bytes,
-            operations.Limits(section.max_operations, section.operations_limit_bytes),
+            operations.OperationLimits(section.max_operations, section.operations_limit_bytes),
         ),
     )
     await lifecycle.end_restored()
@@ -204,8 +204,8 @@ def engine_parts(responders: Responders) -> list[health.ComponentHealth]:
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
         message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
-    if complaints := responders.complaints():
-        parts.append(health.ComponentHealth("responder settings", False, "\n".join(complaints)))
+    if problems := responders.settings_problems():
+        parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts
 
 

@@ -317,13 +317,13 @@ def _responders_check(args: argparse.Namespace) -> int:
 async def _show_responders(settings: "CoreSettings") -> bool:
     """Print what each engine offers and what it left out; False if something that is wanted can't be used."""
     from core import engines
-    from core.actions.catalog import complaints
+    from core.actions.catalog import settings_problems
     from core.common import logs
 
     logs.silence()  # what is skipped is printed here
     found = [await _show_engine(engine) for engine in engines.make(settings)]
     catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
-    wrong = complaints(settings.responder, catalogues, all_heard=len(catalogues) == len(found))
+    wrong = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
     for sentence in wrong:
         print(sentence)
     return all(fine for _, fine in found) and not wrong
@@ -331,10 +331,10 @@ async def _show_responders(settings: "CoreSettings") -> bool:
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
     """What it offers (None: it is down), and whether all that is wanted of it can be used."""
-    from core.actions.catalog import each_once
+    from core.actions.catalog import without_duplicates
 
     try:
-        catalogue = each_once(await engine.catalogue())
+        catalogue = without_duplicates(await engine.catalogue())
     except ResponderBotError as error:
         print(f"{engine.name}: down: {error.message}")
         return None, False

@@ -1,4 +1,4 @@
-"""What can run on an object, and why the rest can't (`semantics.md 4`)."""
+"""Which responders can run on an object, and why the others can't (core/docs/semantics.md#responders-on-offer)."""
 
 import asyncio
 import json
@@ -22,17 +22,17 @@ from core.store import catalogues
 
 log = structlog.get_logger()
 
-REFRESH_S = 10.0  # how soon a changed folder or an engine that is back shows
-FIRST_LOOK_S = 2.0  # at start an engine may take this long before what was last known of it is used
+REFRESH_S = 10.0  # between requests for an engine's catalogue
+OPEN_TIMEOUT_S = 2.0  # an engine that takes longer to answer at start is known by its last stored catalogue
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A responder by its name, over all engines that have it, in the order of the settings."""
+    """A responder, merged by name over all engines that have it."""
 
     name: str
     entries: tuple[tuple[str, Responder], ...]
-    """Engine name and that engine's own entry; the first gives id and text."""
+    """Engine name and that engine's own entry, in the order of the settings; the first gives id and texts."""
 
     @property
     def first(self) -> Responder:
@@ -44,7 +44,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Choice:
-    """Where a run goes: the merged id stays with the action, the engine is called with its own."""
+    """The engine of a run, with its own entry of the responder; the action keeps the offer's id."""
 
     offer: Offer
     engine: Engine
@@ -58,12 +58,15 @@ class EngineState:
     engine: Engine
     catalogue: Catalogue = field(default_factory=Catalogue)
     up: bool = False
+    """Whether it answered the last time it was asked for its catalogue."""
     message: str = "not asked yet"
-    heard: bool = False
+    """Why it isn't up."""
+    has_answered: bool = False
+    """Whether the catalogue is its answer to this process, rather than a stored one."""
 
 
 class Responders:
-    """The responders on offer, merged over engines; kept current beside requests, so that no list waits."""
+    """The responders on offer, merged over engines and refreshed in the background, so that no request waits."""
 
     def __init__(
         self,
@@ -78,25 +81,25 @@ class Responders:
         self._clock = clock
         self._offers: Mapping[str, Offer] = {}
         self._names_by_id: dict[str, str] = {}
-        self._complaints_told: Collection[str] = ()
+        self._logged_problems: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Look at every engine, side by side and bounded; one that is silent is known by what it last offered."""
+        """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
         for name, state in self._states.items():
             try:
                 kept = catalogues.kept(self._database, name)
                 if kept is not None:
-                    state.catalogue = each_once(_catalogue(kept))
+                    state.catalogue = without_duplicates(_catalogue(kept))
             except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
-                log.warning("catalogue_not_kept", engine=name, reason=str(error))
+                log.warning("stored_catalogue_unusable", engine=name, reason=str(error))
         self._merge()
-        looks = [asyncio.create_task(self._look(state)) for state in self._states.values()]
-        if looks:
-            await asyncio.wait(looks, timeout=FIRST_LOOK_S)
+        first = [asyncio.create_task(self._refresh(state)) for state in self._states.values()]
+        if first:
+            await asyncio.wait(first, timeout=OPEN_TIMEOUT_S)
         self._tasks = [
-            asyncio.create_task(self._keep_looking(state, look))
-            for state, look in zip(self._states.values(), looks, strict=True)
+            asyncio.create_task(self._refresh_repeatedly(state, task))
+            for state, task in zip(self._states.values(), first, strict=True)
         ]
 
     async def close(self) -> None:
@@ -105,27 +108,27 @@ class Responders:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def refresh(self) -> None:
-        """Look at every engine now."""
-        await asyncio.gather(*(self._look(state) for state in self._states.values()))
+        """Ask all engines for their catalogues now."""
+        await asyncio.gather(*(self._refresh(state) for state in self._states.values()))
 
     def states(self) -> Sequence[EngineState]:
         return list(self._states.values())
 
     def offers(self) -> Sequence[Offer]:
-        """All of them, sorted by name."""
+        """All offers, sorted by name."""
         return list(self._offers.values())
 
     def skipped(self) -> Sequence[tuple[str, Skipped]]:
         """Engine name and definition, for each that can't be used."""
-        return [(name, left_out) for name, state in self._states.items() for left_out in state.catalogue.skipped]
+        return [(name, skipped) for name, state in self._states.items() for skipped in state.catalogue.skipped]
 
     def policy(self, responder_name: str) -> ResponderSection:
         return self._policies.get(responder_name) or ResponderSection()
 
-    def complaints(self) -> list[str]:
-        """What is wrong with the settings' folders and `[responder."..."]`, as far as engines have been heard."""
-        heard = [state.catalogue for state in self._states.values() if state.heard]
-        return complaints(self._policies, heard, all_heard=len(heard) == len(self._states))
+    def settings_problems(self) -> list[str]:
+        """As the function `settings_problems`, for the engines that have answered."""
+        answers = [state.catalogue for state in self._states.values() if state.has_answered]
+        return settings_problems(self._policies, answers, is_complete=len(answers) == len(self._states))
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -135,30 +138,30 @@ class Responders:
         return state.engine
 
     def offered(self, target: Target) -> list[OfferedResponder]:
-        """What may run on `target` (`interface.md 4.2`)."""
+        """The responders that can run on an object."""
         return [
-            _wire(offer)
+            _offered(offer)
             for offer in self._offers.values()
             if any(not _objections(entry, target) for _, entry in offer.entries)
         ]
 
     def explained(self, target: Target, *, may_run: bool, running: Mapping[str, str]) -> list[OfferedResponder]:
-        """All responders with verdict, reasons and policy; `running`: responder name to who started it.
+        """All responders with verdict, reasons and policy; `running` is responder name to requester.
 
-        One that is for this kind of object, but not fit for use, is among them with the reason.
+        With those that can't be used at all, if they are for this kind of object.
         """
-        found = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
-        return sorted([*found, *self._unfit(target)], key=lambda one: one.name)
+        usable = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
+        return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
     def choose(
         self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
     ) -> Choice:
-        """Where a run on `target` goes (`semantics.md 4, 5`).
+        """The engine for a run on an object (core/docs/semantics.md#which-engine-runs-it).
 
-        Without an engine's name the first that has it and is up; where none is up the first, since it may be back by
-        the time it is called. One in `full` stands back for the next that is up. Raises ResponderBotError:
-        "not_found" for an unknown engine or responder, "bad_request" with the reason where it can't be used, or may not
-        run on this object.
+        Without `engine_name`, the first that has the responder and is up; if none is up, the first, as it may be back
+        by the time it is called. Engines in `full` are passed over if another is up. Raises ResponderBotError:
+        not_found for an unknown engine or responder, bad_request with the reason if it can't be used or can't run on
+        this object.
         """
         if engine_name is not None:
             self.engine(engine_name)
@@ -173,16 +176,16 @@ class Responders:
         name, entry = next((entry for entry in up if entry[0] not in full), up[0])
         return Choice(offer, self._states[name].engine, entry)
 
-    def full(self, places_taken: Mapping[str, int]) -> Collection[str]:
-        """The engines that have no place free, of how many are taken on each."""
+    def full(self, slots_taken: Mapping[str, int]) -> Collection[str]:
+        """The engines without a free slot, by how many are taken on each."""
         return [
             name
             for name, state in self._states.items()
-            if state.engine.capacity is not None and places_taken.get(name, 0) >= state.engine.capacity
+            if state.engine.capacity is not None and slots_taken.get(name, 0) >= state.engine.capacity
         ]
 
     def refuse(self, target: Target, responder_name: str, engine_name: str) -> str:
-        """Why this may no longer run on `target`, or `""`; asked again just before an engine is called."""
+        """Why an engine may no longer run a responder on an object, or `""`; checked again just before it is called."""
         offer = self._offers.get(responder_name)
         entry = offer.on(engine_name) if offer else None
         if entry is None:
@@ -191,7 +194,7 @@ class Responders:
         return _sentence(responder_name, objections) if objections else ""
 
     def _missing(self, responder_id: str, name: str, engine_name: str | None) -> ResponderBotError:
-        """Why a responder is not on offer: it can't be used, or there is none of this id or name."""
+        """The error for a responder that isn't on offer: it can't be used, or no engine has it."""
         for engine, skipped in self.skipped():
             known = (skipped.name, *((skipped.responder.id, skipped.responder.name) if skipped.responder else ()))
             if engine_name in (None, engine) and (name in known or responder_id in known):
@@ -207,7 +210,7 @@ class Responders:
             names = ", ".join(name for name, _ in offer.entries)
             objections = [*objections, f"its engine {names} does not answer"]
         notes = [f"already running, started by {started_by}"] if started_by else []
-        return _wire(offer).model_copy(
+        return _offered(offer).model_copy(
             update={
                 "verdict": "cannot_run" if objections else "can_run",
                 "reasons": [*objections, *notes],
@@ -215,52 +218,53 @@ class Responders:
             }
         )
 
-    def _unfit(self, target: Target) -> list[OfferedResponder]:
+    def _unusable(self, target: Target) -> list[OfferedResponder]:
         found: dict[str, OfferedResponder] = {}
-        for name, skipped in self.skipped():
-            would_be = skipped.responder
-            if would_be is None or would_be.name in self._offers or not applies(would_be.data_types, target.kind):
+        for engine_name, skipped in self.skipped():
+            responder = skipped.responder
+            if responder is None or responder.name in self._offers or not applies(responder.data_types, target.kind):
                 continue
-            shown = _wire(Offer(would_be.name, ((name, would_be),)))
-            verdict = {"verdict": "cannot_run", "reasons": [skipped.objection], "policy": self._policy(would_be.name)}
-            found.setdefault(would_be.name, shown.model_copy(update=verdict))
+            offered = _offered(Offer(responder.name, ((engine_name, responder),)))
+            verdict = {"verdict": "cannot_run", "reasons": [skipped.objection], "policy": self._policy(responder.name)}
+            found.setdefault(responder.name, offered.model_copy(update=verdict))
         return list(found.values())
 
     def _policy(self, responder_name: str) -> Policy:
         section = self.policy(responder_name)
         return Policy(confirm=section.confirm, approval=section.approval)
 
-    async def _keep_looking(self, state: EngineState, first: asyncio.Task[None]) -> None:
+    async def _refresh_repeatedly(self, state: EngineState, first: asyncio.Task[None]) -> None:
         await first
         while True:
             await asyncio.sleep(REFRESH_S)
-            await self._look(state)
+            await self._refresh(state)
 
-    async def _look(self, state: EngineState) -> None:
+    async def _refresh(self, state: EngineState) -> None:
         try:
-            catalogue = each_once(await state.engine.catalogue())
+            catalogue = without_duplicates(await state.engine.catalogue())
         except ResponderBotError as error:
             state.up, state.message = False, error.message
             return
-        except Exception:  # it is looked at again: what broke once may work the next time
-            log.exception("an engine broke", engine=state.engine.name)
+        except Exception:  # it is asked again: what failed once may work the next time
+            log.exception("engine_failed", engine=state.engine.name)
             state.up, state.message = False, "It broke when it was asked for its responders; the log says why."
             return
-        changed = not state.heard or catalogue != state.catalogue
-        state.catalogue, state.up, state.message, state.heard = catalogue, True, "", True
-        if not changed:
-            return
-        self._merge()
-        complaints = self.complaints()
-        for complaint in complaints:
-            if complaint not in self._complaints_told:
-                log.warning("wrong settings", reason=complaint)
-        self._complaints_told = complaints
-        doc, now = json.dumps(asdict(catalogue)), self._clock()
-        with suppress(
-            ResponderBotError
-        ):  # a store that can't be written shows in health; the list is right all the same
-            await self._database.transaction(lambda tx: catalogues.keep(tx, state.engine.name, doc, now))
+        changed = not state.has_answered or catalogue != state.catalogue
+        state.catalogue, state.up, state.message, state.has_answered = catalogue, True, "", True
+        if changed:
+            self._merge()
+            self._log_settings_problems()
+            doc, now = json.dumps(asdict(catalogue)), self._clock()
+            # A store that can't be written shows in health; the catalogue in memory is right all the same.
+            with suppress(ResponderBotError):
+                await self._database.transaction(lambda tx: catalogues.keep(tx, state.engine.name, doc, now))
+
+    def _log_settings_problems(self) -> None:
+        problems = self.settings_problems()
+        for problem in problems:
+            if problem not in self._logged_problems:
+                log.warning("settings_invalid", reason=problem)
+        self._logged_problems = problems
 
     def _merge(self) -> None:
         self._offers = merge((name, state.catalogue) for name, state in self._states.items())
@@ -270,27 +274,27 @@ class Responders:
                 self._names_by_id.setdefault(entry.id, entry.name)
 
 
-def each_once(catalogue: Catalogue) -> Catalogue:
-    """The catalogue with the first responder of each id and of each name; the others are left out, with the reason."""
-    found: list[Responder] = []
-    left_out: list[Skipped] = []
+def without_duplicates(catalogue: Catalogue) -> Catalogue:
+    """The catalogue with the first responder of each id and of each name; the others are skipped with that reason."""
+    kept: list[Responder] = []
+    skipped: list[Skipped] = []
     by_key: dict[tuple[str, str], Responder] = {}
     for responder in catalogue.responders:
         keys = ("id", responder.id), ("name", responder.name)
         taken = next((key for key in keys if key in by_key), None)
         if taken is None:
-            found.append(responder)
+            kept.append(responder)
             by_key |= dict.fromkeys(keys, responder)
         else:
             reason = f"another responder of this engine, {by_key[taken].name}, has the same {taken[0]} and comes first"
-            left_out.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", objection=reason))
-    if not left_out:
+            skipped.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", objection=reason))
+    if not skipped:
         return catalogue
-    return replace(catalogue, responders=tuple(found), skipped=(*catalogue.skipped, *left_out))
+    return replace(catalogue, responders=tuple(kept), skipped=(*catalogue.skipped, *skipped))
 
 
 def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
-    """Offers by responder name, sorted; engines in the order given."""
+    """Offers by responder name, sorted by it; engines in the order given."""
     entries: dict[str, list[tuple[str, Responder]]] = {}
     for engine_name, catalogue in found:
         for responder in catalogue.responders:
@@ -298,31 +302,31 @@ def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
     return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
 
 
-def complaints(
-    sections: Mapping[str, ResponderSection], catalogues: Iterable[Catalogue], *, all_heard: bool = True
+def settings_problems(
+    sections: Mapping[str, ResponderSection], catalogues: Iterable[Catalogue], *, is_complete: bool = True
 ) -> list[str]:
-    """A sentence for each thing of the settings that no engine can follow.
+    """A sentence for each setting that no engine can follow.
 
-    A folder that can't be read; a name that no engine has: a question or an approval under a misspelt name would be
-    missing (not while an engine that may have it is silent); an item that the responder does not have.
+    These are folders that can't be read and, once all engines have answered (`is_complete`), unknown responders and
+    unknown items in `[responder."..."]`: a confirmation or an approval under a misspelt name would be missing.
     """
     found = list(catalogues)
-    wrong = [sentence for catalogue in found for sentence in catalogue.unreadable]
-    if not all_heard:
-        return wrong
-    read: dict[str, list[Responder]] = {}
+    problems = [sentence for catalogue in found for sentence in catalogue.unreadable]
+    if not is_complete:
+        return problems
+    known: dict[str, list[Responder]] = {}
     for catalogue in found:
         for responder in catalogue.responders:
-            read.setdefault(responder.name, []).append(responder)
-        for left_out in catalogue.skipped:
-            read.setdefault(left_out.name, []).extend([left_out.responder] if left_out.responder else [])
-    by_plain = {plain(name): responders for name, responders in read.items()}
+            known.setdefault(responder.name, []).append(responder)
+        for skipped in catalogue.skipped:
+            known.setdefault(skipped.name, []).extend([skipped.responder] if skipped.responder else [])
+    by_plain_name = {plain(name): responders for name, responders in known.items()}
     for name, section in sections.items():
-        if plain(name) not in by_plain:
-            wrong.append(_unknown_section(name, list(read)))
-        elif responders := by_plain[plain(name)]:
-            wrong += _unknown_items(name, section, [item for one in responders for item in one.items])
-    return wrong
+        if plain(name) not in by_plain_name:
+            problems.append(_unknown_section(name, list(known)))
+        elif responders := by_plain_name[plain(name)]:
+            problems += _unknown_items(name, section, [item for responder in responders for item in responder.items])
+    return problems
 
 
 def _unknown_section(name: str, known: Sequence[str]) -> str:
@@ -347,7 +351,7 @@ def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -
 
 
 def applies(data_types: Iterable[str], kind: Kind) -> bool:
-    """Whether a responder is for this kind: compared without case and without the product (`semantics.md 4`)."""
+    """Whether a responder is for this kind of object; case and product prefix (`thehive:`) don't count."""
     return any(data_type.rpartition(":")[2].lower() == kind for data_type in data_types)
 
 
@@ -370,7 +374,7 @@ def _sentence(name: str, objections: Sequence[str]) -> str:
     return f"{name} can't run on this object: {'; '.join(objections)}."
 
 
-def _wire(offer: Offer) -> OfferedResponder:
+def _offered(offer: Offer) -> OfferedResponder:
     first = offer.first
     return OfferedResponder(
         id=first.id,
@@ -383,16 +387,16 @@ def _wire(offer: Offer) -> OfferedResponder:
 
 
 def _catalogue(doc: str) -> Catalogue:
-    kept = json.loads(doc)
+    stored = json.loads(doc)
     return Catalogue(
-        tuple(_responder(entry) for entry in kept["responders"]),
-        tuple(_skipped(entry) for entry in kept["skipped"]),
+        tuple(_responder(entry) for entry in stored["responders"]),
+        tuple(_skipped(entry) for entry in stored["skipped"]),
     )
 
 
 def _skipped(entry: Mapping[str, Any]) -> Skipped:
-    would_be = entry.get("responder")
-    return Skipped(**{**entry, "responder": _responder(would_be) if would_be else None})
+    responder = entry.get("responder")
+    return Skipped(**{**entry, "responder": _responder(responder) if responder else None})
 
 
 def _responder(entry: Mapping[str, Any]) -> Responder:

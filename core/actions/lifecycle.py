@@ -20,6 +20,7 @@ from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.catalog import Choice, Responders
 from core.actions.target import Target
+from core.actions.unit_of_work import OperationContext
 from core.common import process_identity
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
@@ -60,7 +61,7 @@ class Lifecycle:
         *,
         organisation: str,
         product: str,
-        limits: reports.Limits,
+        limits: reports.ReportLimits,
     ) -> None:
         self.holder = process_identity.me()
         """The lease holder: this process, as the owner of the actions that it accepts."""
@@ -267,7 +268,7 @@ class Lifecycle:
         if report is None:
             raise ValueError("an end that has not begun needs a report")
         prepared = await asyncio.to_thread(self._prepared, report, row)
-        in_slices = len(prepared.operations) > operations.SLICE
+        in_slices = len(prepared.operations) > operations.SLICE_SIZE
         return _PendingEnd(self._clock(), prepared, await asyncio.to_thread(prepared.to_text) if in_slices else "")
 
     def _apply_slice(self, tx: Transaction, number: int, pending: _PendingEnd) -> bool | None:
@@ -278,8 +279,8 @@ class Lifecycle:
         requested = pending.report.operations
         begun = stored.outcomes(tx, number)
         outcomes: list[str] = [] if begun is None else json.loads(begun)
-        context = operations.OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at)
-        slice_ = requested[len(outcomes) : len(outcomes) + operations.SLICE]
+        context = OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at)
+        slice_ = requested[len(outcomes) : len(outcomes) + operations.SLICE_SIZE]
         outcomes += operations.apply_slice(tx, context, slice_)
         if len(outcomes) < len(requested):
             if begun is None:

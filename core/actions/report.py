@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.actions import operations
-from core.actions.operations import Limits as OperationLimits
+from core.actions.operations import OperationLimits
 from core.engines.base import Report, describe_error
 from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 
@@ -30,7 +30,7 @@ _EMPTY: Mapping[str, str] = {"artifacts": "[]", "operations": "[]", "message": '
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReportLimits:
     """How large reports and their operations may be."""
 
     listed_bytes: int = 1_048_576
@@ -77,23 +77,23 @@ class SerializedReport:
     whole_operations: str | None = None
 
 
-def prepare(report: Report, parameters: Mapping[str, Any], limits: Limits) -> PreparedReport:
+def prepare(report: Report, parameters: Mapping[str, Any], limits: ReportLimits) -> PreparedReport:
     """Make a report ready to be stored; takes as long as it is large: call it in a thread, but for short ones."""
     report = _without_secrets(secrets_in(parameters), report)
     requested = report.operations if report.success else ()
-    kept = operations.bounded(requested, limits.operations)
+    kept = operations.within_limits(requested, limits.operations)
     parts = {key: _dump(value) for key, value in _parts(report, parameters).items()}
     return PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
 
 
-def serialize(prepared: PreparedReport, outcomes: Sequence[str], limits: Limits) -> SerializedReport:
+def serialize(prepared: PreparedReport, outcomes: Sequence[str], limits: ReportLimits) -> SerializedReport:
     """The JSON of a report and its operations, cut for listings if it is over the limit.
 
     `outcomes` has one entry for each operation: why it failed, or `""`.
     """
     entries = [
         _dump(entry)
-        for entry in operations.recorded(prepared.operations, outcomes, prepared.omitted_count, limits.operations)
+        for entry in operations.with_outcomes(prepared.operations, outcomes, prepared.omitted_count, limits.operations)
     ]
     whole_operations = _array(entries)
     parts = {**prepared.parts, "operations": whole_operations}

@@ -1,4 +1,4 @@
-"""The object that a responder runs on: its levels, its root, and how a responder gets to see it."""
+"""The object that a responder runs on, with the levels that count and the JSON that the responder gets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,16 +20,20 @@ _MISSING: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Target:
-    """An object under action. A task or a log has its case's levels, an artifact its own TLP (`semantics.md 2`)."""
+    """An object that a responder runs on.
+
+    `tlp` and `pap` are the levels that count: a task and a log have those of their case, an artifact its own TLP and
+    the PAP of its case (core/docs/semantics.md#levels-that-count).
+    """
 
     kind: Kind
     id: int
     root_id: int
-    """The alert or case that it belongs to."""
+    """The number of the alert or case that it belongs to."""
     tlp: int
     pap: int
     json: Mapping[str, Any]
-    """As the wire shows it, with its parents (`semantics.md 7`)."""
+    """As the interface shows it, with its parents (core/docs/semantics.md#what-a-responder-gets)."""
 
     @property
     def object_type(self) -> str:
@@ -37,7 +41,7 @@ class Target:
 
 
 def parse_kind(text: str) -> Kind:
-    """The kind that a path names, in its own word or in that of answers (`Alert`), which clients hand back.
+    """The kind that a path names, as in requests (`alert`) or as in answers (`Alert`).
 
     Raises ResponderBotError("not_found").
     """
@@ -50,8 +54,8 @@ def parse_kind(text: str) -> Kind:
 def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:
     """The object of that kind and number.
 
-    Raises ResponderBotError("not_found"), on a run also for what is deleted or in a deleted case; a missing log has a
-    code of its own then (`interface.md 7`).
+    Raises ResponderBotError("not_found"). With `on_run` also if the object or its case is deleted, and
+    "log_not_found" for a missing log, which has an error type of its own then.
     """
     row = None if object_id is None else objects.find(reads, kind, object_id)
     if row is None:
@@ -64,9 +68,9 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
 
 
 def _refuse_deleted(target: Target) -> None:
-    """Deleting leaves an object in the store, to be seen and opened again, but nobody expects it to be acted on."""
+    """A deleted object can be read and opened again, but no responder may act on it or on what belongs to it."""
     doc: Any = target.json
-    while isinstance(doc, Mapping):  # an imported alert names its case by its id: it is not a part of it
+    while isinstance(doc, Mapping):  # an imported alert only has the id of its case, and doesn't belong to it
         if doc.get("status") == "Deleted":
             what = _MISSING[doc["_type"]].removesuffix(" not found")
             raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
@@ -74,7 +78,7 @@ def _refuse_deleted(target: Target) -> None:
 
 
 def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
-    """The number, where there is such an object; it is not read. Raises ResponderBotError("not_found")."""
+    """The number, if there is such an object, without reading it. Raises ResponderBotError("not_found")."""
     if object_id is None or not objects.exists(reads, kind, object_id):
         raise ResponderBotError("not_found", _MISSING[kind])
     return object_id

@@ -15,7 +15,7 @@ import pytest
 from core.actions import operations
 from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
-from core.actions.report import Limits
+from core.actions.report import ReportLimits
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -108,7 +108,7 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
 
 
 async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tmp_path: Path) -> None:
-    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE)]
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE_SIZE)]
     async with parts(tmp_path) as here:
         ending, run = await begun(here)
         running, _ = await begun(here)
@@ -119,7 +119,9 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
     engine = ScriptedEngine()
     async with opened(tmp_path / "copy.db") as database:
         responders = Responders([engine], {}, database, here.clock)
-        lifecycle = Lifecycle(database, responders, here.clock, organisation="soc", product="thehive", limits=Limits())
+        lifecycle = Lifecycle(
+            database, responders, here.clock, organisation="soc", product="thehive", limits=ReportLimits()
+        )
         await lifecycle.end_restored()
         async with action_parts(database, here.clock, engine) as core:
             found = Action.model_validate_json(core.actions.get_json(running.id))

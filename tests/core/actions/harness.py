@@ -11,7 +11,7 @@ from core.access import Access, Caller
 from core.actions import operations
 from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
-from core.actions.report import Limits
+from core.actions.report import ReportLimits
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
 from core.common.database.sqlite import Database
@@ -51,7 +51,7 @@ async def action_parts(
     engine: Engine,
     *,
     policies: Mapping[str, ResponderSection] | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: ReportLimits = ReportLimits(),  # noqa: B008 - frozen
     tick_s: float = TICK_S,
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one."""
@@ -105,12 +105,12 @@ async def parts(
     engine: ScriptedEngine | None = None,
     policies: Mapping[str, ResponderSection] | None = None,
     report_limit_bytes: int = 1_048_576,
-    operation_limits: operations.Limits = operations.Limits(),  # noqa: B008 - frozen
+    operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
     **alert: Any,
 ) -> AsyncIterator[Parts]:
     """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
     engine, clock = engine or ScriptedEngine(), SetClock()
-    limits = Limits(report_limit_bytes, operation_limits)
+    limits = ReportLimits(report_limit_bytes, operation_limits)
     async with (
         opened(tmp_path / "core.db") as database,
         action_parts(database, clock, engine, policies=policies, limits=limits) as own,

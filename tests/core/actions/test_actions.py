@@ -65,7 +65,7 @@ async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Pat
         ("AddTagToAlert", "Success", ""),
         ("AddTagToCase", "Failure", "Unable to apply action AddTagToCase without case"),
         ("LaunchRocket", "Failure", "Unknown operation LaunchRocket; nothing was done."),
-        ("", "Failure", "This is no operation: it has no type."),
+        ("", "Failure", "This is not an operation: it has no type."),
         ("MarkAlertAsRead", "Success", ""),
     ]
     assert (target["tags"], target["status"]) == (["blocked"], "Ignored")
@@ -265,7 +265,7 @@ async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
 async def test_operations_over_the_limit_are_one_refused_entry(tmp_path: Path) -> None:
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(30_000)]
     long = [{"type": "AddTagToAlert", "tag": f"{number}" + "x" * 3000} for number in range(10)]
-    limits = operations.Limits(count=250, bytes=20_000)
+    limits = operations.OperationLimits(count=250, bytes=20_000)
     async with parts(tmp_path, operation_limits=limits) as here:
         ended = [await ended_with(here, asked) for asked in (many, long)]
         tags = json.loads(here.alert_json())["tags"]
@@ -277,7 +277,7 @@ async def test_operations_over_the_limit_are_one_refused_entry(tmp_path: Path) -
 
 
 async def test_operations_read_and_tell_an_object_once_for_a_slice(tmp_path: Path) -> None:
-    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(3 * operations.SLICE)]
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(3 * operations.SLICE_SIZE)]
     async with parts(tmp_path) as here:
         action = await ended_with(here, many)
         page = await here.feed.page(0, wait_s=0)
@@ -288,7 +288,7 @@ async def test_operations_read_and_tell_an_object_once_for_a_slice(tmp_path: Pat
 
 
 async def test_others_write_between_two_slices_of_operations(tmp_path: Path) -> None:
-    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(10 * operations.SLICE)]
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(10 * operations.SLICE_SIZE)]
     async with parts(tmp_path) as here:
         started = await here.actions.start(ANNA, ask(here))
         (await here.engine.taken.get()).finish(Report(True, operations=tuple(many)))
@@ -301,7 +301,7 @@ async def test_others_write_between_two_slices_of_operations(tmp_path: Path) -> 
 
 async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its_engine(tmp_path: Path) -> None:
     """The first core loses its lease between two slices; the second knows the rest without asking the engine."""
-    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE)]
+    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE_SIZE)]
     many += [{"type": "CreateTask", "title": "not here"}, *many[:1]]
     async with parts(tmp_path) as here:
         started = await here.actions.start(ANNA, ask(here))
@@ -320,8 +320,8 @@ async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its
     applied = json.loads(ended.operations)
     assert engine.runs == []
     assert 0 < len(half) < len(tags)
-    assert tags == [f"t{number}" for number in range(9 * operations.SLICE)]
-    assert [entry["status"] for entry in applied] == ["Success"] * 9 * operations.SLICE + ["Failure", "Success"]
+    assert tags == [f"t{number}" for number in range(9 * operations.SLICE_SIZE)]
+    assert [entry["status"] for entry in applied] == ["Success"] * 9 * operations.SLICE_SIZE + ["Failure", "Success"]
     assert json.loads(ended.report)["message"] == "of the first"
     assert json.loads(ended.report)["operations"] == applied
 
@@ -390,11 +390,11 @@ async def test_a_secret_parameter_comes_back_nowhere(tmp_path: Path) -> None:
 
 
 async def test_where_an_object_is_full_operations_fail_and_the_run_ends(tmp_path: Path) -> None:
-    tags = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(2 * operations.SLICE)]
+    tags = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(2 * operations.SLICE_SIZE)]
     fields = [
         {"type": "AddCustomFields", "name": f"f{number}", "tpe": "string", "value": "v"} for number in range(2_000)
     ]
-    limits = operations.Limits(count=3_000)
+    limits = operations.OperationLimits(count=3_000)
     async with parts(tmp_path, tags=[f"x{number}" for number in range(950)], operation_limits=limits) as here:
         ended = await ended_with(here, [*tags, *fields])
         alert = json.loads(here.alert_json())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from core.actions.catalog import Responders, applies, complaints, merge
+from core.actions.catalog import Responders, applies, merge, settings_problems
 from core.actions.target import Target
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Skipped
@@ -117,17 +117,17 @@ async def test_settings_of_a_responder_that_nobody_knows_are_told(tmp_path: Path
     policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
     async with opened(tmp_path / "core.db") as database:
         responders = Responders([engine], policies, database, SetClock())
-        before = responders.complaints()
+        before = responders.settings_problems()
         with capture_logs() as logged:
             await responders.open()
-            told = responders.complaints()
+            told = responders.settings_problems()
             await responders.close()
     assert before == []
     assert told == [
         'The settings\' [responder."BlokHost_1_0"] names no responder that an engine knows;'
         ' did you mean "BlockHost_1_0"?'
     ]
-    assert [line["reason"] for line in logged if line["event"] == "wrong settings"] == told
+    assert [line["reason"] for line in logged if line["event"] == "settings_invalid"] == told
 
 
 def test_an_item_that_the_responder_does_not_have_is_told() -> None:
@@ -142,7 +142,7 @@ def test_an_item_that_the_responder_does_not_have_is_told() -> None:
         "BlockHost_1_0": ResponderSection(config={"max_tlp": 1}, approval=1),
         "Broken": ResponderSection(config={"nobody": "knows"}),
     }
-    assert complaints(sections, catalogues) == [
+    assert settings_problems(sections, catalogues) == [
         'The settings\' [responder."NOTIFY_2_1"] config names an item "max_tpl" that the responder does not have;'
         ' did you mean "max_tlp"?',
         'The settings\' [responder."Mail_1_0"] config names an item "colour" that the responder does not have;'
@@ -150,7 +150,7 @@ def test_an_item_that_the_responder_does_not_have_is_told() -> None:
         'The settings\' [responder."BlockHost_1_0"] config does nothing: only a remote engine has that responder;'
         " set it there.",
     ]
-    assert complaints(sections, catalogues, all_heard=False) == []
+    assert settings_problems(sections, catalogues, is_complete=False) == []
 
 
 async def test_what_is_not_configured_is_among_what_can_not_run_also_while_its_engine_is_silent(tmp_path: Path) -> None:

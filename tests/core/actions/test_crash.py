@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from core.actions.operations import SLICE
+from core.actions.operations import SLICE_SIZE
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from core.models import Action
 from tests.core.core_process import (
@@ -391,7 +391,7 @@ async def test_a_core_killed_while_it_applies_operations_applies_each_once(tmp_p
         events = await events_of(core, action.id)
     assert ended.status == "Success"
     assert {operation["status"] for operation in json.loads(ended.operations)} == {"Success"}
-    assert {count % SLICE for count in counts} == {0}
+    assert {count % SLICE_SIZE for count in counts} == {0}
     assert counts == sorted(counts)
     assert titles_in(place) == {f"task {number}" for number in range(MANY)}
     assert (tasks_in(place), place.counted("many"), events.count("action.ended")) == (MANY, 1, 1)

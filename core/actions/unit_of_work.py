@@ -1,0 +1,146 @@
+"""The objects that a slice of operations changes, each read once and saved once."""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.common.database.sqlite import Transaction
+from core.common.errors import ResponderBotError
+from core.models import Alert, Artifact, Case, Kind, Task
+from core.records import alerts, cases
+from core.records.case_templates import custom_fields
+
+Operation = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OperationContext:
+    """The object that a responder ran on, and in whose name its operations are applied."""
+
+    kind: Kind
+    object_id: int
+    user: str
+    now: int
+    """The time of the changes (ms)."""
+
+
+@dataclass
+class UnitOfWork:
+    """What operations read and change; without it, each tag of an alert would read and write the whole alert.
+
+    `alert`, `case`, `task` and `artifact` load the object that an operation works on. They raise
+    ResponderBotError("bad_request") if the responder ran on an object without one.
+    """
+
+    tx: Transaction
+    context: OperationContext
+    _before: dict[Kind, Any] = field(default_factory=dict)
+    """The objects as they are stored."""
+    _loaded: dict[Kind, Any] = field(default_factory=dict)
+    """The objects with their changes; their lists are copies."""
+    _tags: dict[Kind, set[str]] = field(default_factory=dict)
+    _changed: dict[Kind, None] = field(default_factory=dict)
+
+    def alert(self, operation: Operation) -> Alert:
+        if self.context.kind != "alert":
+            raise missing(operation, "alert")
+        alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, self.context.object_id))
+        return alert
+
+    def case(self, operation: Operation) -> Case:
+        case: Case = self._load_once("case", lambda: self._case(operation))
+        return case
+
+    def task(self, operation: Operation) -> Task:
+        if self.context.kind not in ("case_task", "case_task_log"):
+            raise missing(operation, "task")
+        load = cases.load_task if self.context.kind == "case_task" else cases.task_of_log
+        task: Task = self._load_once("case_task", lambda: load(self.tx, self.context.object_id))
+        return task
+
+    def artifact(self, operation: Operation) -> Artifact:
+        if self.context.kind != "case_artifact":
+            raise missing(operation, "artifact")
+        artifact: Artifact = self._load_once(
+            "case_artifact", lambda: cases.load_artifact(self.tx, self.context.object_id)
+        )
+        return artifact
+
+    def change(self, kind: Kind, **update: Any) -> None:
+        """Change a loaded object."""
+        self._loaded[kind] = self._loaded[kind].model_copy(update=update)
+        self._changed[kind] = None
+
+    def add_tag(self, kind: Kind, tag: str) -> None:
+        """Add a tag to a loaded object, unless it has it. Raises ResponderBotError("bad_request") if it is full."""
+        tags = self._loaded[kind].tags
+        known = self._tags.setdefault(kind, set(tags))
+        if tag not in known:
+            tags.append(tag)
+            try:
+                self._check_growth(kind)
+            except ResponderBotError:
+                tags.pop()
+                raise
+            known.add(tag)
+        self._changed[kind] = None
+
+    def set_field(self, kind: Kind, name: str, value_kind: str, value: Any) -> None:
+        """Set a custom field of a loaded object.
+
+        Raises ResponderBotError: invalid_fields, bad_request if the object is full.
+        """
+        fields = self._loaded[kind].custom_fields
+        checked = custom_fields({name: {value_kind: value, "order": len(fields) + 1}}, "customFields")
+        is_new = name not in fields
+        fields.update(checked)
+        try:
+            self._check_growth(kind)
+        except ResponderBotError:
+            if is_new:
+                del fields[name]
+            raise
+        self._changed[kind] = None
+
+    def reload(self, kind: Kind) -> None:
+        """Read an object again when it is next used, since it was saved without this unit."""
+        for state in (self._before, self._loaded, self._changed, self._tags):
+            state.pop(kind, None)
+
+    def save(self) -> None:
+        """Save the changed objects, each with one event."""
+        for kind in self._changed:
+            _SAVE[kind](self.tx, self._loaded[kind], self.context.user, self.context.now, self._before[kind])
+        self._changed.clear()
+
+    def _load_once(self, kind: Kind, load: Callable[[], Any]) -> Any:
+        if kind not in self._loaded:
+            self._before[kind] = stored = load()
+            copies = {name: copy(getattr(stored, name)) for name in ("tags", "custom_fields") if hasattr(stored, name)}
+            self._loaded[kind] = stored.model_copy(update=copies)
+        return self._loaded[kind]
+
+    def _check_growth(self, kind: Kind) -> None:
+        cases.refuse_growth(self._before[kind], self._loaded[kind])
+
+    def _case(self, operation: Operation) -> Case:
+        if self.context.kind != "alert":
+            return cases.case_of(self.tx, self.context.kind, self.context.object_id)
+        alert = self.alert(operation)
+        if alert.case is None:
+            raise missing(operation, "case")
+        return cases.load_case(self.tx, int(alert.case[1:]))
+
+
+_SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int, Any], object]] = {
+    "alert": lambda tx, alert, user, now, before: alerts.save(tx, alert, user, now, before=before),
+    "case": lambda tx, case, user, now, before: cases.save_case(tx, case, user, now, before=before),
+    "case_task": lambda tx, task, user, now, _: cases.save_task(tx, task, user, now),
+    "case_artifact": lambda tx, artifact, user, now, _: cases.save_artifact(tx, artifact, user, now),
+}
+
+
+def missing(operation: Operation, what: str) -> ResponderBotError:
+    """The error of an operation that needs an object which the responder's doesn't belong to."""
+    return ResponderBotError("bad_request", f"Unable to apply action {operation['type']} without {what}")
