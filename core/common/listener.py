@@ -1,4 +1,4 @@
-"""The listener: uvicorn's server on a socket, with connections that bound what a client may hold."""
+"""An HTTP server: uvicorn's, with connections that limit what a client can hold."""
 
 import asyncio
 import socket
@@ -13,18 +13,18 @@ from starlette.types import ASGIApp, Receive
 from core.common.connection import ConnectionLimits, HttpConnection, ListenerState
 from core.common.errors import ResponderBotError
 
-GRACE_S = 3.0  # how long requests on their way may take when core stops
-BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck, or means harm
+GRACE_S = 3.0  # for requests in progress when the server stops
+BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck or hostile
 
 
 class ClientDisconnected(Exception):
-    """The client has hung up: there is nobody to answer."""
+    """The client has closed the connection, so there is nobody to answer."""
 
 
 async def read_body(receive: Receive, limit_bytes: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
-    """The body of a request, whatever its headers claim.
+    """The body of a request, with limits that don't rely on its headers.
 
-    Raises ResponderBotError("too_large") as soon as it is, TimeoutError, and ClientDisconnected.
+    Raises ResponderBotError("too_large") as soon as the limit is passed, TimeoutError, and ClientDisconnected.
     """
     parts: list[bytes] = []
     size = 0
@@ -43,9 +43,9 @@ async def read_body(receive: Receive, limit_bytes: int, timeout_s: float = BODY_
 
 
 def bind(host: str, port: int, setting: str = "[core] host and port") -> socket.socket:
-    """A listening place; port 0 takes a free one. Raises ResponderBotError("unavailable"), which names `setting`."""
+    """A bound socket; port 0 takes any free port. Raises ResponderBotError("unavailable"), which names `setting`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, or asyncio would not switch off Nagle: every answer would then wait 40 ms for the client to nod.
+    # asyncio sets TCP_NODELAY only if the protocol is named; without it responses wait 40 ms for a delayed ACK.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -58,7 +58,7 @@ def bind(host: str, port: int, setting: str = "[core] host and port") -> socket.
 
 
 def local_url(sock: socket.socket) -> str:
-    """The URL under which a client on this machine reaches a bound socket."""
+    """The URL at which a client on this machine reaches a bound socket."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read here, not bound
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -66,35 +66,35 @@ def local_url(sock: socket.socket) -> str:
 
 @asynccontextmanager
 async def http_server(
-    app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S, bounds: ConnectionLimits | None = None
+    app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[str]:
-    """Serve `app` on `sock` in this loop; gives the URL. Signals stay the business of who runs the loop."""
+    """Serve `app` on `sock` in this event loop; yields the URL. Handling signals is left to the caller."""
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
     config.load()
-    bounds = bounds or ConnectionLimits()
-    made = partial(HttpConnection, ListenerState(app, bounds))
-    config.http_protocol_class = cast(Any, made)  # uvicorn calls it, and names a class only
+    limits = limits or ConnectionLimits()
+    make_connection = partial(HttpConnection, ListenerState(app, limits))
+    config.http_protocol_class = cast(Any, make_connection)  # uvicorn only calls it, but types it as a class
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     url = local_url(sock)
     await server.startup([sock])
-    ticking = asyncio.create_task(server.main_loop())  # keeps the Date header
-    looking = asyncio.create_task(_look_after(server, bounds.check_every_s))
+    main_loop = asyncio.create_task(server.main_loop())  # keeps the Date header
+    watchdog = asyncio.create_task(_enforce_limits(server, limits.check_every_s))
     try:
         yield url
     finally:
-        for task in (ticking, looking):
+        for task in (main_loop, watchdog):
             task.cancel()
-        await asyncio.gather(ticking, looking, return_exceptions=True)
-        await _shut(server, sock, grace_s)
+        await asyncio.gather(main_loop, watchdog, return_exceptions=True)
+        await _shut_down(server, sock, grace_s)
 
 
 def _connections(server: uvicorn.Server) -> list[HttpConnection]:
     return cast(list[HttpConnection], list(server.server_state.connections))
 
 
-async def _look_after(server: uvicorn.Server, every_s: float) -> None:
-    """Have each connection end what takes too long: one timer for all costs less than one for each request."""
+async def _enforce_limits(server: uvicorn.Server, every_s: float) -> None:
+    """Have each connection enforce its timeouts: one timer for all costs less than one per request."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(every_s)
@@ -103,8 +103,8 @@ async def _look_after(server: uvicorn.Server, every_s: float) -> None:
             connection.enforce_limits(now)
 
 
-async def _shut(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> None:
-    """Stop, and wait for requests that are cut off, so that nobody uses the store after it is closed."""
+async def _shut_down(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> None:
+    """Stop and wait for the requests in progress, so that none uses the store after it is closed."""
     for listener in server.servers:
         listener.close()
     sock.close()
@@ -112,13 +112,13 @@ async def _shut(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> 
         connection.shutdown()
     tasks: list[asyncio.Task[Any]] = list(server.server_state.tasks)
     if tasks:
-        _, late = await asyncio.wait(tasks, timeout=grace_s)
-        for task in late:
+        _, pending = await asyncio.wait(tasks, timeout=grace_s)
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
     for connection in _connections(server):
         connection.transport.close()
-    await asyncio.sleep(0)  # connections that were told to close say so in the loop's next turn
+    await asyncio.sleep(0)  # closed connections unregister in the next iteration of the event loop
     for connection in _connections(server):
-        connection.transport.abort()  # its client does not take what it is given
+        connection.transport.abort()  # its client doesn't read the rest of its response
     await asyncio.sleep(0)

@@ -375,7 +375,7 @@ async def small(bounds: ConnectionLimits, size: int = 4 * MIB) -> AsyncIterator[
         answered.append(1)
         await Response(content if scope["path"] == "/large" else b"small")(scope, receive, send)
 
-    async with http_server(app, bind("127.0.0.1", 0), grace_s=0, bounds=bounds) as url:
+    async with http_server(app, bind("127.0.0.1", 0), grace_s=0, limits=bounds) as url:
         yield url, answered
 
 
