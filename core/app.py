@@ -38,7 +38,7 @@ from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue
-from core.engines.process.engine import BUNDLED
+from core.engines.definitions import BUNDLED
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases

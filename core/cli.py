@@ -350,9 +350,8 @@ async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
 
 def _responders_install(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    from core.engines.definitions import responder_folders
+    from core.engines.definitions import BUNDLED, responder_folders
     from core.engines.environments import Environments
-    from core.engines.process.engine import BUNDLED
 
     process = [engine for engine in settings.engine if engine.type == "process"]
     if args.folder is not None and not args.folder.is_dir():

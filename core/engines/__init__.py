@@ -1,8 +1,6 @@
-"""The kinds of engine: one line each in `ENGINES`, from the settings' `type` to what makes one.
+"""The kinds of engine. `ENGINES` maps the `type` of an `[[engine]]` section to the function that makes one.
 
-To add a kind: a module that fulfils `core.engines.base.Engine`, a function here that makes it of its settings, a line
-in `ENGINES`, and the type's name in `core.settings.EngineSection`. Imports are lazy, so that a kind that nobody uses
-costs nothing at start.
+To add a kind, see README.md in this folder. Engines are imported lazily, so that unused ones cost nothing at start.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +22,7 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         product=core.product,
         folders=section.responders,
         responders=settings.responder,
-        # A folder for each engine: at start an engine removes job folders that it does not know.
+        # One folder per engine: at start an engine removes job folders that it does not know.
         jobs=core.jobs / section.name,
         environments=core.environments,
         capacity=core.max_concurrent_actions,
@@ -51,9 +49,9 @@ def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
 ENGINES: Mapping[str, Factory] = {"process": _process, "cortex": _cortex}
 
 LOCAL = EngineSection(name="local", type="process")
-"""The engine where the settings name none (`surface.md`)."""
+"""The only engine when the settings have no `[[engine]]`."""
 
 
 def make(settings: CoreSettings) -> list[Engine]:
-    """The engines of the settings, in their order."""
+    """The engines of the settings, in the order of the settings."""
     return [ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)]

@@ -1,7 +1,4 @@
-"""What an engine is: the contract between an action and whatever runs its responder.
-
-A new kind of engine is one module that fulfils `Engine`, and one line in `core.engines.ENGINES`.
-"""
+"""The contract between core and whatever runs a responder. `core/engines/README.md` says how to add an engine."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,83 +9,85 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Responder:
-    """One entry of an engine's catalogue, as that engine knows it (`interface.md 2.2`)."""
+    """A responder that an engine offers."""
 
     id: str
+    """The engine's own id of it."""
     name: str
-    """The definition's id, such as `Mailer_1_0`; catalogues are merged by it (`semantics.md 4`)."""
+    """The definition's id, such as `Mailer_1_0`; the catalogues of several engines are merged by it."""
     version: str
     description: str
     data_types: tuple[str, ...]
-    """Kinds as the definition gives them, such as `thehive:alert`."""
+    """The definition's `dataTypeList`, such as `thehive:alert`, unchanged."""
     max_tlp: int = 3
-    """The highest TLP it may see; 3 where the check is off."""
+    """The highest TLP of an object it may run on; 3 if its check is off."""
     max_pap: int = 3
+    """The highest PAP, likewise."""
     definition: str = ""
-    """`responderDefinition` on the wire; the name where the engine has nothing else."""
+    """`responderDefinition` in the HTTP interface."""
     items: tuple[str, ...] = ()
-    """What the settings may give it, by name; none where the engine keeps the configuration itself."""
+    """Names of the configuration items that the settings may set; none if the engine keeps the configuration."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A definition that can't be used, and why, in one sentence that names file and reason."""
+    """A responder that can't be used. Stored as JSON with the catalogue, as `Responder` is: fields keep their names."""
 
     name: str
     reason: str
+    """A sentence for administrators that names file and reason."""
     responder: Responder | None = None
-    """What it would be, where so much could be read."""
+    """What it would offer, if its definition could be read."""
     objection: str = ""
-    """The reason for people who see no files of this machine, such as `not configured: url missing`."""
+    """The reason for everyone else, without paths, such as `not configured: url missing`."""
     is_wanted: bool = True
-    """False for one that came along and that nobody has configured."""
+    """False for a bundled responder that the settings don't mention: it is no fault that it can't be used."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What an engine offers, and what it had to leave out."""
+    """What an engine offers, and what it had to skip."""
 
     responders: tuple[Responder, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """A sentence for each folder of the settings that can't be read."""
+    """A sentence for each folder of responders that can't be read."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a responder, as the engine needs to know it.
-
-    The same job may be given to `Engine.run` again after a restart; `engine_job_id` is then what was known before.
-    """
+    """One run of a responder, as given to an engine. After a restart `Engine.run` may get the same job again."""
 
     action_id: str
-    """`~<digits>`; also the label on a remote engine, so that a lost job can be found."""
+    """`~<digits>`; also the label of the job on a Cortex server, so that a lost job can be found."""
     responder_id: str
     """The engine's own id of the responder."""
     responder_name: str
     data: JsonObject
     data_type: str
-    """Such as `thehive:alert`, in lower case (`semantics.md 7`)."""
+    """The kind of `data`, such as `thehive:alert`, in lower case."""
     tlp: int
+    """0 (CLEAR) to 3 (RED), as is `pap`."""
     pap: int
     message: str = ""
     parameters: JsonObject = field(default_factory=dict)
     engine_job_id: str = ""
+    """The engine's id of the job as reported by an earlier `Progress`, if any."""
     resumed: bool = False
-    """True when an earlier owner had handed it over: settle it by looking, never by running it twice."""
+    """True if the job was dispatched before: find out what became of it, and never run it a second time."""
     seen_running: bool = False
-    """True when its program was known to run: a job that has vanished since can only have been lost."""
+    """True if its program was seen running: if no trace of it is left, the run is lost."""
     cancelled: bool = False
-    """True when it was cancelled before `Engine.run` got it again: what has not been started is not started."""
+    """True if it was cancelled before it was resumed: don't start it if it has not started."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """News of a job on its way, told as soon as it is known."""
+    """What is known of a job that has not ended, reported as soon as it is known."""
 
     engine_job_id: str
     running: bool = False
-    """True from when the program has really started; it moves the action to `InProgress`."""
+    """True once the program has started; moves the action to `InProgress`."""
     pid: int | None = None
     pid_started: int | None = None
     """Start time of that process in clock ticks since boot (`/proc/<pid>/stat` field 22)."""
@@ -96,27 +95,28 @@ class Progress:
 
 @dataclass(frozen=True)
 class Report:
-    """How a job ended. A responder that fails is a value, not an exception (`architecture.md 4.5`)."""
+    """How a job ended. A responder that fails is a value, not an exception."""
 
     success: bool
     message: str = ""
-    """The sentence for people; for a failure what went wrong."""
+    """A sentence for people; after a failure, what went wrong."""
     full: JsonObject = field(default_factory=dict)
     summary: JsonObject = field(default_factory=dict)
     artifacts: tuple[Any, ...] = ()
     operations: tuple[Any, ...] = ()
-    """As the responder asked for them, unchecked: any JSON may be in here."""
+    """As the responder returned them, unchecked: each may be any JSON value."""
     error_message: Any = None
-    """The responder's own `errorMessage`, any JSON."""
+    """The responder's `errorMessage`, any JSON value."""
     input: JsonObject | None = None
-    """The responder's `input` as it gave it back, secrets removed."""
+    """The `input` that the responder returned, redacted."""
     config: JsonObject = field(default_factory=dict)
-    """The configuration of the run, secrets removed; with proxy, cacerts, the TLP and PAP checks, jobTimeout."""
+    """The configuration of the run, redacted, with TLP and PAP checks, proxy, cacerts and jobTimeout."""
     printed: str = ""
-    """What the program printed, bounded."""
+    """Head and tail of what the program printed, redacted."""
 
 
 OnProgress = Callable[[Progress], Awaitable[None]]
+"""Called by an engine whenever it learns more of a job."""
 
 
 class Engine(Protocol):
@@ -127,41 +127,42 @@ class Engine(Protocol):
 
     @property
     def capacity(self) -> int | None:
-        """How many jobs it takes at once; more wait in core, where they can still be cancelled. None: no bound."""
+        """How many jobs it runs at once; further ones queue in core, where they can be cancelled. None: unlimited."""
 
     async def catalogue(self) -> Catalogue:
-        """What it offers now. Raises ResponderBotError("unavailable") with the reason when it can't say."""
+        """What it offers now. Raises ResponderBotError("unavailable") when that can't be found out."""
 
     def job_id(self, action_id: str) -> str:
-        """The job's id if it is fixed before the engine is called (process engine), else `""`."""
+        """The engine's id of an action's job if it is known before the job runs, else `""`."""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
-        """Run the job, or with `job.resumed` follow the one that already runs, up to its end.
+        """Run the job to its end, or with `job.resumed` follow the one that already runs.
 
-        Never raises for what the responder or the engine does: that is a Report with success False. It tells
-        `running` once the program has started. Cancelling this coroutine (core stops) leaves the job running.
-        Safe to be called again for the same action at any point of an earlier call: nothing runs twice.
+        Calls `on_progress` with `running` once the program has started. Whatever the responder or a server does is
+        returned as a Report with success False, not raised. Cancelling this coroutine, as core does when it stops,
+        leaves the job running. A later call for the same action, wherever an earlier one was interrupted, never runs
+        the responder twice.
         """
 
     async def cancel(self, job: Job) -> None:
-        """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") where that can't be done."""
+        """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") when it can't be stopped."""
 
     async def clean_up(self, action_id: str) -> None:
-        """The action's report is stored: clean up what was kept of the job."""
+        """Remove what is kept of a job whose report is stored. May be called twice."""
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
-        """At start: clean up what is left of actions that have ended.
+        """At start, remove what is left of actions that have ended.
 
-        The open ones are asked for after looking what is left: an action that another core accepts meanwhile is
-        either not yet to be seen, or among them.
+        `open_action_ids` must be called after the leftovers are listed: then an action that another core accepts
+        meanwhile is either not listed or open.
         """
 
     async def close(self) -> None:
-        """Let go of connections and threads; running jobs go on."""
+        """Close connections and helper processes; running jobs go on."""
 
 
 def describe_error(error_message: Any) -> str:
-    """Text for people made of an `errorMessage`, which may be any JSON (`responder-process.md 2`)."""
+    """A sentence for people from a responder's `errorMessage`, which may be any JSON value."""
     if isinstance(error_message, str):
         return error_message.strip() or "The responder failed and gave no reason."
     if isinstance(error_message, Mapping):

@@ -1,4 +1,4 @@
-"""Interpreters for responders: an environment of its own for each folder with requirements, built by uv."""
+"""Python environments of responders: one for each folder with a `requirements.txt`, built by uv."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.engines.definitions import raise_if_exhausted
+from core.engines.files import raise_if_exhausted
 
-_BUILD_SECONDS = 1800.0
-"""An environment that is not there after half an hour never will be."""
+_BUILD_TIMEOUT_S = 1800.0
 
 _PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PASSED_ON_PREFIXES = ("UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
@@ -26,33 +25,35 @@ _PASSED_ON_PREFIXES = ("UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROX
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that runs a responder's program."""
+    """The Python interpreter that runs a responder's program."""
 
     path: Path
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Why there is no interpreter for a responder's folder, in one sentence."""
+    """A responder's folder has no interpreter, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class BuildStatus:
-    """News of `Environments.install`: one folder's environment, and how it stands."""
+    """Progress of `Environments.install` on the environment of one folder."""
 
     folder: Path
     state: Literal["cached", "building", "built", "failed"]
     message: str = ""
+    """Why it failed."""
 
 
 class Environments:
-    """All environments below one folder, found by the hash of requirements and Python version."""
+    """The environments below one folder, each named by the hash of its requirements and Python version."""
 
     def __init__(self, root: Path, *, python: Path | None = None, uv: str | None = None) -> None:
-        """`python` runs folders without requirements, and is the base of the others; default: this program's own,
-        without its packages, so that a responder never imports from responder-bot by accident.
+        """`python` runs responders without requirements, and is the base of the other environments.
+
+        Without it the interpreter of core is used, but not its packages, so that no responder imports responder-bot.
         """
         self._root = root
         self._python = python
@@ -68,33 +69,33 @@ class Environments:
         requirements = read_requirements(folder)
         if not requirements:
             return self._plain()
-        place = self._place(requirements)
-        if is_whole(place):
-            return Interpreter(place / "bin" / "python")
-        reason = _read_failure(_failure_of(place))
-        cure = f"run `responder-bot responders install {folder}`."
-        return Unavailable(f"{reason} Mend that and {cure}" if reason else f"its environment is not built; {cure}")
+        path = self._path(requirements)
+        if is_usable(path):
+            return Interpreter(path / "bin" / "python")
+        reason = _read_failure(_failure_file(path))
+        advice = f"run `responder-bot responders install {folder}`."
+        return Unavailable(f"{reason} Fix that and {advice}" if reason else f"its environment is not built; {advice}")
 
     def _plain(self) -> Interpreter | Unavailable:
         if self._python:
-            is_there = self._python.exists()
-            missing = Unavailable(f"{self._python} is missing; correct [[engine]] python.")
-            return Interpreter(self._python) if is_there else missing
-        place = self._root / f"plain-{_digest(self._python_version(), sys.executable)}"
+            if self._python.exists():
+                return Interpreter(self._python)
+            return Unavailable(f"{self._python} is missing; correct [[engine]] python.")
+        path = self._root / f"plain-{_digest(self._python_version(), sys.executable)}"
         try:
-            if not is_whole(place):
-                _make_whole(place, _build_plain)
+            if not is_usable(path):
+                _build_plain(path)
         except (OSError, subprocess.SubprocessError) as error:
             if isinstance(error, OSError):
                 raise_if_exhausted(error)
-            return Unavailable(f"the environment {place} can't be made: {error}")
-        return Interpreter(place / "bin" / "python")
+            return Unavailable(f"the environment {path} can't be created: {error}")
+        return Interpreter(path / "bin" / "python")
 
-    def _place(self, requirements: bytes) -> Path:
+    def _path(self, requirements: bytes) -> Path:
         return self._root / _digest(self._python_version(), requirements.decode("utf-8", "surrogateescape"))
 
     def _python_version(self) -> str:
-        """Asked once; raises OSError when the configured interpreter doesn't run."""
+        """Cached. Raises OSError or SubprocessError when the configured interpreter doesn't run."""
         if not self._version:
             self._version = sys.version if self._python is None else _version_of(self._python)
         return self._version
@@ -102,65 +103,66 @@ class Environments:
     async def install(
         self, folders: Iterable[Path], on_progress: Callable[[BuildStatus], None], *, at_once: int = 4
     ) -> tuple[BuildStatus, ...]:
-        """Build what is missing, `at_once` side by side; those that failed before are tried again.
+        """Build the missing environments, `at_once` in parallel; those that failed before are tried again.
 
-        The answer has one entry for each folder with requirements; one that fails stops no other.
+        Returns the final status of each folder with requirements. One that fails doesn't affect the others.
         """
-        turns = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(at_once)
         locks: dict[Path, asyncio.Lock] = {}
 
-        async def one(folder: Path, requirements: bytes) -> BuildStatus:
-            place = self._place(requirements)
-            async with locks.setdefault(place, asyncio.Lock()), turns:
-                return await self._install(folder, place, on_progress)
+        async def install_one(folder: Path, requirements: bytes) -> BuildStatus:
+            path = self._path(requirements)
+            async with locks.setdefault(path, asyncio.Lock()), slots:
+                return await self._install(folder, path, on_progress)
 
-        wanted = [(folder, read_requirements(folder)) for folder in dict.fromkeys(folders)]
-        return tuple(await asyncio.gather(*(one(folder, text) for folder, text in wanted if text)))
+        all_requirements = [(folder, read_requirements(folder)) for folder in dict.fromkeys(folders)]
+        return tuple(await asyncio.gather(*(install_one(folder, text) for folder, text in all_requirements if text)))
 
-    async def _install(self, folder: Path, place: Path, on_progress: Callable[[BuildStatus], None]) -> BuildStatus:
-        if is_whole(place):
-            news = BuildStatus(folder, "cached")
+    async def _install(self, folder: Path, path: Path, on_progress: Callable[[BuildStatus], None]) -> BuildStatus:
+        if is_usable(path):
+            status = BuildStatus(folder, "cached")
         else:
             on_progress(BuildStatus(folder, "building"))
-            news = await self._build(folder, place)
-        on_progress(news)
-        return news
+            status = await self._build(folder, path)
+        on_progress(status)
+        return status
 
-    async def _build(self, folder: Path, place: Path) -> BuildStatus:
+    async def _build(self, folder: Path, path: Path) -> BuildStatus:
         uv = self._uv or os.environ.get("UV") or shutil.which("uv")
         if not uv:
             return BuildStatus(folder, "failed", "uv is not found: install it, or set the variable UV to its path.")
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=self._root))
+        new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=self._root))
         try:
-            fault = await self._fill(uv, folder, new)
-            if fault:
-                _note_failure(_failure_of(place), fault)
-                return BuildStatus(folder, "failed", fault)
-            _put(new, place)
+            reason = await self._fill(uv, folder, new)
+            if reason:
+                _failure_file(path).write_text(json.dumps({"reason": reason}))
+                return BuildStatus(folder, "failed", reason)
+            _publish(new, path)
         except OSError as error:
             return BuildStatus(folder, "failed", f"{error.filename or uv}: {error.strerror}.")
         finally:
             shutil.rmtree(new, ignore_errors=True)
-        _failure_of(place).unlink(missing_ok=True)
+        _failure_file(path).unlink(missing_ok=True)
         return BuildStatus(folder, "built")
 
     async def _fill(self, uv: str, folder: Path, new: Path) -> str:
-        """Make the environment in `new`; the answer is uv's own last line when it can't be made, else `""`."""
-        base = str(self._python or _base_executable())
+        """Create the environment in `new`. Returns `""`, or the last message of uv when that fails."""
+        own: str = getattr(sys, "_base_executable", "") or sys.executable  # not that of core's environment
+        base = str(self._python or own)
         steps = (
             (uv, "venv", "--relocatable", "--allow-existing", "--no-project", "--python", base, str(new)),
             (uv, "pip", "install", "--python", str(new / "bin" / "python"), "-r", str(folder / "requirements.txt")),
         )
         for step in steps:
-            fault = await _run_uv(step, folder)
-            if fault:
-                return fault
+            reason = await _run_uv(step, folder)
+            if reason:
+                return reason
         return ""
 
 
 def read_requirements(folder: Path) -> bytes:
-    """The requirements of a responder's folder; empty when there are none worth the name."""
+    """The content of a responder's `requirements.txt`; empty when it has only comments or can't be read."""
     try:
         raw = (folder / "requirements.txt").read_bytes()
     except OSError as error:
@@ -170,22 +172,17 @@ def read_requirements(folder: Path) -> bytes:
     return raw if any(line and not line.startswith(b"#") for line in lines) else b""
 
 
-def is_whole(place: Path) -> bool:
-    """An environment is there whole or not at all; still, an interpreter that was upgraded away breaks it."""
-    return (place / "bin" / "python").exists()
+def is_usable(path: Path) -> bool:
+    """Whether an environment exists and its interpreter, a symlink, has not been uninstalled since."""
+    return (path / "bin" / "python").exists()
 
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _base_executable() -> str:
-    """The interpreter below this program's own environment."""
-    return getattr(sys, "_base_executable", "") or sys.executable
-
-
 def _version_of(python: Path) -> str:
-    told = subprocess.run(  # noqa: S603 - the interpreter that the settings name
+    process = subprocess.run(  # noqa: S603 - the interpreter that the settings name
         [str(python), "-I", "-S", "-c", "import sys; print(sys.version)"],
         capture_output=True,
         text=True,
@@ -193,37 +190,33 @@ def _version_of(python: Path) -> str:
         timeout=30,
         env={},
     )
-    return told.stdout
+    return process.stdout
 
 
-def _build_plain(place: Path) -> None:
-    """An interpreter with the standard library and nothing else; done by the standard library, without uv."""
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(place)
-
-
-def _make_whole(place: Path, build: Callable[[Path], None]) -> None:
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+def _build_plain(path: Path) -> None:
+    """Create an environment with the standard library only, without uv."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        build(new)
-        _put(new, place)
+        venv.EnvBuilder(symlinks=True, with_pip=False).create(new)
+        _publish(new, path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _put(new: Path, place: Path) -> None:
-    """Rename a finished environment to its place; one that another process put there meanwhile is as good."""
-    if place.exists() and not is_whole(place):
-        shutil.rmtree(place)
+def _publish(new: Path, path: Path) -> None:
+    """Rename a finished environment to `path`, unless another process has published the same one meanwhile."""
+    if path.exists() and not is_usable(path):
+        shutil.rmtree(path)
     try:
-        new.rename(place)
+        new.rename(path)
     except OSError:
-        if not is_whole(place):
+        if not is_usable(path):
             raise
 
 
-def _failure_of(place: Path) -> Path:
-    return place.with_name(f"{place.name}.failed.json")
+def _failure_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.failed.json")
 
 
 def _read_failure(file: Path) -> str:
@@ -233,49 +226,42 @@ def _read_failure(file: Path) -> str:
         return ""
 
 
-def _note_failure(file: Path, reason: str) -> None:
-    file.write_text(json.dumps({"reason": reason}))
-
-
 async def _run_uv(step: Sequence[str], folder: Path) -> str:
-    """Run one step; `""` when it went well, else the last line that uv said."""
+    """Run one command of uv. Returns `""`, or its last message when it fails."""
     process = await asyncio.create_subprocess_exec(
         *step,
         cwd=folder,
-        env=_environment(),
+        env=_build_environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(_BUILD_SECONDS):
-            _, said = await process.communicate()
+        async with asyncio.timeout(_BUILD_TIMEOUT_S):
+            _, stderr = await process.communicate()
     except TimeoutError:
-        return f"uv did not end within {_BUILD_SECONDS / 60:g} minutes."
+        return f"uv did not end within {_BUILD_TIMEOUT_S / 60:g} minutes."
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)
             await process.wait()
-    return "" if process.returncode == 0 else last_sentence(said.decode("utf-8", "replace"))
+    return "" if process.returncode == 0 else last_message(stderr.decode("utf-8", "replace"))
 
 
-def last_sentence(said: str) -> str:
-    """The resolver's own last line; lines that it broke for the terminal's sake are put together again."""
-    lines = [line.strip().lstrip("╰─▶│×├").strip() for line in said.splitlines() if line.strip()]
-    if not lines:
-        return "uv failed and said nothing."
-    last: list[str] = []
-    for raw in reversed([line for line in said.splitlines() if line.strip()]):
-        last.insert(0, raw.strip().lstrip("╰─▶│×├").strip())
-        if raw.lstrip().startswith(("╰", "×", "├", "error", "hint", "Caused")):
+def last_message(stderr: str) -> str:
+    """The last message of uv, with the lines joined that it wrapped for the terminal."""
+    message: list[str] = []
+    for line in reversed([line.strip() for line in stderr.splitlines() if line.strip()]):
+        message.insert(0, line.lstrip("╰─▶│×├").strip())
+        if line.startswith(("╰", "×", "├", "error", "hint", "Caused")):
             break
-    return " ".join(last)[-600:]
+    return " ".join(message)[-600:] or "uv failed without a message."
 
 
-def _environment() -> dict[str, str]:
-    """What uv and the build programs of packages may see: how to reach the network, none of the service's tokens."""
+def _build_environment() -> dict[str, str]:
+    """The variables that uv and build scripts of packages get: access to the network, none of core's tokens."""
     passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
     passed |= {name: value for name, value in os.environ.items() if name.upper().startswith(_PASSED_ON_PREFIXES)}
     return passed | {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}

@@ -1,11 +1,12 @@
-"""Files that a responder may have tampered with: never follow a link, never block, never read without a bound.
+"""Safe access to files that a responder may have replaced: no symlink is followed, no read blocks or is unbounded.
 
-A program runs under the account of core, so it may put a link, a named pipe or a directory where core expects a file
-of its own, or in place of a whole folder. Each function takes a directory that is trusted and a way down from there.
-Nothing here is for the event loop: these calls may wait for a disk.
+A program runs under core's account, so it may put a symlink, a named pipe or a directory where core expects one of its
+own files, or replace a whole folder. Each function takes a trusted directory and the names that lead from it to the
+file. All of them may wait for a disk: don't call them on the event loop.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -13,11 +14,22 @@ from itertools import islice
 from pathlib import Path
 
 _BATCH = 1000
-"""How many entries of a directory are held in memory while it is removed."""
+"""Directory entries held in memory while a directory is removed."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EIO, errno.ESTALE)
+
+
+def raise_if_exhausted(error: OSError) -> None:
+    """Raise `error` again if it is about the machine (no descriptor or memory left, an I/O error), not about the file.
+
+    Call it wherever an OSError would be taken to mean that a file is missing or unusable.
+    """
+    if error.errno in _EXHAUSTED:
+        raise error
 
 
 def open_directory(trusted: Path, *names: str) -> int:
-    """A descriptor of the directory that `names` lead to. Raises OSError, also where one of them is a link."""
+    """Open the directory that `names` lead to. Raises OSError, also if one of them is a symlink."""
     descriptor = os.open(trusted, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in names:
         parent = descriptor
@@ -29,7 +41,7 @@ def open_directory(trusted: Path, *names: str) -> int:
 
 
 def open_regular(trusted: Path, *names: str) -> int:
-    """A descriptor to read the regular file that `names` lead to. Raises OSError for anything else."""
+    """Open the regular file that `names` lead to for reading. Raises OSError, also for anything else there."""
     directory = open_directory(trusted, *names[:-1])
     try:
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
@@ -42,7 +54,7 @@ def open_regular(trusted: Path, *names: str) -> int:
 
 
 def read_regular(trusted: Path, *names: str, limit_bytes: int) -> bytes:
-    """The content of the regular file that `names` lead to. Raises OSError, also when it has more than the limit."""
+    """Read the regular file that `names` lead to. Raises OSError, also if it is longer than `limit_bytes`."""
     with os.fdopen(open_regular(trusted, *names), "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
@@ -51,7 +63,7 @@ def read_regular(trusted: Path, *names: str, limit_bytes: int) -> bytes:
 
 
 def replace(trusted: Path, *names: str, content: bytes) -> None:
-    """Put a file in place, whole or not at all; what was there is removed, and not followed. Raises OSError."""
+    """Write a file atomically; whatever has its name is removed, and not followed. Raises OSError."""
     directory = open_directory(trusted, *names[:-1])
     new = f".{names[-1]}.{secrets.token_hex(8)}"
     try:
@@ -70,32 +82,32 @@ def replace(trusted: Path, *names: str, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that isn't there yet, readable for its owner only. Raises OSError."""
+    """Create a file that only its owner can read. Raises OSError, also if it exists."""
     _write_new(str(path), content, None)
 
 
 def _write_new(name: str, content: bytes, directory: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
-        os.fchmod(file.fileno(), 0o600)  # whatever the umask says
+        os.fchmod(file.fileno(), 0o600)  # regardless of the umask
         file.write(content)
 
 
 def make_private(path: Path) -> None:
-    """Make a directory, and those above it that are missing, for their owner only. Raises OSError."""
+    """Create a directory and its missing parents, for their owner only. Raises OSError."""
     if path.is_dir():
         return
     make_private(path.parent)
-    with contextlib.suppress(FileExistsError):  # somebody was quicker
+    with contextlib.suppress(FileExistsError):  # created by someone else meanwhile
         path.mkdir(mode=0o700)
-        path.chmod(0o700)  # whatever the umask says
+        path.chmod(0o700)  # regardless of the umask
 
 
 def remove_tree(path: Path) -> None:
-    """Remove what has this name, a directory with all that is in it; links are removed, and not followed.
+    """Remove a file, or a directory with its content, without following symlinks. What can't be removed stays.
 
-    What can't be removed stays. Works at any depth: directories are moved up before they are emptied, so neither
-    stack nor descriptors grow.
+    Works at any depth: subdirectories are moved up before they are emptied, so neither the stack nor the number of
+    open descriptors grows.
     """
     with contextlib.suppress(OSError):
         directory = open_directory(path.parent)
@@ -109,32 +121,31 @@ def _remove_below(parent: int, name: str) -> None:
     if not _is_directory(name, parent):
         os.unlink(name, dir_fd=parent)
         return
-    top = _open_anyhow(name, parent)
+    top = _open_with_rights(name, parent)
     try:
-        while sum(_cleared(entry, top) for entry in _some_of(top)):
+        while sum(_remove_or_shrink(entry, top) for entry in _next_entries(top)):
             pass
     finally:
         os.close(top)
     os.rmdir(name, dir_fd=parent)
 
 
-def _some_of(directory: int) -> list[str]:
-    """The first entries; one that was removed makes room for the next round."""
+def _next_entries(directory: int) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.name for entry in islice(entries, _BATCH)]
 
 
-def _cleared(name: str, top: int) -> bool:
-    """Remove an entry of `top`, or bring that some way on. False: nothing could be done."""
+def _remove_or_shrink(name: str, top: int) -> bool:
+    """Remove an entry of `top`, or some of its content; False if nothing could be removed."""
     try:
         if not _is_directory(name, top):
             os.unlink(name, dir_fd=top)
             return True
-        directory = _open_anyhow(name, top)
+        directory = _open_with_rights(name, top)
     except OSError:
         return False
     try:
-        progress = sum(_removed_or_moved(entry, directory, top) for entry in _some_of(directory)) > 0
+        progress = sum(_remove_or_move_up(entry, directory, top) for entry in _next_entries(directory)) > 0
     finally:
         os.close(directory)
     with contextlib.suppress(OSError):
@@ -143,10 +154,10 @@ def _cleared(name: str, top: int) -> bool:
     return progress
 
 
-def _removed_or_moved(name: str, directory: int, top: int) -> bool:
+def _remove_or_move_up(name: str, directory: int, top: int) -> bool:
     try:
         if _is_directory(name, directory):
-            os.close(_open_anyhow(name, directory))  # moving a directory takes the right to write in it
+            os.close(_open_with_rights(name, directory))  # moving a directory takes write permission in it
             os.rename(name, f".{secrets.token_hex(16)}", src_dir_fd=directory, dst_dir_fd=top)
         else:
             os.unlink(name, dir_fd=directory)
@@ -159,8 +170,8 @@ def _is_directory(name: str, parent: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 
-def _open_anyhow(name: str, parent: int) -> int:
-    """Open a directory, also one whose program has taken its own rights away; the very one, never a link's target."""
+def _open_with_rights(name: str, parent: int) -> int:
+    """Open a directory after granting its owner all rights, which a program may have removed; never a symlink."""
     with contextlib.suppress(PermissionError):
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         if os.fstat(descriptor).st_mode & 0o700 == 0o700:
@@ -168,7 +179,7 @@ def _open_anyhow(name: str, parent: int) -> int:
         os.close(descriptor)
     found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{found}", 0o700)  # by way of the descriptor, so what it names can't change under us
+        os.chmod(f"/proc/self/fd/{found}", 0o700)  # through the descriptor: the name may be replaced meanwhile
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
     finally:
         os.close(found)

@@ -1,4 +1,4 @@
-"""Takes secrets out of what is stored: by the names of their keys, and by their values wherever these come back."""
+"""Redaction of secrets in reports and logs: by the names of keys, and by values wherever they appear in text."""
 
 import base64
 import html
@@ -9,56 +9,56 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 REMOVED = "REMOVED"
-"""What stands in a report where a secret was."""
+"""The text that replaces a secret."""
 
 SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
+"""A key whose name contains one of these holds a secret."""
 
 SHORTEST_SECRET = 6
-"""A value shorter than this is not taken out of texts: it would take out half of every word."""
+"""Characters. Shorter values are not redacted in text, since they appear in ordinary words."""
 
 _LOGIN = re.compile(r"(?<=://)[^/\s?#\"'<>]*@")
-_QUERY_ITEM = re.compile(r"(?<=[?&;])([^=&;#\s\"'<>]*)=([^&;#\s\"'<>]+)")
-_SECRET_ITEMS = (*SECRET_WORDS, "apikey", "passwd", "pass", "auth", "sig", "signature", "credential")
+_QUERY_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#\s\"'<>]*)=([^&;#\s\"'<>]+)")
+_SECRET_PARAMETERS = (*SECRET_WORDS, "apikey", "passwd", "pass", "auth", "sig", "signature", "credential")
 _PERCENT_SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
-"""What the usual encoders leave as it is: Python's two, and JavaScript's two."""
+"""What the usual percent-encoders leave unchanged: two of Python and two of JavaScript."""
 
 _TOKEN_CHARACTERS = 16
-"""A login without a password that is as long as this is a key, and no name."""
+"""A login in a URL without a password is taken for an access token from this length on."""
 
-_NAMED_SECRETS = 50
-_NAMED_CHARACTERS = 8 * 1024
+_MAX_FOREIGN_SECRETS = 50
+_MAX_FOREIGN_CHARACTERS = 8 * 1024
 
 _WINDOW = 64 * 1024
-"""Characters that are searched at once: a regular expression lets nothing else run meanwhile."""
+"""Characters that are searched at once: other threads can't run during a search."""
 
 
 class Redactor:
-    """Replaces secrets in texts and in values, in one pass however many there are.
+    """Replaces secrets in text and in JSON values, in one pass regardless of their number.
 
-    `secrets` shorter than SHORTEST_SECRET are ignored. `names` are other texts with what stands in their place, such
-    as a path and the name of its folder.
+    `secrets` shorter than SHORTEST_SECRET are ignored. `names` maps other text, such as a path, to its replacement.
     """
 
     def __init__(self, secrets: Iterable[str], names: Mapping[str, str] | None = None) -> None:
         known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        self._instead = {text: name for text, name in (names or {}).items() if len(text) >= SHORTEST_SECRET}
+        self._names = {text: name for text, name in (names or {}).items() if len(text) >= SHORTEST_SECRET}
         self._numbers = {secret for secret in known if secret.replace(".", "", 1).lstrip("-").isdigit()}
-        texts = {form for secret in known for form in encodings_of(secret)} | set(self._instead)
+        texts = {form for secret in known for form in encodings_of(secret)} | set(self._names)
         self._longest = max(map(len, texts), default=0)
-        self._pattern = re.compile(_any_of(sorted(texts))) if texts else None
+        self._pattern = re.compile(_alternatives(sorted(texts))) if texts else None
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
+        """Redact a text."""
         if self._pattern is None:
             return text
-        parts, done = [], 0
-        for match in self._found(text):
-            parts += [text[done : match.start()], self._instead.get(match[0], REMOVED)]
-            done = match.end()
-        return "".join([*parts, text[done:]]) if parts else text
+        parts, end = [], 0
+        for match in self._matches(self._pattern, text):
+            parts += [text[end : match.start()], self._names.get(match[0], REMOVED)]
+            end = match.end()
+        return "".join([*parts, text[end:]]) if parts else text
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets, in its keys as well."""
+        """Redact a JSON value, its keys included."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -70,36 +70,35 @@ class Redactor:
         is_secret = self._numbers and isinstance(value, int | float) and str(value) in self._numbers
         return REMOVED if is_secret else value
 
-    def _found(self, text: str) -> Iterator[re.Match[str]]:
-        assert self._pattern is not None  # noqa: S101 - looked at by `text`
-        at = 0
-        while at < len(text):
-            match = self._pattern.search(text, at, at + _WINDOW + self._longest)
-            if match is None or match.start() >= at + _WINDOW:  # one that begins later may be cut off here
-                at += _WINDOW
+    def _matches(self, pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+        start = 0
+        while start < len(text):
+            match = pattern.search(text, start, start + _WINDOW + self._longest)
+            if match is None or match.start() >= start + _WINDOW:  # a later match may be cut off by the window's end
+                start += _WINDOW
             else:
                 yield match
-                at = match.end()
+                start = match.end()
 
 
 def cap_secrets(secrets: Iterable[str]) -> list[str]:
-    """As many of secrets that a request or another server named as can be looked for in little time, longest first."""
-    left = _NAMED_CHARACTERS
+    """The longest of secrets that came from a request or another server, few enough to search for quickly."""
+    remaining = _MAX_FOREIGN_CHARACTERS
     kept: list[str] = []
     for secret in sorted(secrets, key=len, reverse=True):
-        if SHORTEST_SECRET <= len(secret) <= left and len(kept) < _NAMED_SECRETS:
+        if SHORTEST_SECRET <= len(secret) <= remaining and len(kept) < _MAX_FOREIGN_SECRETS:
             kept.append(secret)
-            left -= len(secret)
+            remaining -= len(secret)
     return kept
 
 
 def secrets_in(value: Any, secret_names: frozenset[str] = frozenset(), *, urls: bool = False) -> set[str]:
-    """The texts and numbers under keys that name a secret; with `urls` also logins and keys inside of addresses."""
+    """The strings and numbers under secret keys, numbers as text; with `urls` also the secrets in URLs."""
     if isinstance(value, Mapping):
         found: set[str] = set()
         for key, item in value.items():
-            is_named = _is_secret(key, item, secret_names)
-            found |= set(_leaves(item)) if is_named else secrets_in(item, secret_names, urls=urls)
+            is_secret = _is_secret(key, item, secret_names)
+            found |= set(_leaves(item)) if is_secret else secrets_in(item, secret_names, urls=urls)
         return found
     if isinstance(value, list | tuple):
         return {secret for item in value for secret in secrets_in(item, secret_names, urls=urls)}
@@ -107,34 +106,37 @@ def secrets_in(value: Any, secret_names: frozenset[str] = frozenset(), *, urls: 
 
 
 def secrets_in_url(text: str) -> set[str]:
-    """Logins and keys inside of the addresses of a text."""
+    """Passwords, access tokens and secret query parameters in the URLs of a text, encoded and decoded."""
     found: set[str] = set()
     for match in _LOGIN.finditer(text):
         login = match[0][:-1]
         user, has_password, password = login.partition(":")
         if has_password:
-            whole = login if len(login) >= SHORTEST_SECRET else match[0]
-            found |= {whole, unquote(whole), password, unquote(password)}
+            credentials = login if len(login) >= SHORTEST_SECRET else match[0]
+            found |= {credentials, unquote(credentials), password, unquote(password)}
         elif len(user) >= _TOKEN_CHARACTERS:
             found |= {user, unquote(user)}
-    for match in _QUERY_ITEM.finditer(text):
-        if _is_secret_item(match[1]):
+    for match in _QUERY_PARAMETER.finditer(text):
+        if _is_secret_parameter(match[1]):
             found |= {match[2], unquote_plus(match[2])}
     return found
 
 
 def redact_urls(value: Any) -> Any:
-    """A value whose addresses show neither login nor key."""
+    """Redact logins and secret query parameters of the URLs in a JSON value."""
     if isinstance(value, str):
-        text = _LOGIN.sub(f"{REMOVED}@", value)
-        return _QUERY_ITEM.sub(lambda item: f"{item[1]}={REMOVED}" if _is_secret_item(item[1]) else item[0], text)
+        return _QUERY_PARAMETER.sub(_redact_parameter, _LOGIN.sub(f"{REMOVED}@", value))
     if isinstance(value, Mapping):
         return {key: redact_urls(item) for key, item in value.items()}
     return [redact_urls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _redact_parameter(match: re.Match[str]) -> str:
+    return f"{match[1]}={REMOVED}" if _is_secret_parameter(match[1]) else match[0]
+
+
 def redact_keys(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
-    """`value` with every secret replaced by REMOVED: by the names given, and by words in a key."""
+    """Redact the values under secret keys: those in `secret_names`, and those that contain one of SECRET_WORDS."""
     if isinstance(value, Mapping):
         return {
             key: REMOVED if _is_secret(key, item, secret_names) else redact_keys(item, secret_names)
@@ -146,18 +148,18 @@ def redact_keys(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
 
 
 def encodings_of(secret: str) -> set[str]:
-    """A text in all the forms in which programs usually give it back."""
+    """A secret in every encoding in which programs usually print it."""
     once = _escaped(secret)
     forms = {secret, *once, *(twice for form in once for twice in _escaped(form))}
     raw = secret.encode("utf-8", "replace")
     for safe in _PERCENT_SAFE:
-        forms |= {encoded for text in (quote(raw, safe=safe), quote_plus(raw, safe=safe)) for encoded in _cases(text)}
+        forms |= _both_cases(quote(raw, safe=safe)) | _both_cases(quote_plus(raw, safe=safe))
     forms |= {raw.hex(), raw.hex().upper(), *_base64(raw)}
     return {form for form in forms if len(form) >= SHORTEST_SECRET}
 
 
 def _escaped(text: str) -> set[str]:
-    """As it stands in JSON, HTML, and in what Python prints of values."""
+    """As written in JSON, in HTML, and in a Python literal."""
     in_json = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     in_json |= {form.replace("/", "\\/") for form in in_json}
     in_html = html.escape(text)
@@ -169,12 +171,13 @@ def _escaped(text: str) -> set[str]:
     }
 
 
-def _cases(encoded: str) -> set[str]:
+def _both_cases(encoded: str) -> set[str]:
+    """Percent-encoded text with capital and with small hexadecimal digits."""
     return {encoded, re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)}
 
 
 def _base64(raw: bytes) -> set[str]:
-    """The characters that `raw` alone decides, wherever it begins within three bytes: also as `user:raw`."""
+    """The Base64 text of `raw` alone and inside longer data such as `user:raw`, at each of the three alignments."""
     found = {base64.b64encode(raw).decode(), base64.b64encode(raw).decode().rstrip("=")}
     for before in range(3):
         text = base64.b64encode(b"\0" * before + raw).decode()
@@ -182,26 +185,25 @@ def _base64(raw: bytes) -> set[str]:
     return found | {text.replace("+", "-").replace("/", "_") for text in found}
 
 
-def _any_of(texts: list[str]) -> str:
-    """An expression for the longest of some sorted texts, in which no two ways begin with the same character."""
-    ways: list[str] = []
+def _alternatives(texts: list[str]) -> str:
+    """A pattern that matches the longest of some sorted texts. As a trie, it tries one alternative per character."""
+    alternatives: list[str] = []
     start = 0
     for end in range(1, len(texts) + 1):
         if end < len(texts) and texts[end][:1] == texts[start][:1]:
             continue
         group = texts[start:end]
-        common = _common(group[0], group[-1])
-        rest = [text[len(common) :] for text in group]
-        way = re.escape(common)
+        prefix = _common_prefix(group[0], group[-1])  # of sorted texts that is the prefix of all
+        rest = [text[len(prefix) :] for text in group]
+        pattern = re.escape(prefix)
         if len(rest) > 1:
-            way += f"(?:{_any_of([text for text in rest if text])})" + ("?" if "" in rest else "")
-        ways.append(way)
+            pattern += f"(?:{_alternatives([text for text in rest if text])})" + ("?" if "" in rest else "")
+        alternatives.append(pattern)
         start = end
-    return "|".join(ways)
+    return "|".join(alternatives)
 
 
-def _common(one: str, other: str) -> str:
-    """What two texts begin with; of sorted texts the first and the last tell it of all."""
+def _common_prefix(one: str, other: str) -> str:
     length = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[:length]
 
@@ -220,13 +222,13 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _is_secret(key: Any, item: Any, secret_names: frozenset[str]) -> bool:
-    """Booleans and empty values are shown: they hide nothing, and `use_key: false` helps who reads the report."""
+    """Booleans and empty values are shown: they reveal nothing, and `use_key: false` helps readers of a report."""
     if isinstance(item, bool | None) or item == "":
         return False
     name = str(key).lower()
     return str(key) in secret_names or any(word in name for word in SECRET_WORDS)
 
 
-def _is_secret_item(name: str) -> bool:
-    """Whether an item of a query is a secret: `api_key` is, `keyword` is not."""
-    return unquote(name).lower().endswith(_SECRET_ITEMS)
+def _is_secret_parameter(name: str) -> bool:
+    """Whether a query parameter holds a secret, by the end of its name: `api_key` does, `keyword` doesn't."""
+    return unquote(name).lower().endswith(_SECRET_PARAMETERS)

@@ -1,6 +1,6 @@
-"""A remote engine: Cortex 3 and 4 over HTTP (`responder-process.md 4`)."""
+"""A remote engine: Cortex 3 and 4 over HTTP, see core/docs/responder-process.md#remote-cortex-engines."""
 
-from core.engines.cortex.backoff import PollInterval
+from core.engines.cortex.backoff import PollTiming
 from core.engines.cortex.engine import CortexEngine
 
-__all__ = ["CortexEngine", "PollInterval"]
+__all__ = ["CortexEngine", "PollTiming"]

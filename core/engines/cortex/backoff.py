@@ -1,4 +1,4 @@
-"""How long, and how often, a remote engine is asked again."""
+"""When and for how long calls to a remote engine are repeated."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,56 +6,56 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class PollInterval:
-    """The rhythm of the calls to a remote engine. All in seconds."""
+class PollTiming:
+    """Pauses, lengths and limits of the calls to a remote engine, in seconds."""
 
     backoff_s: tuple[float, ...] = (0.5, 1, 2, 4, 8, 15)
-    """Pauses after answers that were no use, one after the other; the last one repeats."""
+    """Successive pauses after failed calls; the last one repeats."""
     search_s: tuple[float, ...] = (0.5, 1, 2, 4, 8)
-    """Pauses between looks for a lost job. The engine's index lags about a second behind what it has accepted."""
+    """Pauses between searches for a lost job. The server's index lags about a second behind."""
     start_s: float = 60
-    """How long an engine that can't be reached or takes no more is asked to start a job."""
+    """How long starting a job is retried while the server can't be reached or limits its rate."""
     retry_after_s: float = 60
-    """A longer `Retry-After` is cut to this."""
+    """The longest `Retry-After` that is respected."""
     waiting_poll_s: int = 2
-    """Length of a long poll while the job waits: the engine answers it only when the job has ended, never when it
-    has started, and people want to see that it runs."""
+    """Length of a long poll while the job waits. It is short because the server answers only when the job has ended,
+    not when it starts, and people want to see that it runs."""
     running_poll_s: int = 30
     """Length of a long poll while the job runs."""
     quick_poll_s: float = 0.5
-    """Pause after a long poll that came back at once (some versions don't wait for a job that waits itself)."""
+    """Pause after a long poll that returned at once, as some versions do for a waiting job."""
     waiting_limit_s: float = 24 * 3600
-    """A job that the engine still has not started after this is given up, so that no action hangs."""
+    """A job that the server has not started by then is given up."""
 
 
 class Backoff:
-    """A time limit with growing pauses in it."""
+    """A deadline, and growing pauses until then."""
 
-    def __init__(self, clock: Callable[[], float], limit_s: float, pace: PollInterval) -> None:
+    def __init__(self, clock: Callable[[], float], limit_s: float, timing: PollTiming) -> None:
         self._clock = clock
-        self._until = clock() + limit_s
-        self._pace = pace
+        self._deadline = clock() + limit_s
+        self._timing = timing
         self._pauses = 0
 
     @property
     def left_s(self) -> float:
-        return max(0.0, self._until - self._clock())
+        return max(0.0, self._deadline - self._clock())
 
-    def limit(self, limit_s: float) -> None:
-        """Start the time limit anew, from now."""
-        self._until = self._clock() + limit_s
+    def set_limit(self, limit_s: float) -> None:
+        """Move the deadline to `limit_s` from now."""
+        self._deadline = self._clock() + limit_s
 
-    def rested(self) -> None:
-        """The engine is well again: the next pause is a short one."""
+    def reset(self) -> None:
+        """Begin with the shortest pause again, after a call that succeeded."""
         self._pauses = 0
 
-    async def pause(self, asked_s: float | None = None) -> bool:
-        """Wait as long as the engine asked (bounded), else as long as it is due. False when the time is over."""
-        due = self._pace.backoff_s[min(self._pauses, len(self._pace.backoff_s) - 1)]
+    async def pause(self, retry_after_s: float | None = None) -> bool:
+        """Wait before a retry: as long as the server asked (bounded), else the next pause. False after the deadline."""
+        pause_s = self._timing.backoff_s[min(self._pauses, len(self._timing.backoff_s) - 1)]
         self._pauses += 1
-        return await self.rest(due if asked_s is None else min(asked_s, self._pace.retry_after_s))
+        return await self.sleep(pause_s if retry_after_s is None else min(retry_after_s, self._timing.retry_after_s))
 
-    async def rest(self, pause_s: float) -> bool:
-        """Wait, but not beyond the limit. False when the time is over."""
-        await asyncio.sleep(min(pause_s, self.left_s))
+    async def sleep(self, seconds: float) -> bool:
+        """Wait, at most until the deadline. False after the deadline."""
+        await asyncio.sleep(min(seconds, self.left_s))
         return self.left_s > 0

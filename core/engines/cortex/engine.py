@@ -1,4 +1,4 @@
-"""The remote engine: starts a job on a Cortex server once, finds it again if need be, and follows it to its end."""
+"""The remote engine: starts a job on a Cortex server once, finds it again after a lost answer, and follows it."""
 
 import asyncio
 import time
@@ -9,20 +9,16 @@ from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
-from core.engines.cortex.backoff import Backoff, PollInterval
+from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
-from core.engines.cortex.translate import catalogue_of, find_ours, job_id_of, refusal, run_body
+from core.engines.cortex.translate import find_job, parse_catalogue, parse_id, refusal, run_body
 
-KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
+_KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
 
 
 class CortexEngine:
-    """Cortex 3 or 4 at `url` (`responder-process.md 4`). `proxy` is a URL, `ca_file` a private CA in PEM form.
-
-    `timeout_s` bounds each call, `deadline_minutes` a job from its start (`semantics.md 5`). Raises
-    ResponderBotError("bad_request") for settings that can't work.
-    """
+    """The engine described in core/docs/responder-process.md#remote-cortex-engines."""
 
     def __init__(
         self,
@@ -35,13 +31,18 @@ class CortexEngine:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         deadline_minutes: float = 30,
-        pace: PollInterval = PollInterval(),  # noqa: B008 - frozen
+        timing: PollTiming = PollTiming(),  # noqa: B008 - frozen
         product: str = "thehive",
         answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
+        """`proxy` is a URL, `ca_file` a private CA in PEM form.
+
+        `timeout_s` bounds each call, `deadline_minutes` a job from the start of its program. Raises
+        ResponderBotError("bad_request") for settings that can't work.
+        """
         self._name = name
         self._url = url
-        self._wire = CortexHttp(
+        self._http = CortexHttp(
             name,
             url=url,
             api_key=api_key,
@@ -53,7 +54,7 @@ class CortexEngine:
         self._timeout_s = timeout_s
         self._clock = clock
         self._deadline_minutes = deadline_minutes
-        self._pace = pace
+        self._timing = timing
         self._product = product
 
     def __repr__(self) -> str:
@@ -65,15 +66,15 @@ class CortexEngine:
 
     @property
     def capacity(self) -> int | None:
-        """It queues by itself, without a bound that it would tell."""
+        """The server has a queue of its own, and doesn't publish its capacity."""
         return None
 
     async def catalogue(self) -> Catalogue:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return catalogue_of(await self._entries())
+                return parse_catalogue(await self._entries())
         except TimeoutError:
-            raise self._unavailable(f"gave no list of responders within {self._timeout_s:g} s") from None
+            raise self._unavailable(f"returned no list of responders within {self._timeout_s:g} s") from None
         except NoAnswer as lost:
             raise self._unavailable(f"can't be reached: {lost.reason}") from lost
 
@@ -83,14 +84,14 @@ class CortexEngine:
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         engine_job_id = job.engine_job_id
         if not engine_job_id:
-            begun = await (self._find(job, "core was restarted meanwhile") if job.resumed else self._start(job))
-            if isinstance(begun, Report):
-                return begun
-            engine_job_id = begun
+            result = await (self._find(job, "core was restarted meanwhile") if job.resumed else self._start(job))
+            if isinstance(result, Report):
+                return result
+            engine_job_id = result
             await on_progress(Progress(engine_job_id))
         return await JobPoller(
-            self._name, self._wire, engine_job_id, on_progress, self._clock, self._pace, self._deadline_minutes
-        ).to_the_end()
+            self._name, self._http, engine_job_id, on_progress, self._clock, self._timing, self._deadline_minutes
+        ).poll()
 
     async def cancel(self, job: Job) -> None:
         raise ResponderBotError(
@@ -100,110 +101,111 @@ class CortexEngine:
         )
 
     async def clean_up(self, action_id: str) -> None:
-        """Nothing of a remote job is kept here."""
+        """Does nothing: no data of remote jobs is kept here."""
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
-        """Nothing either."""
+        """Does nothing: no data of remote jobs is kept here."""
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
     async def _entries(self) -> list[Any]:
-        answer = await self._wire.call("POST", "responder/_search", {"query": {}, "range": "all"})
+        answer = await self._http.call("POST", "responder/_search", {"query": {}, "range": "all"})
         if answer.status in (404, 405):
             return await self._entries_by_kind()
-        return self._list_in(answer)
+        return self._require_list(answer)
 
     async def _entries_by_kind(self) -> list[Any]:
-        """The call of versions that have no search; a responder for several kinds comes several times."""
+        """For versions without the search. A responder for several kinds is listed several times."""
         entries: dict[str, Any] = {}
-        for kind in KINDS:
-            answer = await self._wire.call("GET", f"responder/type/{self._product}:{kind}")
-            for entry in self._list_in(answer):
-                entries.setdefault(job_id_of(entry) or f"?{len(entries)}", entry)
+        for kind in _KINDS:
+            answer = await self._http.call("GET", f"responder/type/{self._product}:{kind}")
+            for entry in self._require_list(answer):
+                entries.setdefault(parse_id(entry) or f"?{len(entries)}", entry)
         return list(entries.values())
 
-    def _list_in(self, answer: CortexAnswer) -> list[Any]:
+    def _require_list(self, answer: CortexAnswer) -> list[Any]:
         if answer.status in (401, 403):
             raise ResponderBotError("unavailable", refusal(self._name, answer, "list responders"))
         if not answer.ok:
-            raise self._unavailable(f"answers {answer.status} to the question for its responders. {answer.message}")
+            raise self._unavailable(f"answered {answer.status} when asked for its responders. {answer.message}")
         if not isinstance(answer.body, list):
-            raise self._unavailable("gives no list of responders" + (f": {answer.flaw}" if answer.flaw else ""))
+            raise self._unavailable("returned no list of responders" + (f": {answer.fault}" if answer.fault else ""))
         return answer.body
 
     async def _start(self, job: Job) -> str | Report:
-        """Hand the job over, at most once. Asked again only where the engine surely has not taken it."""
-        patience = Backoff(self._clock, self._pace.start_s, self._pace)
+        """Start the job at most once: retry only if the server certainly has not received it. Returns its id."""
+        backoff = Backoff(self._clock, self._timing.start_s, self._timing)
         path = f"responder/{quote(job.responder_id, safe='')}/run"
         while True:
-            asked_s = None
+            retry_after_s = None
             try:
-                answer = await self._wire.call("POST", path, run_body(job))
+                answer = await self._http.call("POST", path, run_body(job))
             except NoAnswer as lost:
                 if lost.sent:
                     return await self._find(job, lost.reason)
                 why = f"Engine {self._name!r} can't be reached: {lost.reason}. Nothing was started; try again later."
             else:
                 if answer.status != 429:
-                    return await self._begun(job, answer)
-                why = f"Engine {self._name!r} takes no more runs for now, so nothing was started. {answer.message}"
-                asked_s = answer.retry_after_s
-            if not await patience.pause(asked_s):
+                    return await self._started_id(job, answer)
+                why = f"Engine {self._name!r} accepts no more runs now, so nothing was started. {answer.message}"
+                retry_after_s = answer.retry_after_s
+            if not await backoff.pause(retry_after_s):
                 return Report(False, why.strip())
 
-    async def _begun(self, job: Job, answer: CortexAnswer) -> str | Report:
+    async def _started_id(self, job: Job, answer: CortexAnswer) -> str | Report:
         if answer.ok or answer.status >= 500:
-            found = job_id_of(answer.body) if answer.ok else ""
+            found = parse_id(answer.body) if answer.ok else ""
             return found or await self._find(job, f"it answered {answer.status} without a job")
         if answer.status == 404:
             return Report(
                 False,
-                f"Engine {self._name!r} does not know responder {job.responder_name} any more: the engine forgot it. "
+                f"Engine {self._name!r} no longer knows responder {job.responder_name}. "
                 "Nothing was started; enable the responder there.",
             )
         return Report(False, refusal(self._name, answer, f"run {job.responder_name}") + " Nothing was started.")
 
     async def _find(self, job: Job, why: str) -> str | Report:
-        """Look for a job whose id is not known, by its label. It is never started again (`responder-process.md 4`)."""
-        patience = Backoff(self._clock, self._deadline_minutes * 60, self._pace)
-        for pause_s in (*self._pace.search_s, 0):
-            listed = await self._labelled(job, patience)
+        """Search for a job by its label, when the answer to its start was lost. It is never started again."""
+        backoff = Backoff(self._clock, self._deadline_minutes * 60, self._timing)
+        for pause_s in (*self._timing.search_s, 0):
+            listed = await self._search(job, backoff)
             if isinstance(listed, str):
                 why = f"{why}; {listed}"
                 break
-            if found := find_ours(listed, job):
+            if found := find_job(listed, job):
                 return found
-            if not await patience.rest(pause_s):
+            if not await backoff.sleep(pause_s):
                 break
         return Report(False, f"{self._unknown(job)} ({why.rstrip('.')}.)")
 
-    async def _labelled(self, job: Job, patience: Backoff) -> list[Any] | str:
-        """The jobs with its label, asked for until the engine lists them; else why it never did."""
+    async def _search(self, job: Job, backoff: Backoff) -> list[Any] | str:
+        """The jobs with its label, after retries; or why the server doesn't list them."""
         query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
-        trouble, rubbish = "", 0
-        while rubbish <= len(self._pace.backoff_s):
-            asked_s = None
+        fault, unusable = "", 0
+        while unusable <= len(self._timing.backoff_s):
+            retry_after_s = None
             try:
-                answer = await self._wire.call("POST", "job/_search", query)
+                answer = await self._http.call("POST", "job/_search", query)
             except NoAnswer as lost:
-                trouble = lost.reason
+                fault = lost.reason
             else:
                 if answer.ok and isinstance(answer.body, list):
                     return answer.body
-                if answer.refused:
+                if answer.is_refusal:
                     return refusal(self._name, answer, "search jobs")
-                trouble, asked_s = answer.flaw or f"it answers {answer.status} to the search", answer.retry_after_s
-                rubbish += answer.ok
-            if not await patience.pause(asked_s):
+                fault = answer.fault or f"it answered the search with {answer.status}"
+                retry_after_s = answer.retry_after_s
+                unusable += answer.ok
+            if not await backoff.pause(retry_after_s):
                 break
-        return trouble
+        return fault
 
     def _unknown(self, job: Job) -> str:
         return (
-            f"It is not known whether {job.responder_name} ran on engine {self._name!r}: no answer to the call came "
-            f"back, and no job with the label {job.action_id} was found there. It was not started again; "
-            "look at its effect, then run it anew if it is missing."
+            f"It is not known whether {job.responder_name} ran on engine {self._name!r}: the answer to the call was "
+            f"lost, and no job with the label {job.action_id} was found there. It was not started again; "
+            "check its effect, and run it again if that is missing."
         )
 
     def _unavailable(self, what: str) -> ResponderBotError:

@@ -1,4 +1,4 @@
-"""Calls to a Cortex server: bounded in time and size, with every way to fail made one of two words."""
+"""Calls to a Cortex server, bounded in time and size. Each returns a CortexAnswer or raises NoAnswer."""
 
 import asyncio
 import base64
@@ -18,12 +18,15 @@ from core.common.errors import ResponderBotError
 from core.engines.decoding import INLINE_BYTES, TooManyValues, decode_json
 from core.engines.redaction import Redactor, secrets_in_url
 
-ANSWER_LIMIT_BYTES = 4 * 1024**2  # far over any report seen; only keeps a broken server from filling the memory
-CONNECTIONS = 1000  # each job that is followed holds one in its long poll
+ANSWER_LIMIT_BYTES = 4 * 1024**2
+"""Far more than any report; keeps a broken server from filling the memory."""
+
+CONNECTIONS = 1000
+"""At a time: each job that is followed holds one with its long poll."""
 
 
 class NoAnswer(Exception):
-    """No answer came. `sent` is False only when the request surely did not reach the server."""
+    """No answer was received. `sent` is False only when the request certainly did not reach the server."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
@@ -33,38 +36,40 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class CortexAnswer:
-    """What came back: `body` is its JSON, or None with a `flaw` that says why there is none."""
+    """An answer of the server."""
 
     status: int
     body: Any = None
-    flaw: str = ""
+    """Its parsed JSON; None if `fault` says why it can't be used."""
+    fault: str = ""
     retry_after_s: float | None = None
-    at_ms: int | None = None
-    """The server's own time, from its `Date` header."""
+    server_time_ms: int | None = None
+    """From the `Date` header."""
 
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
     @property
-    def refused(self) -> bool:
-        """Asking again would not change it."""
+    def is_refusal(self) -> bool:
+        """Whether a retry would get the same error."""
         return 300 <= self.status < 500 and self.status not in (408, 429)
 
     @property
     def message(self) -> str:
-        """The server's own words about an error, on one line, bounded."""
-        said = self.body.get("message") if isinstance(self.body, Mapping) else None
-        return " ".join(said.split())[:300] if isinstance(said, str) else ""
+        """The server's error message on one line, cut to 300 characters."""
+        message = self.body.get("message") if isinstance(self.body, Mapping) else None
+        return " ".join(message.split())[:300] if isinstance(message, str) else ""
 
     @property
     def type(self) -> str:
-        said = self.body.get("type") if isinstance(self.body, Mapping) else None
-        return said if isinstance(said, str) else ""
+        """The type of the server's error, such as `NotFoundError`."""
+        error_type = self.body.get("type") if isinstance(self.body, Mapping) else None
+        return error_type if isinstance(error_type, str) else ""
 
 
 class CortexHttp:
-    """One long-lived client for one server."""
+    """A client for one server, to be kept and closed."""
 
     def __init__(
         self,
@@ -83,18 +88,18 @@ class CortexHttp:
         self._timeout_s = timeout_s
         self._client = HttpxAiohttpClient(
             base_url=_base_url(name, url),
-            headers={"Authorization": f"Bearer {_checked_key(name, self._api_key)}", "Accept": "application/json"},
+            headers={"Authorization": f"Bearer {_check_key(name, self._api_key)}", "Accept": "application/json"},
             proxy=_proxy(name, proxy),
-            verify=_trusted(name, ca_file),
-            # What the settings say is what happens: no proxy out of the environment.
+            verify=_ssl_context(name, ca_file),
+            # Only the proxy of the settings, none from the environment.
             trust_env=False,
-            # The transport bounds connecting only, `call` the whole. Half, so that it is known that nothing was sent.
+            # The transport bounds connecting, `call` the whole. Half of it: then it is known that nothing was sent.
             timeout=httpx.Timeout(None, connect=timeout_s / 2, pool=timeout_s / 2),
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=5),
         )
 
     async def call(self, method: str, path: str, body: Any = None, *, extra_s: float = 0) -> CortexAnswer:
-        """Ask once. `extra_s` is time that the server is asked to take. Raises Unanswered."""
+        """Make one call. `extra_s` is added to its timeout, for a long poll. Raises NoAnswer."""
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -103,11 +108,11 @@ class CortexHttp:
                 self._client.stream(method, path, content=content, headers=headers) as response,
             ):
                 return await self._read(response)
-        # `from None`: the libraries' errors carry the request, and the request carries the key.
+        # `from None`: errors of the libraries contain the request with the API key.
         except TimeoutError:
             raise NoAnswer(f"no answer within {self._timeout_s + extra_s:g} s", sent=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
-            raise _unanswered(error.__cause__ or error) from None
+            raise _no_answer(error.__cause__ or error) from None
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -117,59 +122,61 @@ class CortexHttp:
         async for chunk in response.aiter_bytes():
             raw += chunk
             if len(raw) > self._answer_limit_bytes:
-                return CortexAnswer(response.status_code, flaw=f"it is longer than {self._answer_limit_bytes} bytes")
+                return CortexAnswer(response.status_code, fault=f"it is longer than {self._answer_limit_bytes} bytes")
         in_thread = len(raw) > INLINE_BYTES
-        body, flaw = await asyncio.to_thread(self._decoded, bytes(raw)) if in_thread else self._decoded(bytes(raw))
+        content = bytes(raw)
+        body, fault = await asyncio.to_thread(self._decode, content) if in_thread else self._decode(content)
         return CortexAnswer(
-            response.status_code, body, flaw, _seconds(response.headers.get("Retry-After")), _at_ms(response.headers)
+            response.status_code,
+            body,
+            fault,
+            _retry_after_s(response.headers.get("Retry-After")),
+            _server_time_ms(response.headers),
         )
 
-    def _decoded(self, raw: bytes) -> tuple[Any, str]:
-        """The body, and what is wrong with it."""
+    def _decode(self, raw: bytes) -> tuple[Any, str]:
+        """The body and `""`, or None and what is wrong with it."""
         try:
-            # A server that echoes its request must not bring the key into a report or a log.
+            # A server that echoes its request must not get the API key into a report or a log.
             return self._redactor.value(read_json(raw)), ""
         except ValueError as error:
             return None, str(error)
 
 
 def read_json(raw: bytes | str) -> Any:
-    """JSON that everybody further on can read and write again, bounded.
-
-    Raises ValueError with what is wrong with it, as the end of a sentence.
-    """
+    """Parse JSON as `decode_json` does. Raises ValueError with the reason as the end of a sentence."""
     try:
         return decode_json(raw)
     except TooManyValues:
         raise
     except ValueError:
-        raise ValueError("it is no usable JSON") from None
+        raise ValueError("it is not usable JSON") from None
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    """Only the form in seconds; with a date (rare) the usual pauses do."""
+def _retry_after_s(retry_after: str | None) -> float | None:
+    """The seconds of the header; None for a date, which is rare: then the usual pauses apply."""
     if retry_after is None or not retry_after.isascii() or not retry_after.isdigit():
         return None
     return float(retry_after[:9])
 
 
-def _at_ms(headers: httpx.Headers) -> int | None:
+def _server_time_ms(headers: httpx.Headers) -> int | None:
     try:
         return int(parsedate_to_datetime(headers.get("Date", "")).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
 
 
-def _unanswered(cause: BaseException) -> NoAnswer:
-    """By aiohttp's own error: the words of the transport in between don't tell "refused" from "cut"."""
+def _no_answer(cause: BaseException) -> NoAnswer:
+    """Decide by the error of aiohttp: those of httpx don't tell a refused connection from a broken one."""
     if isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        return NoAnswer("the proxy did not let it through", sent=False)
+        return NoAnswer("the proxy refused the connection", sent=False)
     if isinstance(cause, aiohttp.ClientSSLError):
         return NoAnswer("its certificate is not trusted (is ca_file right?)", sent=False)
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
-        return NoAnswer("its host name is not known", sent=False)
+        return NoAnswer("its host name can't be resolved", sent=False)
     if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
-        return NoAnswer("it takes no connection", sent=False)
+        return NoAnswer("it accepts no connection", sent=False)
     return NoAnswer(f"the connection broke ({type(cause).__name__})", sent=True)
 
 
@@ -186,7 +193,7 @@ def _base_url(name: str, url: str) -> httpx.URL:
     return parsed
 
 
-def _checked_key(name: str, key: str) -> str:
+def _check_key(name: str, key: str) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise ResponderBotError("bad_request", f"Engine {name!r}: put the API key of a user there into api_key.")
     return key
@@ -198,17 +205,17 @@ def _proxy(name: str, proxy: str) -> httpx.Proxy | None:
     try:
         parsed = httpx.Proxy(proxy)
     except (ValueError, httpx.InvalidURL):
-        # `from None`: the library's error repeats the address, which may hold a password.
+        # `from None`: the library's error contains the URL, which may contain a password.
         raise ResponderBotError("bad_request", f"Engine {name!r}: proxy must look like http://host:3128.") from None
     if parsed.auth is None:
         return parsed
-    # As a header, since aiohttp is giving up the form that the transport uses; aiohttp renames it for the proxy.
+    # As a header, since aiohttp deprecates the form that the transport uses; aiohttp renames it for the proxy.
     login = base64.b64encode(":".join(parsed.auth).encode()).decode()
     return httpx.Proxy(parsed.url, headers={"Authorization": f"Basic {login}"})
 
 
-def _trusted(name: str, ca_file: Path | None) -> ssl.SSLContext:
-    """A private CA stands instead of the public ones: with it, nobody else can speak for the engine."""
+def _ssl_context(name: str, ca_file: Path | None) -> ssl.SSLContext:
+    """A private CA replaces the public ones, so that no other one can vouch for the engine."""
     if ca_file is None:
         return httpx.create_ssl_context()
     try:

@@ -5,91 +5,37 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from core.common.errors import ResponderBotError
-from core.engines import job_folder
-from core.engines.base import Catalogue, Job, OnProgress, Progress, Report, Responder, Skipped
-from core.engines.definitions import (
-    RUN_SETTINGS,
-    ConfiguredResponder,
-    Definition,
-    configure,
-    load,
-    raise_if_exhausted,
-    responder_folders,
-    responder_id,
-    section_for,
-)
-from core.engines.environments import Environments, Interpreter, Unavailable
+from core.engines import files, job_folder, run_report
+from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
+from core.engines.definitions import BUNDLED
+from core.engines.environments import Environments
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
-from core.engines.process import launcher, processes
-from core.engines.process.fork_server import ForkRequest, ForkServers
+from core.engines.process import processes
+from core.engines.process.catalogue import CatalogueLoader
+from core.engines.process.fork_server import ForkServers
 from core.engines.process.processes import StartRecord
+from core.engines.process.starter import ProgramStarter, RunLimits
 from core.settings import ResponderSection
 
-BUNDLED = Path(__file__).parents[2] / "bundled"
-"""The responders that come along."""
-
 _GRACE_S = 5.0
-"""Between asking a program to end and killing it (`responder-process.md 2`)."""
+"""Between SIGTERM and SIGKILL."""
 
-_MARKING_S = 1.0
-"""How long a run that is to end may go on because a disk is slow to note why."""
-
-_ENVIRONMENT_PASSED_ON = ("LANG", "LC_ALL", "TZ")
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_MARK_TIMEOUT_S = 1.0
+"""A kill waits no longer than this for a slow disk to record the reason."""
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class RunLimits:
-    """What a run may use at most; each holds for one process of it."""
-
-    cpu_s: int = 1800
-    memory_bytes: int = 2 * 1024**3
-    """Address space."""
-    file_bytes: int = 64 * 1024**2
-    """Size of any file it writes, its output and what it prints among them."""
-    open_files: int = 512
-    processes: int = 256
-    """On top of what the account runs already; the kernel doesn't hold root to it."""
-
-    def for_launcher(self) -> str:
-        return (
-            f"cpu={self.cpu_s},fsize={self.file_bytes},nofile={self.open_files},core=0,"
-            f"nproc={self.processes},as={self.memory_bytes}"
-        )
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """One entry of the catalogue with all that a run needs."""
-
-    responder: Responder
-    configured: ConfiguredResponder
-    interpreter: Interpreter
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    signature: tuple[object, ...]
-    offers: Mapping[str, _Offer]
-    catalogue: Catalogue
-
-
 class ProcessEngine:
-    """Fulfils `core.engines.base.Engine` by programs on this machine (`responder-process.md 1 to 3`).
-
-    Beside the contract: `forget` once a report is stored, `sweep` at start, `environments` for `responders install`.
-    """
+    """The engine described in core/docs/responder-process.md#one-run."""
 
     def __init__(
         self,
@@ -110,29 +56,31 @@ class ProcessEngine:
         fork_servers: ForkServers | None = None,
         output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     ) -> None:
-        """`folders` hold responder folders and win over the bundled ones; `clock` gives seconds since the epoch.
+        """`folders` hold responder folders and win over the bundled ones; `clock` returns seconds since the epoch.
 
-        Without `fork_servers` each run is started by exec.
+        Without `fork_servers` each program is started by the launcher.
         """
         self._name = name
-        self._organisation = organisation
         self._product = product
-        self._folders = (*(folder.absolute() for folder in folders), BUNDLED)
-        self._sections = responders
         self._jobs = jobs.absolute()
         self._capacity = capacity
         self._keep_jobs = keep_jobs
         self._clock = clock
-        self._limits = limits or RunLimits()
         self._grace_s = grace_s
-        self._loaded: _Loaded | None = None
-        self._following: dict[str, int] = {}
+        self._output_limit_bytes = output_limit_bytes
+        self._catalogue = CatalogueLoader(
+            name,
+            organisation=organisation,
+            folders=(*(folder.absolute() for folder in folders), BUNDLED),
+            sections=responders,
+            environments=Environments(environments.absolute(), python=python),
+        )
+        self._starter = ProgramStarter(limits or RunLimits(), fork_servers)
+        self._followers: dict[str, int] = {}
+        """How many `run` calls each action has now."""
         self._running: dict[str, StartRecord] = {}
         self._stop_reasons: dict[str, str] = {}
-        """Of runs that this engine follows, so that nothing a program does to its job folder changes why it ended."""
-        self._fork_servers = fork_servers
-        self._output_limit_bytes = output_limit_bytes
-        self.environments = Environments(environments.absolute(), python=python)
+        """Of the runs that this engine follows: unlike JOB/stop, a program can't change them."""
 
     @property
     def name(self) -> str:
@@ -143,453 +91,272 @@ class ProcessEngine:
         return self._capacity
 
     async def catalogue(self) -> Catalogue:
-        """What is on offer now; read again only when a file has changed.
+        """What is on offer now; files are read again only when they have changed.
 
-        Raises ResponderBotError("unavailable") where the machine has no file descriptor, memory or thread left for it.
+        Raises ResponderBotError("unavailable") when the machine is out of descriptors, memory or threads.
         """
         try:
-            return (await asyncio.to_thread(self._load)).catalogue
+            return (await asyncio.to_thread(self._catalogue.load)).catalogue
         except (OSError, RuntimeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            sentence = f"The responders can't be read now ({reason}); raise the limit on that, or run less here."
+            sentence = f"The responders can't be read now ({reason}); raise that limit, or run less on this machine."
             raise ResponderBotError("unavailable", sentence) from error
 
     def job_id(self, action_id: str) -> str:
         return job_folder.folder_name(self._name, action_id)
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
-        """See `Engine.run`. The job folder stays until `forget`: a report that was not stored can be read again."""
-        self._following[job.action_id] = self._following.get(job.action_id, 0) + 1
+        """See `Engine.run`. The job folder stays until `clean_up`: a report that wasn't stored can be read again."""
+        self._followers[job.action_id] = self._followers.get(job.action_id, 0) + 1
         try:
             return await self._run(job, on_progress)
         finally:
-            self._following[job.action_id] -= 1
-            if not self._following[job.action_id]:
-                del self._following[job.action_id]
+            self._followers[job.action_id] -= 1
+            if not self._followers[job.action_id]:
+                del self._followers[job.action_id]
                 self._running.pop(job.action_id, None)
                 self._stop_reasons.pop(job.action_id, None)
 
     async def cancel(self, job: Job) -> None:
-        """Stop a run: ask its group to end, kill it after the grace. Raises "conflict" when nothing runs."""
+        """Terminate a run, and kill it after the grace period. Raises "conflict" when nothing runs."""
         folder = self._folder(job.action_id)
         try:
-            started = await self._started_of(job.action_id)
-            if started is None:
-                if job.action_id not in self._following and not job.cancelled:
-                    raise ResponderBotError(
-                        "conflict", "This run was not started by this engine, so it can't be ended."
-                    )
+            record = await self._start_record(job.action_id)
+            if record is None:
+                if job.action_id not in self._followers and not job.cancelled:
+                    raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
                 self._stop_reasons.setdefault(job.action_id, "cancel")
-                await _marked(folder, "cancel")
-                started = await self._started_of(job.action_id)
-        except (OSError, ValueError) as error:  # somebody has tampered with it; who follows the run will see its end
-            log.warning("job folder can't be read", action_id=job.action_id, error=str(error))
-            await asyncio.to_thread(_killed, folder)
+                await _mark_stopped(folder, "cancel")
+                record = await self._start_record(job.action_id)
+        except (OSError, ValueError) as error:  # the program has tampered with its folder; `run` will see its end
+            log.warning("job_folder_unreadable", action_id=job.action_id, error=str(error))
+            await asyncio.to_thread(_kill_run, folder)
             return
-        if started is None:
+        if record is None:
             return
-        with _alive(started) as watch:
-            if watch is None:
+        with _pidfd(record) as pidfd:
+            if pidfd is None:
                 raise ResponderBotError("conflict", "This run has already ended.")
-            await self._end(job.action_id, started, watch, "cancel")
-
-    async def _started_of(self, action_id: str) -> StartRecord | None:
-        """What was started, as it was announced to this engine; else what the job folder says."""
-        known = self._running.get(action_id)
-        return known or await asyncio.to_thread(StartRecord.read, self._folder(action_id).started)
+            await self._stop(job.action_id, record, pidfd, "cancel")
 
     async def clean_up(self, action_id: str) -> None:
-        """The report is stored: remove the job folder, unless the settings keep them. May be called twice.
-
-        Kills what still runs there, as after a fault of ours.
-        """
-        await asyncio.to_thread(self._cleared, self._folder(action_id))
+        """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
+        await asyncio.to_thread(self._kill_and_remove, self._folder(action_id))
 
     async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
-        """At start: remove the job folders of all actions but those still open, unless the settings keep them.
-
-        What still runs there is killed, since nobody will ever read its report. Folders that another core follows
-        are left alone.
-        """
-        left = await asyncio.to_thread(job_folder.left, self._jobs, self._name)
-        await asyncio.to_thread(self._sweep, job_folder.orphans(left, self._name, open_action_ids()))
+        """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
+        folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
+        await asyncio.to_thread(self._sweep, job_folder.orphans(folders, self._name, open_action_ids()))
 
     async def close(self) -> None:
-        """Let go of the fork servers. Running jobs go on, and every other descriptor belongs to a `run`."""
-        if self._fork_servers:
-            await asyncio.to_thread(self._fork_servers.close)
-
-    def responder_folders(self) -> tuple[Path, ...]:
-        """The folders of all responders this engine knows, usable or not; for `responders install`."""
-        return responder_folders(self._folders)
-
-    # --- the catalogue
-
-    def _load(self) -> _Loaded:
-        signature = self._signature()
-        if self._loaded is None or self._loaded.signature != signature:
-            before = self._loaded.catalogue.skipped if self._loaded else ()
-            self._loaded = self._read(signature)
-            for skipped in self._loaded.catalogue.skipped:
-                if skipped not in before:
-                    tell = log.warning if skipped.is_wanted else log.info
-                    tell("responder skipped", engine=self._name, responder=skipped.name, reason=skipped.reason)
-        return self._loaded
-
-    def _signature(self) -> tuple[object, ...]:
-        """Changes whenever a definition, a program's presence, a list of requirements or an environment does."""
-        marks: list[object] = [_mark(self.environments.root)]
-        for root in self._folders:
-            marks.append(_mark(root))
-            try:
-                with os.scandir(root) as entries:
-                    for entry in sorted(entries, key=lambda item: item.name):
-                        marks += _marks_of_entry(entry)
-            except OSError as error:
-                raise_if_exhausted(error)
-        return tuple(marks)
-
-    def _read(self, signature: tuple[object, ...]) -> _Loaded:
-        loaded = load(self._folders)
-        skipped = list(loaded.skipped)
-        offers: dict[str, _Offer] = {}
-        for definition in loaded.definitions:
-            offer = self._offer(definition)
-            if isinstance(offer, Skipped):
-                skipped.append(offer)
-            else:
-                offers[offer.responder.id] = offer
-        responders = sorted((offer.responder for offer in offers.values()), key=lambda responder: responder.name)
-        ordered = sorted(skipped, key=lambda item: item.name)
-        # The plain environment may just have been made: look again, or the next call would read all anew.
-        catalogue = Catalogue(tuple(responders), tuple(ordered), tuple(loaded.unreadable))
-        return _Loaded((_mark(self.environments.root), *signature[1:]), offers, catalogue)
-
-    def _offer(self, definition: Definition) -> _Offer | Skipped:
-        section = section_for(definition.name, self._sections)
-        configured = configure(definition, section.config if isinstance(section, ResponderSection) else {})
-        responder = self._responder(definition)
-        if isinstance(configured, Skipped):
-            is_wanted = section is not None or not definition.file.is_relative_to(BUNDLED)
-            return replace(configured, responder=responder, is_wanted=is_wanted)
-        interpreter = self.environments.interpreter(definition.folder)
-        if isinstance(interpreter, Unavailable):
-            return Skipped(
-                definition.name,
-                f"{definition.file}: unavailable: {interpreter.reason}",
-                responder,
-                "its environment is not ready; an administrator can run `responder-bot responders install`",
-            )
-        bounded = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
-        return _Offer(bounded, configured, interpreter)
-
-    def _responder(self, definition: Definition) -> Responder:
-        return Responder(
-            id=responder_id(self._organisation, definition.name),
-            name=definition.name,
-            version=definition.version,
-            description=definition.description,
-            data_types=definition.data_types,
-            definition=definition.name,
-            items=(*(item.name for item in definition.items), *RUN_SETTINGS),
-        )
-
-    # --- one run
+        """End the fork servers. Running jobs go on; their descriptors are closed by `run`."""
+        if self._starter.fork_servers:
+            await asyncio.to_thread(self._starter.fork_servers.close)
 
     def _folder(self, action_id: str) -> JobFolder:
         return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
 
+    async def _start_record(self, action_id: str) -> StartRecord | None:
+        """What was started, from memory if possible, where no program can change it. Raises OSError or ValueError."""
+        known = self._running.get(action_id)
+        return known or await asyncio.to_thread(StartRecord.read, self._folder(action_id).started)
+
+    # --- one run
+
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
         folder = self._folder(job.action_id)
         try:
-            hold, started, facts = await self._started(folder, job)
-        except _CannotRun as error:
+            lock, record, facts = await self._start_or_adopt(folder, job)
+        except _CannotRunError as error:
             return Report(success=False, message=str(error))
         except (OSError, ValueError) as error:
-            log.warning("run not prepared", action_id=job.action_id, reason=str(error))
-            await asyncio.to_thread(_killed, folder)  # it may have begun
+            log.warning("run_not_prepared", action_id=job.action_id, reason=str(error))
+            await asyncio.to_thread(_kill_run, folder)  # it may have started
             reason = (error.strerror if isinstance(error, OSError) else "") or error
             return Report(success=False, message=f"The run could not be prepared: {reason}.")
         try:
-            if started is None:
-                return await asyncio.to_thread(self._not_started, job.action_id, facts)
-            self._running[job.action_id] = started
-            await on_progress(Progress(self.job_id(job.action_id), True, started.pid, started.pid_started))
-            return await self._followed(job.action_id, started, facts)
+            if record is None:
+                return await asyncio.to_thread(self._report_not_started, job.action_id, facts)
+            self._running[job.action_id] = record
+            await on_progress(Progress(self.job_id(job.action_id), True, record.pid, record.pid_started))
+            return await self._follow(job.action_id, record, facts)
         finally:
-            os.close(hold)
+            os.close(lock)
 
-    async def _started(self, folder: JobFolder, job: Job) -> tuple[int, StartRecord | None, RunFacts | None]:
-        """Have it started, by us or by who was here before; with a hold on its folder, and what is known of it.
+    async def _start_or_adopt(self, folder: JobFolder, job: Job) -> tuple[int, StartRecord | None, RunFacts | None]:
+        """Start the program unless an earlier core did.
 
-        Facts are None where the folder doesn't tell them any more. Raises _CannotRun, OSError or ValueError.
+        Returns the lock on the folder, what was started (None if it could not be), and the facts (None if the program
+        has removed them). Raises _CannotRunError, OSError or ValueError.
         """
-        started = await asyncio.to_thread(StartRecord.read, folder.started)
-        if started:
-            hold, facts = await asyncio.to_thread(_adopted, folder)
-            return hold, started, facts
+        record = await asyncio.to_thread(StartRecord.read, folder.started)
+        if record:
+            lock, facts = await asyncio.to_thread(_adopt, folder)
+            return lock, record, facts
         if job.seen_running:
             await asyncio.to_thread(processes.kill_leftovers, None, folder.homes, just_ended=False)
-            raise _CannotRun(job_folder.VANISHED)
-        offer = (await asyncio.to_thread(self._load)).offers.get(job.responder_id)
-        if offer is None:
-            raise _CannotRun(f"{job.responder_name} is no longer on offer here.")
+            raise _CannotRunError(run_report.VANISHED)
+        runnable = (await asyncio.to_thread(self._catalogue.load)).by_id.get(job.responder_id)
+        if runnable is None:
+            raise _CannotRunError(f"{job.responder_name} is no longer on offer here.")
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        hold = await asyncio.to_thread(job_folder.create_and_follow, folder, job, offer.configured)
+        lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured)
         try:
             facts = await asyncio.to_thread(folder.facts)  # before the program can change them
             if job.action_id in self._stop_reasons:
-                await _marked(folder, "cancel")
-            return hold, await asyncio.to_thread(self._launch, folder, offer), facts
+                await _mark_stopped(folder, "cancel")
+            return lock, await asyncio.to_thread(self._starter.start, folder, runnable), facts
         except BaseException:
-            os.close(hold)
+            os.close(lock)
             raise
 
-    def _launch(self, folder: JobFolder, offer: _Offer) -> StartRecord | None:
-        """Fork the program or, where that can't be, send the launcher off; return when it runs or has given up.
-
-        Blocks for some milliseconds, in a thread of its own, so that a core that stops leaves nothing half open.
-        """
-        if self._fork_servers and offer.configured.definition.is_python:
-            started = self._fork_servers.launch(offer.interpreter.path, self._order(folder, offer))
-            if started or folder.is_decided():
-                return started or StartRecord.read(folder.started)
-        heard, status = os.pipe()
-        try:
-            pid = self._spawn(folder, offer, status)
-        except BaseException:
-            os.close(heard)
-            raise
-        finally:
-            os.close(status)
-        with os.fdopen(heard, "rb") as said:
-            announced = said.read()  # ends when the launcher's end closes: by exec, or with the launcher
-        if announced:
-            return StartRecord.parsed(announced)
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, pid, os.WEXITED)
-        return StartRecord.read(folder.started)  # another launcher was first
-
-    def _order(self, folder: JobFolder, offer: _Offer) -> ForkRequest:
-        definition = offer.configured.definition
-        return ForkRequest(
-            job=folder.path,
-            home=folder.run,
-            folder=definition.root,
-            program=definition.program,
-            limits=self._limits.for_launcher(),
-            environment=environment_of(folder, offer.configured, offer.interpreter.path, os.environ),
-        )
-
-    def _spawn(self, folder: JobFolder, offer: _Offer, status: int) -> int:
-        definition = offer.configured.definition
-        os.set_inheritable(status, True)
-        interpreter = [str(offer.interpreter.path)] if definition.is_python else []
-        argv = [
-            *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
-            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.run)),
-        ]
-        append = (
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        )  # no link, no pipe without reader
-        return os.posix_spawn(
-            sys.executable,
-            argv,
-            environment_of(folder, offer.configured, offer.interpreter.path, os.environ),
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), append, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
-        )
-
-    def _not_started(self, action_id: str, facts: RunFacts | None) -> Report:
+    def _report_not_started(self, action_id: str, facts: RunFacts | None) -> Report:
         folder = self._folder(action_id)
         if reason := self._stop_reasons.get(action_id) or folder.stop_reason():
-            return job_folder.report_of(folder, facts, reason, "")
-        lines = job_folder.last_lines(job_folder.read_printed(folder.printed))
+            return run_report.make_report(folder, facts, reason, "")
+        lines = run_report.last_lines(run_report.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _followed(self, action_id: str, started: StartRecord, facts: RunFacts | None) -> Report:
+    async def _follow(self, action_id: str, record: StartRecord, facts: RunFacts | None) -> Report:
+        """Wait until the run ends, stop it if that is due, and read its result."""
         folder = self._folder(action_id)
         if reason := await asyncio.to_thread(folder.stop_reason):
-            self._stop_reasons.setdefault(action_id, reason)  # asked for before it began, or by a core that died
-        with _alive(started) as watch:
-            if watch is not None and (reason := self._stop_reasons.get(action_id, "")):
-                await self._end(action_id, started, watch, reason)
-            elif watch is not None:
-                await self._until_end(action_id, started, facts, watch)
-            return await asyncio.to_thread(self._collected, action_id, started, facts, watch is not None)
+            self._stop_reasons.setdefault(action_id, reason)  # requested before the start, or from an earlier core
+        with _pidfd(record) as pidfd:
+            if pidfd is not None and (reason := self._stop_reasons.get(action_id, "")):
+                await self._stop(action_id, record, pidfd, reason)
+            elif pidfd is not None:
+                await self._wait_until_deadline(action_id, record, facts, pidfd)
+            return await asyncio.to_thread(self._collect, action_id, record, facts, pidfd is not None)
 
-    async def _until_end(self, action_id: str, started: StartRecord, facts: RunFacts | None, watch: int) -> None:
-        minutes = facts.timeout_minutes if facts else 0.0  # nothing can come of this run any more
+    async def _wait_until_deadline(
+        self, action_id: str, record: StartRecord, facts: RunFacts | None, pidfd: int
+    ) -> None:
+        minutes = facts.timeout_minutes if facts else 0.0  # without facts there can be no result: stop it now
         try:
-            async with asyncio.timeout(max(0.0, started.at + minutes * 60 - self._clock())):
-                await processes.wait_readable(watch)
+            async with asyncio.timeout(max(0.0, record.at + minutes * 60 - self._clock())):
+                await processes.wait_readable(pidfd)
         except TimeoutError:
-            await self._end(action_id, started, watch, "timeout")
+            await self._stop(action_id, record, pidfd, "timeout")
 
-    async def _end(self, action_id: str, started: StartRecord, watch: int, reason: str) -> None:
-        """Terminate the group, and kill it when it is still there after the grace."""
-        if action_id in self._following:
+    async def _stop(self, action_id: str, record: StartRecord, pidfd: int, reason: str) -> None:
+        """Terminate the process group, and kill it if it still runs after the grace period."""
+        if action_id in self._followers:
             reason = self._stop_reasons.setdefault(action_id, reason)
-        await _marked(self._folder(action_id), reason)
-        processes.signal_group(started, signal.SIGTERM)
-        if not await _ends(watch, self._grace_s):
-            processes.signal_group(started, signal.SIGKILL)
-            if not await _ends(watch, self._grace_s):
-                await asyncio.to_thread(processes.kill_leftovers, started, (), just_ended=True)
-                processes.kill_supervisor(started)
-                await processes.wait_readable(watch)
+        await _mark_stopped(self._folder(action_id), reason)
+        processes.signal_group(record, signal.SIGTERM)
+        if not await _ends(pidfd, self._grace_s):
+            processes.signal_group(record, signal.SIGKILL)
+            if not await _ends(pidfd, self._grace_s):
+                await asyncio.to_thread(processes.kill_leftovers, record, (), just_ended=True)
+                processes.kill_supervisor(record)
+                await processes.wait_readable(pidfd)
 
-    def _collected(self, action_id: str, started: StartRecord, facts: RunFacts | None, just_ended: bool) -> Report:
-        """Read what the program wrote, once all that it left behind is killed.
+    def _collect(self, action_id: str, record: StartRecord, facts: RunFacts | None, just_ended: bool) -> Report:
+        """Read what the program wrote, once all processes of the run are killed.
 
-        Its supervisor has done that if it ended by itself, and only then has it an exit code. Reaped last, since a
-        zombie keeps the number ours.
+        A supervisor that exited by itself has killed them, and only then has it an exit code. It is reaped last: as
+        long as it is a zombie, its pid can't be reused.
         """
         folder = self._folder(action_id)
-        pid, _ = started.watched
-        ended = self._exit_of(pid, reap=False)
-        if not started.supervisor or not processes.is_exit(ended):
-            processes.kill_leftovers(started, folder.homes, just_ended=just_ended)
+        pid, _ = record.watched
+        exit_description = self._exit_of(pid, reap=False)
+        if not record.supervisor or not processes.is_exit(exit_description):
+            processes.kill_leftovers(record, folder.homes, just_ended=just_ended)
         self._exit_of(pid, reap=True)
         reason = self._stop_reasons.get(action_id) or folder.stop_reason()
-        return job_folder.report_of(folder, facts, reason, ended)
+        return run_report.make_report(folder, facts, reason, exit_description)
 
     def _exit_of(self, pid: int, *, reap: bool) -> str:
-        """How a run ended, in words; "" when it is nobody's child here (adopted)."""
-        ended = processes.exit_of_child(pid, reap=reap)
-        if ended or not self._fork_servers:
-            return ended
-        return self._fork_servers.ended(pid, reap=reap)
+        """How a child of this core or of its fork servers ended; `""` for a run that was adopted."""
+        description = processes.exit_of_child(pid, reap=reap)
+        if description or not self._starter.fork_servers:
+            return description
+        return self._starter.fork_servers.exit_of_child(pid, reap=reap)
+
+    # --- leftovers
 
     def _sweep(self, orphans: Sequence[JobFolder]) -> None:
         with contextlib.suppress(OSError):
-            self._jobs.chmod(0o700)  # an earlier release left that to the umask
+            self._jobs.chmod(0o700)  # an early release left that to the umask
         if not orphans:
             return
         homes = processes.homes_in_use()
         for folder in orphans:
-            with job_folder.unfollowed(folder) as free:
-                if free:
-                    self._cleared(folder, homes)
+            with job_folder.locked_for_removal(folder) as is_free:
+                if is_free:
+                    self._kill_and_remove(folder, homes)
 
-    def _cleared(self, folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
-        """Kill what still runs there, and remove it unless the settings keep it; `homes` as `_killed` has them."""
-        _killed(folder, homes)
+    def _kill_and_remove(self, folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
+        _kill_run(folder, homes)
         if not self._keep_jobs:
-            job_folder.remove(folder)
+            files.remove_tree(folder.path)
 
 
-class _CannotRun(Exception):
-    """Why a run can't begin, in a sentence."""
+class _CannotRunError(Exception):
+    """Why a run can't start, as a sentence."""
 
 
-def _adopted(folder: JobFolder) -> tuple[int, RunFacts | None]:
-    hold = job_folder.follow(folder)
+def _adopt(folder: JobFolder) -> tuple[int, RunFacts | None]:
+    lock = job_folder.lock(folder)
     try:
-        return hold, folder.facts()
+        return lock, folder.facts()
     except (OSError, ValueError):
-        return hold, None
+        return lock, None
 
 
-async def _marked(folder: JobFolder, reason: str) -> None:
-    """Note why a run is to end, before it is signalled: so the core that reads its result, which may be another one or
-    the next, knows why it ended. Whatever is wrong with the folder neither stops nor delays the signal.
+async def _mark_stopped(folder: JobFolder, reason: str) -> None:
+    """Record why a run is stopped before it is signalled, for the core that will report on it.
+
+    An error of the folder or the disk neither prevents the signal nor delays it by more than _MARK_TIMEOUT_S.
     """
 
     def mark() -> None:
         try:
             folder.mark_stopped(reason)
         except FileNotFoundError:
-            return  # the folder is not there yet, or no longer
+            return  # the folder does not exist yet, or no longer
         except OSError as error:
-            log.warning("the reason to end a run can't be noted", folder=folder.path.name, error=str(error))
+            log.warning("stop_reason_not_recorded", folder=folder.path.name, error=str(error))
 
-    await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(mark))], timeout=_MARKING_S)
+    await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(mark))], timeout=_MARK_TIMEOUT_S)
 
 
-async def _ends(watch: int, within_s: float) -> bool:
+async def _ends(pidfd: int, within_s: float) -> bool:
     try:
         async with asyncio.timeout(within_s):
-            await processes.wait_readable(watch)
+            await processes.wait_readable(pidfd)
     except TimeoutError:
         return False
     return True
 
 
 @contextlib.contextmanager
-def _alive(started: StartRecord) -> Iterator[int | None]:
+def _pidfd(record: StartRecord) -> Iterator[int | None]:
     """A descriptor that becomes readable when the run ends; None when it has ended."""
-    watch = processes.pidfd_if_alive(started)
+    pidfd = processes.pidfd_if_alive(record)
     try:
-        yield watch
+        yield pidfd
     finally:
-        if watch is not None:
-            os.close(watch)
+        if pidfd is not None:
+            os.close(pidfd)
 
 
-def _killed(folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
-    """Kill what still runs in a job folder. `homes`: the HOME of every process, where the caller has looked already."""
-    started, tampered = None, False
+def _kill_run(folder: JobFolder, homes: Collection[bytes] | None = None) -> None:
+    """Kill all processes of the run in a job folder. `homes` is the HOME of every process, if known."""
+    record, is_tampered = None, False
     try:
-        started = StartRecord.read(folder.started)
+        record = StartRecord.read(folder.started)
     except (OSError, ValueError):
-        tampered = True
+        is_tampered = True
     is_alive = False
-    if started:
-        with _alive(started) as watch:
-            is_alive = watch is not None
-            if watch is not None:
-                processes.signal_group(started, signal.SIGKILL)
-                if not select.select([watch], [], [], _GRACE_S)[0]:
-                    processes.kill_supervisor(started)
-    seen = tampered if homes is None else any(os.fsencode(home) in homes for home in folder.homes)
-    if is_alive or seen:
-        processes.kill_leftovers(None if tampered else started, folder.homes, just_ended=is_alive)
-
-
-def environment_of(
-    folder: JobFolder, configured: ConfiguredResponder, interpreter: Path, outer: Mapping[str, str]
-) -> dict[str, str]:
-    """The short allow-list of `responder-process.md 2`; `outer` is core's own environment."""
-    passed = {name: outer[name] for name in (*_ENVIRONMENT_PASSED_ON, *_PROXY_VARIABLES) if name in outer}
-    given = {"LANG": "C.UTF-8", **passed, "HOME": str(folder.run), "PATH": _path(interpreter, outer)}
-    for scheme, proxy in (("http", configured.proxy_http), ("https", configured.proxy_https)):
-        if proxy:
-            given |= {f"{scheme}_proxy": proxy, f"{scheme.upper()}_PROXY": proxy}
-    if configured.cacerts:
-        given["REQUESTS_CA_BUNDLE"] = str(folder.cacerts)
-    return given
-
-
-def _path(interpreter: Path, outer: Mapping[str, str]) -> str:
-    """The responder's own programs first, and not those of core's environment."""
-    own = os.path.join(sys.prefix, "bin")
-    rest = [part for part in outer.get("PATH", os.defpath).split(os.pathsep) if part and part != own]
-    return os.pathsep.join([str(interpreter.parent), *rest])
-
-
-def _mark(path: Path) -> object:
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return (str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino)
-
-
-def _marks_of_entry(entry: os.DirEntry[str]) -> list[object]:
-    """A folder's own time changes when files come and go; those that matter are looked at one by one."""
-    marks = [_mark(Path(entry.path))]
-    try:
-        with os.scandir(entry.path) as files:
-            wanted = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
-    except OSError as error:
-        raise_if_exhausted(error)
-    else:
-        marks += [_mark(Path(file)) for file in sorted(wanted)]
-    return marks
+    if record:
+        with _pidfd(record) as pidfd:
+            is_alive = pidfd is not None
+            if pidfd is not None:
+                processes.signal_group(record, signal.SIGKILL)
+                if not select.select([pidfd], [], [], _GRACE_S)[0]:
+                    processes.kill_supervisor(record)
+    has_leftovers = is_tampered if homes is None else any(os.fsencode(home) in homes for home in folder.homes)
+    if is_alive or has_leftovers:
+        processes.kill_leftovers(None if is_tampered else record, folder.homes, just_ended=is_alive)

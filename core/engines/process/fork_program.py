@@ -1,21 +1,22 @@
-"""Forks responders' programs, inside their own environment, where what most of them import is loaded already.
+"""The program of a fork server: forks responders' programs inside their environment, with common modules imported.
 
-Core starts it by `python fork_program.py CONTROL_FD IDLE_S FILLER` (see `fork_server.py`), with an environment that
-holds nothing but a language, a time zone and room. It has one thread, and never sees anything of a run: core sends a
-socket for each, and only the forked child reads from it what to run. So no run's secret is ever in the memory that the
-next one is forked from. It ends when core does, or when nobody has needed it for a while; what it forked goes on.
+Core runs `python fork_program.py CONTROL_FD IDLE_S PADDING` (see `fork_server.py`) with a language, a time zone and
+padding as its only variables. It has one thread and never sees data of a run: for each run core sends a socket, from
+which only the forked child reads what to run. So the memory from which the next run is forked holds no secrets. It ends
+when core does, or when idle; the programs forked from it go on.
 
-On the control socket (packets), core's words and the answers:
+The control socket carries packets. The server begins with `{"modules": [...], "path": [...]}`, the modules that it has
+imported and its `sys.path`. Then it answers the commands of core:
 
-- first of all an answer without a word: `{"modules": [...], "path": [...]}`, what is loaded and where from
-- `run`, with a socket: the child's number, 0 when there is none
-- `look N`, `reap N`: how the child N ended, as `CODE STATUS` of waitid, `-` when it hasn't; `reap` forgets it
-- `wait N`: as `reap`, but waits for the end
+- `run`, with a socket: forks a child; answers its pid, or 0 if that failed
+- `look N`: answers how child N ended, as `CODE STATUS` of waitid, or `-` if it has not
+- `reap N`: as `look`, and reaps it
+- `wait N`: as `reap`, but waits for its end
 
-On a run's socket core writes one line of JSON (`Order` in `fork_server.py`). The child forks once more, as the launcher
-does: it becomes the run's supervisor, and its own child the program. It writes what stands in `JOB/started` to the
-socket, and closes; without that it has run nothing, and core may do so by other means: the gate of the job folder lets
-only one start.
+On the socket of a run core writes one line of JSON (`ForkRequest` in `fork_server.py`). The child forks again, as the
+launcher does: it becomes the supervisor, and its own child the program. It writes the content of `JOB/started` to the
+socket and closes it. If it closes it without that, it has started nothing, and core may send a launcher: the gate of
+the job folder lets only one of them start the program.
 """
 
 import atexit
@@ -41,39 +42,39 @@ LOADED = (
     *("email.mime.multipart", "email.mime.text", "email.utils", "tempfile", "traceback", "subprocess"),
     *("cortexutils.responder", "requests", "urllib3", "certifi"),
 )
-"""What is imported beforehand, where it is installed; never a responder's own code."""
+"""Modules that are imported if they are installed; never a responder's own."""
 
 CANNOT_START = 126
 
 
 class _NeedsExec(Exception):
-    """Something is not as it should be: nothing is forked, core starts the program by other means."""
+    """This process can't be forked safely, so core has to start programs by exec."""
 
 
 def prepare() -> dict[str, list[str]]:
-    """Import what is to be loaded, and see that it can be forked. Raises `_NeedsExec`."""
+    """Import the modules and check that this process can be forked. Returns its greeting. Raises _NeedsExec."""
     for name in LOADED:
         try:
             importlib.import_module(name)
-        except Exception:  # noqa: S112 - whatever it is, the responder that imports it will say so
+        except Exception:  # noqa: S112 - the responder that imports it will report it
             continue
     if threading.active_count() != 1 or len(os.listdir("/proc/self/task")) != 1:
         raise _NeedsExec("a module has started a thread")
     if len(os.listdir("/proc/self/fd")) > 5:  # three standard ones, the control socket, this listing
         raise _NeedsExec("a module keeps something open")
     gc.collect()
-    gc.freeze()  # so that a child's first collection doesn't copy all pages
+    gc.freeze()  # so that the first collection in a child doesn't copy all pages
     modules = {name.partition(".")[0] for name in sys.modules}
     return {"modules": sorted(modules), "path": [part for part in sys.path if part]}
 
 
 def serve(control: socket.socket, idle_s: float) -> socket.socket:
-    """Answer core until it is gone or silent for long, then end. Returns in each child, with its run's socket."""
+    """Answer commands until core has gone or this server is idle, then exit. Returns in each child, with its socket."""
     children: set[int] = set()
     while select.select([control], [], [], None if children else idle_s)[0]:
-        said, descriptors, _, _ = socket.recv_fds(control, 64, 1)
-        word, _, number = said.decode().partition(" ")
-        if word == "run":
+        packet, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+        command, _, number = packet.decode().partition(" ")
+        if command == "run":
             pid = _fork()
             if pid == 0:
                 control.close()
@@ -81,9 +82,9 @@ def serve(control: socket.socket, idle_s: float) -> socket.socket:
             os.close(descriptors[0])
             children.add(pid)
             control.send(str(max(pid, 0)).encode())
-        elif word in ("look", "reap", "wait"):
-            control.send(_end_of(int(number), word).encode())
-            if word != "look":
+        elif command in ("look", "reap", "wait"):
+            control.send(_exit_of(int(number), command).encode())
+            if command != "look":
                 children.discard(int(number))
         else:
             break  # core has gone
@@ -97,8 +98,8 @@ def _fork() -> int:
         return -1
 
 
-def _end_of(pid: int, word: str) -> str:
-    flags = {"look": os.WNOHANG | os.WNOWAIT, "reap": os.WNOHANG, "wait": 0}[word]
+def _exit_of(pid: int, command: str) -> str:
+    flags = {"look": os.WNOHANG | os.WNOWAIT, "reap": os.WNOHANG, "wait": 0}[command]
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | flags)
     except ChildProcessError:
@@ -106,81 +107,82 @@ def _end_of(pid: int, word: str) -> str:
     return f"{ended.si_code} {ended.si_status}" if ended else "-"
 
 
-def become(run: socket.socket, launcher: types.ModuleType) -> tuple[list[str], str]:
-    """In a child: all that launcher and exec would do, up to the program itself; its arguments, and its root.
+def fork_program(run: socket.socket, launcher: types.ModuleType) -> tuple[list[str], str]:
+    """In a child, do what the launcher and exec would do before the program runs.
 
-    Returns in the program's process; this one stays as its supervisor.
+    Stays as the supervisor. Returns in the process of the program, with its arguments and its working directory.
     """
     os.setsid()
     with run.makefile("rb") as file:
         line = file.readline()
     if not line.endswith(b"\n"):
-        os._exit(0)  # core has thought better of it
-    order = json.loads(line)
-    argv: list[str] = [order["program"], order["home"]]
+        os._exit(0)  # core has given up
+    request = json.loads(line)
+    argv: list[str] = [request["program"], request["home"]]
     launcher.close_all_but(run.fileno())
     os.umask(0o077)
-    if not show([sys.executable, *argv], _renewed(order["environment"])):
-        os._exit(0)  # no room for it
-    _redirect(f"{order['job']}/printed")
+    if not overwrite_arguments([sys.executable, *argv], _set_environment(request["environment"])):
+        os._exit(0)  # the padding is too small
+    _redirect(f"{request['job']}/printed")
     try:
-        if not launcher.start(order["job"], run.fileno()):
+        if not launcher.start(request["job"], run.fileno()):
             os._exit(launcher.ALREADY_STARTED)
         run.close()
-        os.chdir(order["folder"])
-        launcher.apply_limits(order["limits"])
+        os.chdir(request["folder"])
+        launcher.apply_limits(request["limits"])
         launcher.forbid_new_privileges()
     except OSError as error:
-        print(f"{argv[0]} could not be started: {error.strerror}.", file=sys.stderr)  # noqa: T201 - into `printed`
+        print(f"{argv[0]} could not be started: {error.strerror}.", file=sys.stderr)  # noqa: T201 - into JOB/printed
         os._exit(CANNOT_START)
     random.seed()
     time.tzset()
-    return argv, order["folder"]
+    return argv, request["folder"]
 
 
-def _renewed(environment: dict[str, str]) -> dict[str, str]:
-    """Make `environment` this process's own; with what Python itself puts there at its start."""
-    whole = dict(environment)
+def _set_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Replace the variables of this process, except LC_CTYPE, which Python itself sets at its start."""
+    variables = dict(environment)
     if "LC_CTYPE" in os.environ:
-        whole.setdefault("LC_CTYPE", os.environ["LC_CTYPE"])
+        variables.setdefault("LC_CTYPE", os.environ["LC_CTYPE"])
     os.environ.clear()
-    os.environ.update(whole)
-    return whole
+    os.environ.update(variables)
+    return variables
 
 
-def show(arguments: list[str], environment: dict[str, str]) -> bool:
-    """Have /proc show these arguments and variables instead of those that this process was started with.
+def overwrite_arguments(arguments: list[str], environment: dict[str, str]) -> bool:
+    """Make /proc/PID/cmdline and /proc/PID/environ show these values; False if there is too little memory for them.
 
-    Core finds what a run has left behind by the HOME that its processes show (`processes.py`). False: no room.
+    Core finds the leftovers of a run by HOME in /proc/PID/environ (`processes.py`).
     """
     with open("/proc/self/stat", "rb") as file:
-        places = [int(part) for part in file.read().rpartition(b")")[2].split()[45:49]]
+        fields = file.read().rpartition(b")")[2].split()
+    arg_start, arg_end, env_start, env_end = map(int, fields[45:49])
     variables = [f"{name}={value}" for name, value in environment.items()]
-    return _overwritten(places[2], places[3], variables, whole=True) and _overwritten(places[0], places[1], arguments)
+    return _overwrite(env_start, env_end, variables, must_fit=True) and _overwrite(arg_start, arg_end, arguments)
 
 
-def _overwritten(begin: int, end: int, texts: list[str], *, whole: bool = False) -> bool:
+def _overwrite(begin: int, end: int, texts: list[str], *, must_fit: bool = False) -> bool:
     block = b"".join(os.fsencode(text) + b"\0" for text in texts)
-    room = end - begin
-    if begin == 0 or room <= 0 or (whole and len(block) > room):
+    size = end - begin
+    if begin == 0 or size <= 0 or (must_fit and len(block) > size):
         return False
-    # The arguments are for people only, so they may be cut; the last byte stays 0, or /proc would read on behind it.
-    ctypes.memmove(begin, block[: room - 1].ljust(room, b"\0"), room)
+    # Arguments are only shown to people, so they may be cut. The last byte stays 0, or /proc would read beyond it.
+    ctypes.memmove(begin, block[: size - 1].ljust(size, b"\0"), size)
     return True
 
 
 def _redirect(printed: str) -> None:
-    """Standard input from nowhere, output to the job folder's file."""
-    nowhere = os.open(os.devnull, os.O_RDONLY)
+    """Read standard input from /dev/null, write output to the file `printed`."""
+    null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(printed, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    for wanted, source in ((0, nowhere), (1, output), (2, output)):
+    for wanted, source in ((0, null), (1, output), (2, output)):
         os.dup2(source, wanted)
-    os.close(nowhere)
+    os.close(null)
     os.close(output)
 
 
 def run_program(argv: list[str], root: str) -> NoReturn:
-    """Run the file as `__main__`, as the interpreter does it for the first file that it is given, and end."""
+    """Run the file as `__main__`, as the interpreter runs a script, and exit."""
     path = argv[0]
     sys.argv = argv
     sys.orig_argv = [sys.executable, *argv]
@@ -198,23 +200,23 @@ def run_program(argv: list[str], root: str) -> NoReturn:
         sys.exit(2)
     code: object = 0
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - that is the purpose
-    except SystemExit as asked:
-        code = asked.code
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - the responder's program
+    except SystemExit as error:
+        code = error.code
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # shown as it would be, without the frames of this file
+    except BaseException as error:  # printed as Python does, without the frames of this file
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
-    end(code, root)  # not before: an exception keeps alive what its functions had open
+    end(code, root)  # outside `except`: an exception would keep alive the files that its frames have open
 
 
 def end(code: object, root: str) -> NoReturn:
-    """Do what the interpreter does at its end, but for taking apart what was loaded before the fork.
+    """Exit as the interpreter does, but without finalising the modules that were imported before the fork.
 
-    That would be most of the time of a short run, and nobody would see it. When anything is unusual, the interpreter
-    does it after all, in its own way.
+    That would take most of the time of a short run, without effect. If anything unusual happens, the interpreter exits
+    in its own way.
     """
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
@@ -223,34 +225,34 @@ def end(code: object, root: str) -> NoReturn:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
         atexit._run_exitfuncs()
-        if len(os.listdir("/proc/self/task")) == 1:  # a thread that goes on would see what is taken from it
-            _let_go(root)
+        if len(os.listdir("/proc/self/task")) == 1:  # other threads may still use the modules
+            _clear_modules(root)
             sys.stdout.flush()
             sys.stderr.flush()
-            ctypes.PyDLL(None).exit(number)  # also flushes what extensions have printed
-    except BaseException:  # noqa: S110 - the interpreter will come upon it again
+            ctypes.PyDLL(None).exit(number)  # also flushes the output of C extensions
+    except BaseException:  # noqa: S110 - the interpreter will run into it again
         pass
     sys.exit(number)
 
 
-def _let_go(root: str) -> None:
-    """Drop what the responder's own modules hold: files that it left open are written and closed by that."""
+def _clear_modules(root: str) -> None:
+    """Clear the responder's own modules, so that files they left open are flushed and closed."""
     for name, module in list(sys.modules.items()):
         if name == "__main__" or str(getattr(module, "__file__", "")).startswith(f"{root}/"):
-            _emptied(vars(module))
+            _clear_names(vars(module))
     gc.collect()
 
 
-def _emptied(names: dict[str, object]) -> None:
-    """In the interpreter's own order: private names first; what Python itself puts there stays."""
+def _clear_names(names: dict[str, object]) -> None:
+    """In the order of the interpreter: private names first; dunder names stay."""
     for private in (True, False):
         for name in list(names):
             if not name.startswith("__") and name.startswith("_") == private:
                 names[name] = None
 
 
-def _launcher() -> types.ModuleType:
-    """The launcher beside this file, under no name that a responder might import."""
+def _load_launcher() -> types.ModuleType:
+    """Load launcher.py under a name that no responder imports."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
     module = types.ModuleType("responder_bot_launcher")
     with io.open_code(path) as file:
@@ -259,21 +261,20 @@ def _launcher() -> types.ModuleType:
 
 
 def main() -> None:
-    """Serve; what comes back from that is a child, which becomes its program."""
-    sys.path.pop(0)  # this file's folder, which is none of a responder's business
+    """Serve. `serve` returns only in a child, which becomes the program."""
+    sys.path.pop(0)  # the folder of this file, which responders must not import from
     control = socket.socket(fileno=int(sys.argv[1]))
     idle_s = float(sys.argv[2])
-    launcher = _launcher()
-    os.environ.pop("ROOM", None)
+    launcher = _load_launcher()
+    os.environ.pop("PADDING", None)
     os.chdir("/")
     launcher.close_all_but(control.fileno())
-    show([sys.executable, __file__], dict(os.environ))
+    overwrite_arguments([sys.executable, __file__], dict(os.environ))
     try:
-        facts = prepare()
-        control.send(json.dumps(facts).encode())
+        control.send(json.dumps(prepare()).encode())
     except (_NeedsExec, OSError):
         os._exit(1)
-    run_program(*become(serve(control, idle_s), launcher))
+    run_program(*fork_program(serve(control, idle_s), launcher))
 
 
 if __name__ == "__main__":

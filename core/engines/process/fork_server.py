@@ -1,7 +1,7 @@
-"""Fork servers: a process for each environment that forks runs quicker than they could be started.
+"""Fork servers: one warm process for each environment, from which runs are forked faster than they could be started.
 
-The program that they run, and what is said on their sockets: `fork_program.py`. Nothing depends on a fork server: when
-anything about one is unusual, the run is started by the launcher.
+`fork_program.py` is the program of a fork server, and documents what is said on its sockets. Fork servers are only an
+optimisation: whatever is unusual about one, the run is started by the launcher.
 """
 
 import contextlib
@@ -21,129 +21,128 @@ from core.engines.process import processes
 from core.engines.process.processes import StartRecord
 
 IDLE_S = 300.0
-"""A server that nobody needed for this long ends."""
+"""A server ends after this time without a request."""
 
 RENEWED_AFTER = 500
-"""Runs that one server forks, then a new one takes its place."""
+"""A server is replaced after this many runs."""
 
 WAIT_S = 2.0
-"""A run waits so long for a server that was just started, since to import the same by itself would take as long."""
+"""A run waits this long for a server that has just been started: importing the same modules itself takes as long."""
 
 MOST = 8
-"""Servers at once; each holds some 25 MB."""
+"""Servers at a time; each takes some 25 MB."""
 
 ANSWER_S = 5.0
-"""A server answers in a millisecond; one that doesn't in this time is killed."""
+"""A server that doesn't answer within this time is killed. It usually takes a millisecond."""
 
-_ROOM_BYTES = 8192
-"""For a run's variables and arguments, see `fork_program.show`."""
+_PADDING_BYTES = 8192
+"""Memory for a run's arguments and variables, see `fork_program.overwrite_arguments`."""
 
 _PROGRAM = Path(__file__).with_name("fork_program.py")
 
-_CONTROL = 3
-"""The server's end of the socket, there."""
+_CONTROL_FD = 3
+"""The number of the server's end of the control socket in the server."""
 
 _LOCALE = ("LANG", "LC_ALL", "TZ")
 
 
 @dataclass(frozen=True)
 class ForkRequest:
-    """What a child needs to know to become a responder's program."""
+    """What a forked child needs to know to become a responder's program."""
 
     job: Path
     home: Path
-    """The part of the job folder that the program is given."""
+    """The part of the job folder that is the program's argument."""
     folder: Path
-    """Its working directory."""
+    """The working directory."""
     program: Path
     limits: str
-    """As the launcher takes them."""
+    """As `launcher.apply_limits` takes them."""
     environment: Mapping[str, str]
 
-    def line(self) -> bytes:
+    def to_line(self) -> bytes:
         paths = {"job": self.job, "home": self.home, "folder": self.folder, "program": self.program}
-        told = {name: str(path) for name, path in paths.items()}
-        return json.dumps({**told, "limits": self.limits, "environment": dict(self.environment)}).encode() + b"\n"
+        texts = {name: str(path) for name, path in paths.items()}
+        return json.dumps({**texts, "limits": self.limits, "environment": dict(self.environment)}).encode() + b"\n"
 
 
 @dataclass
 class ForkServer:
-    """One fork server, as core sees it; its lock is held for each question with its answer."""
+    """Core's end of one fork server. Its lock is held during each command with its answer."""
 
     pid: int
     control: socket.socket
-    mark: object
-    """What its environment's files looked like."""
+    fingerprint: object
+    """What the files of its environment looked like when it was started."""
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
     modules: frozenset[str] = frozenset()
+    """Top-level modules that it has imported."""
     path: tuple[Path, ...] = ()
+    """Its `sys.path`."""
     is_ready: bool = False
     runs: int = 0
-    holds: int = 0
-    """Launches under way, and children whose end nobody has asked for."""
+    references: int = 0
+    """Launches in progress, and children that are not reaped."""
     is_retired: bool = False
     is_reaped: bool = False
 
-    def greeted(self, wait_s: float) -> bool:
-        """Whether it has said that it is ready; waits until so long after its start.
-
-        Raises OSError or ValueError if it can't be.
-        """
-        left = max(0.0, self.started + wait_s - time.monotonic())
-        if not self.is_ready and select.select([self.control], [], [], left)[0]:
-            said = self.control.recv(1 << 20)
-            if not said:
+    def wait_ready(self, wait_s: float) -> bool:
+        """Whether it is ready, `wait_s` after its start at the latest. Raises OSError or ValueError if it failed."""
+        remaining = max(0.0, self.started + wait_s - time.monotonic())
+        if not self.is_ready and select.select([self.control], [], [], remaining)[0]:
+            greeting = self.control.recv(1 << 20)
+            if not greeting:
                 raise ConnectionResetError("it has ended")
-            facts = json.loads(said)
+            facts = json.loads(greeting)
             self.modules, self.path = frozenset(facts["modules"]), tuple(Path(part) for part in facts["path"])
-            self.mark = (self.mark, _mark_of(self.path))
+            self.fingerprint = (self.fingerprint, _fingerprint(self.path))
             self.is_ready = True
         return self.is_ready
 
-    def asked(self, word: str, *descriptors: int) -> str:
-        """Its answer to `word`. Raises OSError when it has ended or does not answer."""
+    def command(self, command: str, *descriptors: int) -> str:
+        """Send a command and return its answer. Raises OSError when the server has ended or does not answer."""
         with self.lock:
-            socket.send_fds(self.control, [word.encode()], descriptors)
+            socket.send_fds(self.control, [command.encode()], descriptors)
             answer = self.control.recv(64)
         if not answer:
             raise ConnectionResetError("it has ended")
         return answer.decode().strip()
 
-    def fork(self, order: ForkRequest) -> tuple[int, socket.socket]:
-        """Have a child forked and tell it what to run: its number, and the socket on which it answers.
+    def fork(self, request: ForkRequest) -> tuple[int, socket.socket]:
+        """Fork a child and send it the request. Returns its pid, and the socket on which it answers.
 
         Raises OSError or ValueError.
         """
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                pid = int(self.asked("run", theirs.fileno()))
+                pid = int(self.command("run", theirs.fileno()))
             if pid == 0:
                 raise BlockingIOError("the machine has no room for a process")
-            ours.sendall(order.line())
+            ours.sendall(request.to_line())
         except BaseException:
             ours.close()
             raise
         return pid, ours
 
     def end(self) -> None:
-        """Let it go and wait until it has ended; what it forked goes on. May be called twice."""
+        """Close the control socket and reap the server; the programs forked from it go on. May be called twice."""
         if self.is_reaped:
             return
         self.is_reaped = True
         self.control.close()
         with contextlib.suppress(OSError):
-            watch = os.pidfd_open(self.pid)
-            if not select.select([watch], [], [], ANSWER_S)[0]:
+            pidfd = os.pidfd_open(self.pid)
+            if not select.select([pidfd], [], [], ANSWER_S)[0]:
                 os.kill(self.pid, signal.SIGKILL)
-            os.close(watch)
+            os.close(pidfd)
             os.waitid(os.P_PID, self.pid, os.WEXITED)
 
     def has_ended(self) -> bool:
-        """Whether it went by itself, as an idle one does."""
+        """Whether it has ended by itself, as it does when idle."""
         if not self.lock.acquire(blocking=False):
-            return False  # somebody speaks with it, and will see
+            return False  # a command is in progress, and will fail if so
         try:
             readable, _, _ = select.select([self.control], [], [], 0)
             return bool(readable) and self.control.recv(1, socket.MSG_PEEK) == b""
@@ -154,7 +153,7 @@ class ForkServer:
 
 
 class ForkServers:
-    """The fork servers of one engine. Its methods block for some milliseconds; call them in threads."""
+    """The fork servers of one engine. Its methods block for some milliseconds: call them in threads."""
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class ForkServers:
         answer_s: float = ANSWER_S,
         wait_s: float = WAIT_S,
     ) -> None:
-        """Times in seconds, see the constants above."""
+        """Times are in seconds; see the constants above."""
         self._idle_s = idle_s
         self._renewed_after = renewed_after
         self._most = most
@@ -174,172 +173,174 @@ class ForkServers:
         self._lock = threading.Lock()
         self._servers: dict[tuple[object, ...], ForkServer] = {}
         self._unusable: dict[tuple[object, ...], object] = {}
-        self._of_child: dict[int, ForkServer] = {}
+        """Fingerprints of environments in which no server could be started."""
+        self._servers_by_child: dict[int, ForkServer] = {}
 
     def servers(self) -> tuple[ForkServer, ...]:
         """Those that take runs now."""
         with self._lock:
             return tuple(self._servers.values())
 
-    def launch(self, interpreter: Path, order: ForkRequest) -> StartRecord | None:
-        """Fork a run; returns when the child has announced itself or given up.
+    def launch(self, interpreter: Path, request: ForkRequest) -> StartRecord | None:
+        """Fork a run; return when the child has written its start record or given up.
 
-        None: nothing was started here, or nobody knows: the job folder tells.
+        None means that the program was not started, or that this is unknown: then the job folder tells.
         """
-        server = self.take(interpreter, order)
+        server = self.acquire(interpreter, request)
         if server is None:
             return None
-        started = None
+        record = None
         try:
-            started = self._forked(server, order)
+            record = self._fork(server, request)
         except (OSError, ValueError):
-            self._drop(server)
+            self._kill(server)
         finally:
-            if started is None:
+            if record is None:
                 self._release(server)
-        return started
+        return record
 
-    def take(self, interpreter: Path, order: ForkRequest) -> ForkServer | None:
-        """The server to fork that run; None while there is none that can."""
-        locale = {name: order.environment[name] for name in _LOCALE if name in order.environment}
+    def acquire(self, interpreter: Path, request: ForkRequest) -> ForkServer | None:
+        """A server that can fork this run, with a reference to it taken; None if there is none."""
+        locale = {name: request.environment[name] for name in _LOCALE if name in request.environment}
         try:
             with self._lock:
-                server = self._found(interpreter, locale)
+                server = self._find_or_start(interpreter, locale)
             if server is None:
                 return None
             with server.lock:
-                ready = server.greeted(self._wait_s)
+                is_ready = server.wait_ready(self._wait_s)
         except (OSError, ValueError):
             if server is not None:
-                self._give_up(server)
+                self._mark_unusable(server)
             return None
         with self._lock:
-            if not ready or server.is_retired or server.modules & _names_in(order.program.parent):
+            if not is_ready or server.is_retired or server.modules & _importable_names(request.program.parent):
                 return None
-            server.holds += 1
+            server.references += 1
             server.runs += 1
             if server.runs >= self._renewed_after:
                 self._retire(server)
         return server
 
-    def ended(self, pid: int, *, reap: bool) -> str:
-        """How a child ended, in words; "" when it is none of ours, still runs, or its server is gone."""
-        server = self._of_child.get(pid)
+    def exit_of_child(self, pid: int, *, reap: bool) -> str:
+        """How a forked child ended, in words; `""` when it runs, is unknown here, or its server is gone."""
+        server = self._servers_by_child.get(pid)
         if server is None:
             return ""
         try:
-            said = server.asked(f"{'reap' if reap else 'look'} {pid}").split()
+            answer = server.command(f"{'reap' if reap else 'look'} {pid}").split()
         except OSError:
-            said = []
-        if reap and self._of_child.pop(pid, None) is not None:
+            answer = []
+        if reap and self._servers_by_child.pop(pid, None) is not None:
             self._release(server)
-        return processes.describe_exit(int(said[0]), int(said[1])) if len(said) == 2 else ""
+        return processes.describe_exit(int(answer[0]), int(answer[1])) if len(answer) == 2 else ""
 
     def close(self) -> None:
-        """End all servers. What they forked goes on."""
+        """End all servers. The programs forked from them go on."""
         with self._lock:
-            for server in (*self._servers.values(), *self._of_child.values()):
+            for server in (*self._servers.values(), *self._servers_by_child.values()):
                 server.is_retired = True
                 server.end()
             self._servers.clear()
-            self._of_child.clear()
+            self._servers_by_child.clear()
 
-    def _forked(self, server: ForkServer, order: ForkRequest) -> StartRecord | None:
-        """What the child announced, None when it did not."""
-        pid, run = server.fork(order)
-        with run, run.makefile("rb") as said:
-            announced = said.read()
+    def _fork(self, server: ForkServer, request: ForkRequest) -> StartRecord | None:
+        pid, run = server.fork(request)
+        with run, run.makefile("rb") as pipe:
+            announced = pipe.read()
         if not announced:
-            server.asked(f"wait {pid}")
+            server.command(f"wait {pid}")
             return None
-        self._of_child[pid] = server
-        return StartRecord.parsed(announced)
+        self._servers_by_child[pid] = server
+        return StartRecord.parse(announced)
 
-    def _found(self, interpreter: Path, locale: Mapping[str, str]) -> ForkServer | None:
+    def _find_or_start(self, interpreter: Path, locale: Mapping[str, str]) -> ForkServer | None:
         key = (interpreter, *locale.items())
-        mark = _mark_of((interpreter, interpreter.parent.parent))
+        fingerprint = _fingerprint((interpreter, interpreter.parent.parent))
         for known in list(self._servers.values()):
             if known.has_ended() and known.is_ready:
                 self._retire(known)
         server = self._servers.get(key)
-        if server and server.is_ready and server.mark != (mark, _mark_of(server.path)):
+        if server and server.is_ready and server.fingerprint != (fingerprint, _fingerprint(server.path)):
             self._retire(server)
             server = None
-        if server is None and self._unusable.get(key) != mark and self._has_room():
-            server = self._servers[key] = _start(interpreter, locale, mark, self._idle_s, self._answer_s)
+        if server is None and self._unusable.get(key) != fingerprint and self._has_room():
+            server = self._servers[key] = _start(interpreter, locale, fingerprint, self._idle_s, self._answer_s)
         return server
 
     def _has_room(self) -> bool:
         if len(self._servers) < self._most:
             return True
-        unused = [server for server in self._servers.values() if server.is_ready and not server.holds]
+        unused = [server for server in self._servers.values() if server.is_ready and not server.references]
         if unused:
             self._retire(unused[0])
         return bool(unused)
 
     def _retire(self, server: ForkServer) -> None:
-        """It takes no more runs, and ends with the last of those that it has."""
+        """Give it no more runs, and end it after the last of those that it has."""
         self._servers = {key: known for key, known in self._servers.items() if known is not server}
-        if not server.is_retired and not server.holds:
+        if not server.is_retired and not server.references:
             server.end()
         server.is_retired = True
 
     def _release(self, server: ForkServer) -> None:
         with self._lock:
-            server.holds -= 1
-            if server.is_retired and not server.holds:
+            server.references -= 1
+            if server.is_retired and not server.references:
                 server.end()
 
-    def _give_up(self, server: ForkServer) -> None:
-        """It can't be used, and a new one could not either as long as nothing changes."""
+    def _mark_unusable(self, server: ForkServer) -> None:
+        """Retire a server that failed at its start, and start no other one until its environment changes."""
         with self._lock:
             for key, known in self._servers.items():
                 if known is server:
-                    self._unusable[key] = server.mark
+                    self._unusable[key] = server.fingerprint
             self._retire(server)
 
-    def _drop(self, server: ForkServer) -> None:
+    def _kill(self, server: ForkServer) -> None:
         with self._lock:
-            if not server.is_reaped:  # else the number may be another's
+            if not server.is_reaped:  # afterwards its pid may be reused
                 os.kill(server.pid, signal.SIGKILL)
             self._retire(server)
 
 
-def _start(interpreter: Path, locale: Mapping[str, str], mark: object, idle_s: float, answer_s: float) -> ForkServer:
-    """Send a server off, with nothing of ours but one end of a socket."""
+def _start(
+    interpreter: Path, locale: Mapping[str, str], fingerprint: object, idle_s: float, answer_s: float
+) -> ForkServer:
+    """Start a server that inherits nothing of core but one end of a socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(answer_s)
-    room = "-" * _ROOM_BYTES
+    padding = "-" * _PADDING_BYTES
     with theirs:
         pid = os.posix_spawn(
             interpreter,
-            [str(interpreter), str(_PROGRAM), str(_CONTROL), str(idle_s), room],
-            {"PATH": os.defpath, "HOME": "/nonexistent", **locale, "ROOM": room},
+            [str(interpreter), str(_PROGRAM), str(_CONTROL_FD), str(idle_s), padding],
+            {"PATH": os.defpath, "HOME": "/nonexistent", **locale, "PADDING": padding},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
-                (os.POSIX_SPAWN_DUP2, theirs.fileno(), _CONTROL),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), _CONTROL_FD),
             ],
             setsid=True,
             setsigmask=[],
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
-    return ForkServer(pid, ours, mark)
+    return ForkServer(pid, ours, fingerprint)
 
 
-def _mark_of(paths: Iterable[Path]) -> tuple[object, ...]:
-    """Changes when something is installed there, or the interpreter is another."""
-    marks: list[object] = []
+def _fingerprint(paths: Iterable[Path]) -> tuple[object, ...]:
+    """Changes when something is installed in one of `paths`, or an interpreter is replaced."""
+    found: list[object] = []
     for path in paths:
         with contextlib.suppress(OSError):
-            facts = path.stat()
-            marks.append((str(path), facts.st_mtime_ns, facts.st_ino))
-    return tuple(marks)
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_ino))
+    return tuple(found)
 
 
-def _names_in(folder: Path) -> frozenset[str]:
-    """What a program in that folder can import from beside itself: such a name wins over an installed one."""
+def _importable_names(folder: Path) -> frozenset[str]:
+    """The modules that a program in that folder can import from it: they win over installed ones."""
     suffixes = tuple(importlib.machinery.all_suffixes())
     with os.scandir(folder) as entries:
         found = [entry.name for entry in entries if entry.is_dir() or entry.name.endswith(suffixes)]

@@ -1,4 +1,4 @@
-"""Processes of a run: which of them live, waiting for their end without polling, ending them."""
+"""The processes of a run: finding them, waiting for their end without polling, killing them."""
 
 import asyncio
 import contextlib
@@ -13,52 +13,52 @@ from pathlib import Path
 from core.engines.files import read_regular
 
 _STARTED_LIMIT_BYTES = 4096
-_PIDS = 2**22
-"""The kernel gives no process a number as high as this."""
+_PID_LIMIT = 2**22
+"""The kernel's own upper limit: every pid is smaller."""
 
-_ROUNDS = 20
-"""How often leftovers are looked for: a family that forks while it is killed needs more than one round."""
+_KILL_ROUNDS = 20
+"""How often leftovers are searched for: processes may fork while they are killed."""
 
-
-_MEANINGS = {
-    "SIGXCPU": ", its processor time was used up",
-    "SIGXFSZ": ", a file grew over its limit",
-    "SIGKILL": ", by somebody else or for want of memory",
+_CAUSES = {
+    "SIGXCPU": ", its limit of processor time was reached",
+    "SIGXFSZ": ", a file reached its size limit",
+    "SIGKILL": ", by another process or because the machine ran out of memory",
     "SIGSEGV": ", a crash",
 }
 
 
 @dataclass(frozen=True)
 class StartRecord:
-    """What `JOB/started` says."""
+    """The content of `JOB/started`: which processes were started, and when."""
 
     pid: int
-    """The program's, which leads a session and a group."""
+    """Of the program, which leads a session and a process group."""
     pid_started: int
-    """Clock ticks since boot."""
+    """Clock ticks from boot to the start of the program; with pid and boot id they identify it."""
     boot: str
+    """The boot id of the machine."""
     at: float
     """Seconds since the epoch."""
     supervisor: int = 0
-    """The process that ends once the program and all that it left behind have ended; 0: started by a release that had
-    none."""
+    """Pid of the process that ends after the program and all its descendants; 0 in a run of an early release."""
     supervisor_started: int = 0
+    """Clock ticks from boot to the start of the supervisor."""
 
     @classmethod
     def read(cls, path: Path) -> "StartRecord | None":
-        """None when nothing was started. The launcher writes the file whole, so it is never half there.
+        """Read the file; None when nothing was started.
 
-        Raises OSError or ValueError when somebody put something else in its place.
+        Raises OSError or ValueError when the program has replaced it: the launcher writes it atomically.
         """
         try:
             content = read_regular(path.parent.parent, path.parent.name, path.name, limit_bytes=_STARTED_LIMIT_BYTES)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # not even a job folder
-        return cls.parsed(content)
+            return None  # or there is no job folder
+        return cls.parse(content)
 
     @classmethod
-    def parsed(cls, content: bytes) -> "StartRecord":
-        """Raises ValueError when it is not what the launcher writes."""
+    def parse(cls, content: bytes) -> "StartRecord":
+        """Parse what the launcher writes. Raises ValueError when it is something else."""
         try:
             facts = json.loads(content)
             numbers = [int(facts[name]) for name in ("pid", "pid_started")]
@@ -66,19 +66,19 @@ class StartRecord:
             boot, at = str(facts["boot"]), float(facts["at"])
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not what the launcher writes ({error})") from error
-        if not (1 < numbers[0] < _PIDS and 0 <= numbers[2] < _PIDS and math.isfinite(at)):
-            raise ValueError("no process has such a number")
+        if not (1 < numbers[0] < _PID_LIMIT and 0 <= numbers[2] < _PID_LIMIT and math.isfinite(at)):
+            raise ValueError("no process has such a pid")
         return cls(numbers[0], numbers[1], boot, at, numbers[2], numbers[3])
 
     @property
     def watched(self) -> tuple[int, int]:
-        """Number and start of the process whose end is the run's."""
+        """Pid and start time of the process whose end is the end of the run."""
         return (self.supervisor, self.supervisor_started) if self.supervisor else (self.pid, self.pid_started)
 
 
 @dataclass(frozen=True)
 class ProcessStat:
-    """The fields of `/proc/<pid>/stat` that matter here."""
+    """Some fields of `/proc/<pid>/stat`."""
 
     state: str
     session: int
@@ -95,115 +95,110 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def boot_id() -> str:
-    """Changes with each start of the machine."""
+    """Different after each boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def pidfd_if_alive(started: StartRecord) -> int | None:
-    """A pidfd that tells the run's end, None when it has ended.
-
-    A number that another process has by now doesn't fool it.
-    """
-    if started.boot != boot_id():
+def pidfd_if_alive(record: StartRecord) -> int | None:
+    """Open a pidfd that becomes readable when the run ends; None when it has ended, even if its pid was reused."""
+    if record.boot != boot_id():
         return None
-    pid, pid_started = started.watched
+    pid, pid_started = record.watched
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
-    if _is(pid, pid_started):
+    if _is_alive(pid, pid_started):
         return descriptor
     os.close(descriptor)
     return None
 
 
-def _is(pid: int, pid_started: int) -> bool:
-    """Whether that very process lives."""
+def _is_alive(pid: int, pid_started: int) -> bool:
+    """Whether the process with that pid and start time runs; a zombie doesn't."""
     stat = read_stat(pid)
     return stat is not None and stat.pid_started == pid_started and stat.state not in "ZX"
 
 
 async def wait_readable(descriptor: int) -> None:
-    """Return when `descriptor` has something to say: for a pidfd, that the process has ended."""
+    """Wait until `descriptor` is readable: a pidfd is when its process has ended."""
     loop = asyncio.get_running_loop()
-    said: asyncio.Future[None] = loop.create_future()
+    readable: asyncio.Future[None] = loop.create_future()
 
-    def note() -> None:
-        if not said.done():
-            said.set_result(None)
+    def resolve() -> None:
+        if not readable.done():
+            readable.set_result(None)
 
-    loop.add_reader(descriptor, note)
+    loop.add_reader(descriptor, resolve)
     try:
-        await said
+        await readable
     finally:
         loop.remove_reader(descriptor)
 
 
-def signal_group(started: StartRecord, number: signal.Signals) -> None:
-    """Signal the program's group, while the run is known to go on."""
+def signal_group(record: StartRecord, number: signal.Signals) -> None:
+    """Signal the program's process group. Call it only while the run is known to be alive."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(started.pid, number)
+        os.killpg(record.pid, number)
 
 
-def kill_supervisor(started: StartRecord) -> None:
-    """For one that does not end though its program was killed: somebody has stopped it."""
-    if started.supervisor and _is(started.supervisor, started.supervisor_started):
+def kill_supervisor(record: StartRecord) -> None:
+    """Kill a supervisor that does not end after its program was killed, since somebody has stopped it."""
+    if record.supervisor and _is_alive(record.supervisor, record.supervisor_started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(started.supervisor, signal.SIGKILL)
+            os.kill(record.supervisor, signal.SIGKILL)
 
 
-def kill_leftovers(started: StartRecord | None, homes: Collection[Path], *, just_ended: bool) -> None:
-    """Kill what is left of a run whose supervisor did not do it: was killed, or never was.
+def kill_leftovers(record: StartRecord | None, homes: Collection[Path], *, just_ended: bool) -> None:
+    """Kill the processes of a run whose supervisor can't do it any more.
 
-    That is the program itself, its session, and whoever carries one of `homes` as HOME: it lies in the job folder, so
-    it marks also those that began a session of their own. The session's number alone is trusted only when the run has
-    just ended, since later it may belong to somebody else. Without `started`, HOME alone tells.
+    They are the program, its session, and all processes with one of `homes` as HOME: it lies in the job folder, so it
+    also marks those that began a session of their own. The session id is trusted only if the run has `just_ended`,
+    since the id may be reused later. Without `record`, HOME alone decides.
     """
-    if started and started.boot != boot_id():
+    if record and record.boot != boot_id():
         return
-    marks = {b"HOME=" + os.fsencode(home) for home in homes}
-    just_ended = just_ended or (started is not None and _is(started.pid, started.pid_started))
-    for _ in range(_ROUNDS):
-        left = _members(started, marks, just_ended)
-        if not left:
+    variables = {b"HOME=" + os.fsencode(home) for home in homes}
+    just_ended = just_ended or (record is not None and _is_alive(record.pid, record.pid_started))
+    for _ in range(_KILL_ROUNDS):
+        pids = _leftovers(record, variables, just_ended)
+        if not pids:
             return
-        for pid in left:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _members(started: StartRecord | None, marks: Collection[bytes], just_ended: bool) -> list[int]:
+def _leftovers(record: StartRecord | None, variables: Collection[bytes], just_ended: bool) -> list[int]:
     found = []
-    for pid, stat in _ours():
-        if started and stat.pid_started < started.pid_started:
+    for pid, stat in _own_processes():
+        if record and stat.pid_started < record.pid_started:
             continue  # older than the run
-        by_number = started is not None and (
-            (just_ended and stat.session == started.pid)
-            or (pid, stat.pid_started) == (started.pid, started.pid_started)
+        is_identified = record is not None and (
+            (just_ended and stat.session == record.pid) or (pid, stat.pid_started) == (record.pid, record.pid_started)
         )
-        if by_number or any(mark in marks for mark in _variables_of(pid)):
+        if is_identified or any(variable in variables for variable in _variables_of(pid)):
             found.append(pid)
     return found
 
 
 def homes_in_use() -> set[bytes]:
-    """The HOME of every process of this account."""
-    variables = (variable for pid, _ in _ours() for variable in _variables_of(pid))
+    """The values of HOME in all processes of this account."""
+    variables = (variable for pid, _ in _own_processes() for variable in _variables_of(pid))
     return {variable.removeprefix(b"HOME=") for variable in variables if variable.startswith(b"HOME=")}
 
 
-def _ours() -> Iterator[tuple[int, ProcessStat]]:
-    """The living processes of this account but this one."""
+def _own_processes() -> Iterator[tuple[int, ProcessStat]]:
+    """The running processes of this account except this one."""
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid() or not _is_ours(name):
+        if not name.isdigit() or int(name) == os.getpid() or not _is_of_this_account(name):
             continue
         stat = read_stat(int(name))
         if stat and stat.state not in "ZX":
             yield int(name), stat
 
 
-def _is_ours(pid: str) -> bool:
-    """Belongs to this account, as every program of a run does; asked first, since it is the cheapest question."""
+def _is_of_this_account(pid: str) -> bool:
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
     except OSError:
@@ -218,7 +213,7 @@ def _variables_of(pid: int) -> list[bytes]:
 
 
 def exit_of_child(pid: int, *, reap: bool) -> str:
-    """How a child of this process ended, in words; "" when it is not ours (adopted) or was asked for before."""
+    """How a child of this process ended, in words; `""` when it runs, is no child (an adopted run), or was reaped."""
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | (0 if reap else os.WNOWAIT))
     except ChildProcessError:
@@ -226,15 +221,15 @@ def exit_of_child(pid: int, *, reap: bool) -> str:
     return describe_exit(ended.si_code, ended.si_status) if ended else ""
 
 
-def is_exit(ended: str) -> bool:
-    """Whether these words say that it ended by itself, and not by a signal."""
-    return ended.startswith("exit code")
+def is_exit(description: str) -> bool:
+    """Whether a description of `describe_exit` means that the process exited by itself, not by a signal."""
+    return description.startswith("exit code")
 
 
 def describe_exit(code: int, status: int) -> str:
-    """How a process ended; `code` and `status` as waitid has them."""
+    """How a process ended, in words; `code` and `status` are si_code and si_status of waitid."""
     if code == os.CLD_EXITED:
         return f"exit code {status}"
     names = {item.value: item.name for item in signal.Signals}
     name = names.get(status, f"signal {status}")
-    return f"ended by {name}{_MEANINGS.get(name, '')}"
+    return f"ended by {name}{_CAUSES.get(name, '')}"

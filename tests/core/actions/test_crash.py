@@ -428,8 +428,6 @@ async def test_where_nobody_can_know_it_is_said_and_not_run_again(tmp_path: Path
         assert scene.cortex.count("run") == 2
         assert scene.cortex.jobs == {}
     assert {row.action.status for row in rows.values()} == {"Failure"}
-    assert rows["forgotten"].said.startswith(
-        "Engine 'remote' does not know job AXj0000 any more: the engine forgot it."
-    )
+    assert rows["forgotten"].said.startswith("Engine 'remote' no longer knows job AXj0000.")
     assert rows["lost"].said.startswith("It is not known whether Blocker_1_0 ran on engine 'remote': ")
     assert "It was not started again" in rows["lost"].said

@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.actions import report as reports
-from core.engines.job_folder import RunFacts, RunOutput, judged
+from core.engines.job_folder import RunFacts
 from core.engines.redaction import REMOVED, Redactor, redact_urls, secrets_in, secrets_in_url
+from core.engines.run_report import RunOutput, interpret
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {
     "as it is": str,
@@ -53,7 +54,7 @@ def stored(facts: RunFacts, output: dict[str, Any], printed: str) -> list[str]:
     """All texts of the action that such a run is stored as."""
     found = []
     for fault in ("", "wrote no output/output.json"):
-        report = judged(facts, RunOutput(output, fault, printed), "", "")
+        report = interpret(facts, RunOutput(output, fault, printed), "", "")
         written = reports.serialize(
             reports.prepare(report, {}, reports.ReportLimits()), [""] * len(report.operations), reports.ReportLimits()
         )

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from core.engines.base import Job, Progress
-from core.engines.cortex import CortexEngine, PollInterval
+from core.engines.cortex import CortexEngine, PollTiming
 from tests.fake_cortex import BLOCKER, FakeCortex
 
-QUICK = PollInterval(
+QUICK = PollTiming(
     backoff_s=(0.005, 0.01),
     search_s=(0.005, 0.005),
     start_s=1.0,
@@ -69,7 +69,7 @@ async def make_engine(cortex: FakeCortex) -> AsyncIterator[Callable[..., CortexE
         settings: dict[str, Any] = {
             "url": cortex.url,
             "api_key": cortex.api_key,
-            "pace": QUICK,
+            "timing": QUICK,
             "timeout_s": 30.0,
         } | more
         made.append(CortexEngine("soar", **settings))

@@ -69,9 +69,9 @@ async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: Fak
         (Say(500, {"message": "ElasticSearch cluster is unreachable"}), "ElasticSearch cluster is unreachable"),
         (Say(429), "429"),
         (Say(body={"a": 1}), "no list of responders"),
-        (Say(raw=b'[{"id": NaN}]'), "no usable JSON"),
-        (Say(raw=b"[1e999]"), "no usable JSON"),
-        (Say(raw=b"[" * 5000), "no usable JSON"),
+        (Say(raw=b'[{"id": NaN}]'), "not usable JSON"),
+        (Say(raw=b"[1e999]"), "not usable JSON"),
+        (Say(raw=b"[" * 5000), "not usable JSON"),
         (Cut(), "the connection broke"),
         (Cut(after_bytes=5), "the connection broke"),
         (Hang(asyncio.Event()), "within 2 s"),
@@ -91,7 +91,7 @@ async def test_an_engine_that_cannot_say_is_unavailable_with_the_reason(
 async def test_an_engine_that_is_down_is_unavailable_and_comes_back(cortex: FakeCortex, engine: CortexEngine) -> None:
     port = int(cortex.url.rsplit(":", 1)[1])
     await cortex.stop()
-    with pytest.raises(ResponderBotError, match="takes no connection"):
+    with pytest.raises(ResponderBotError, match="accepts no connection"):
         await engine.catalogue()
     await cortex.start(port=port)
     assert await engine.catalogue() == Catalogue((OFFERED,))

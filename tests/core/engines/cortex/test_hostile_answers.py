@@ -60,7 +60,12 @@ class Bench:
         self.cortex = FakeCortex()
         self.runner.run(self.cortex.start())
         self.engine = CortexEngine(
-            "soar", url=self.cortex.url, api_key=self.cortex.api_key, pace=HASTY, timeout_s=30, deadline_minutes=0.0005
+            "soar",
+            url=self.cortex.url,
+            api_key=self.cortex.api_key,
+            timing=HASTY,
+            timeout_s=30,
+            deadline_minutes=0.0005,
         )
 
     def run(self, answers: dict[Operation, Any], **more: Any) -> Report:
@@ -115,7 +120,7 @@ def test_json_that_is_read_can_be_written_again(value: Any) -> None:
     try:
         read = read_json(json.dumps(value))
     except ValueError as error:
-        assert str(error) == "it is no usable JSON"
+        assert str(error) == "it is not usable JSON"
     else:
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
 
@@ -126,7 +131,7 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
 
 @pytest.mark.parametrize("raw", [b"\xff", b"NaN", b"-Infinity", b"1e999", b"[" * 101 + b"]" * 101, b"9" * 5000, b""])
 def test_json_that_others_cannot_read_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match="no usable JSON"):
+    with pytest.raises(ValueError, match="not usable JSON"):
         read_json(raw)
 
 

@@ -171,14 +171,14 @@ async def test_a_proxy_that_refuses_starts_nothing(
 ) -> None:
     proxy.password = "let-me-out"
     engine = make_engine(url=secure.url, ca_file=certificates.ca, proxy=proxy.url)
-    assert "the proxy did not let it through. Nothing was started" in (await engine.run(JOB, news)).message
+    assert "the proxy refused the connection. Nothing was started" in (await engine.run(JOB, news)).message
 
 
 async def test_a_proxy_that_is_down_starts_nothing(
     cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
 ) -> None:
     await proxy.stop()
-    assert "the proxy did not let it through" in (await make_engine(proxy=proxy.url).run(JOB, news)).message
+    assert "the proxy refused the connection" in (await make_engine(proxy=proxy.url).run(JOB, news)).message
 
 
 def test_a_proxy_that_cannot_be_one_is_refused_without_its_password() -> None:

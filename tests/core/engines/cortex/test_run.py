@@ -10,7 +10,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
-from core.engines.cortex import CortexEngine, PollInterval
+from core.engines.cortex import CortexEngine, PollTiming
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
 from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
 
@@ -123,13 +123,13 @@ async def test_an_error_message_may_be_any_json(
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        ({"success": True, "full": [1]}, "`full` is no object"),
-        ({"success": True}, "`full` is no object"),
-        ({"success": True, "full": {}, "artifacts": "x"}, "`artifacts` is no list"),
-        ({"success": True, "full": {}, "operations": {"a": 1}}, "`operations` is no list"),
+        ({"success": True, "full": [1]}, "`full` is not an object"),
+        ({"success": True}, "`full` is not an object"),
+        ({"success": True, "full": {}, "artifacts": "x"}, "`artifacts` is not a list"),
+        ({"success": True, "full": {}, "operations": {"a": 1}}, "`operations` is not a list"),
         ({"success": False, "errorMessage": "it did not"}, "it did not"),
-        ("Running", "says Success and gives no report"),
-        (None, "says Success and gives no report"),
+        ("Running", "has status Success but no report"),
+        (None, "has status Success but no report"),
     ],
 )
 async def test_a_report_of_the_wrong_shape_is_a_failure_that_says_so(
@@ -163,7 +163,7 @@ async def test_a_job_the_engine_forgot_is_a_failure(cortex: FakeCortex, engine: 
     await cortex.begin(job.id)
     await news.running.wait()
     cortex.forget(job.id)
-    assert "the engine forgot it" in (await run).message
+    assert "no longer knows" in (await run).message
 
 
 async def test_one_not_found_alone_is_not_believed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
@@ -203,8 +203,8 @@ async def test_a_slow_poll_is_asked_again(
 async def test_rubbish_without_end_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
     cortex.always("wait", Say(raw=b"<html>log in, please</html>"))
     report = await engine.run(JOB, news)
-    assert "gives no usable report" in report.message
-    assert "no usable JSON" in report.message
+    assert "returned no usable report" in report.message
+    assert "not usable JSON" in report.message
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -230,7 +230,7 @@ async def test_a_refused_key_at_the_start_says_that_nothing_was_started(
 
 async def test_a_responder_that_vanished_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
     report = await engine.run(replace(JOB, responder_id="../gone"), news)
-    assert "the engine forgot it" in report.message
+    assert "no longer knows" in report.message
     assert (await cortex.until("run")).path == "/api/responder/../gone/run"
 
 
@@ -263,7 +263,7 @@ async def test_an_engine_that_never_takes_more_is_a_failure(
     cortex.always("run", Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}))
     report = await engine.run(JOB, news)
     assert report.message == (
-        "Engine 'soar' takes no more runs for now, so nothing was started. Rate limit of 1 per Day reached"
+        "Engine 'soar' accepts no more runs now, so nothing was started. Rate limit of 1 per Day reached"
     )
 
 
@@ -273,7 +273,7 @@ async def test_an_engine_that_is_down_is_a_failure_that_started_nothing(
     await cortex.stop()
     report = await engine.run(JOB, news)
     assert report.message == (
-        "Engine 'soar' can't be reached: it takes no connection. Nothing was started; try again later."
+        "Engine 'soar' can't be reached: it accepts no connection. Nothing was started; try again later."
     )
 
 
@@ -315,7 +315,7 @@ async def test_queueing_does_not_count_for_the_deadline(
 async def test_a_job_that_never_starts_is_given_up(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
 ) -> None:
-    engine = make_engine(pace=replace(QUICK, waiting_limit_s=0.05))
+    engine = make_engine(timing=replace(QUICK, waiting_limit_s=0.05))
     report = await engine.run(JOB, news)
     assert "had not started it after" in report.message
     assert news == [Progress(next(iter(cortex.jobs)))]
@@ -340,7 +340,7 @@ async def test_an_engine_that_stays_away_ends_at_the_deadline(
     await cortex.stop()
     report = await run
     assert "Timed out" in report.message
-    assert "The last that was heard of the engine" in report.message
+    assert "The last fault of the engine" in report.message
 
 
 async def test_stopping_core_leaves_the_job_alone(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
@@ -375,4 +375,4 @@ async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callabl
 
 
 def test_polls_are_long_by_default() -> None:
-    assert (PollInterval().waiting_poll_s, PollInterval().running_poll_s) == (2, 30)
+    assert (PollTiming().waiting_poll_s, PollTiming().running_poll_s) == (2, 30)

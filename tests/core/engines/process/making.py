@@ -3,18 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from core.engines.process.engine import ProcessEngine, RunLimits
+from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServers
+from core.engines.process.starter import ProgramStarter, RunLimits
 from core.settings import ResponderSection
 
 RESPONDERS = Path(__file__).parents[3] / "responders"
 
 
-class NeverByExec(ProcessEngine):
-    """An engine that has to fork each run."""
+class ForkOnlyStarter(ProgramStarter):
+    """Fails where a run would be started by exec."""
 
-    def _spawn(self, *_: Any) -> int:
-        raise RuntimeError("this run was to be forked")
+    def spawn(self, *_: Any) -> int:
+        raise RuntimeError("this run should be forked")
 
 
 def engine_in(
@@ -32,8 +33,7 @@ def engine_in(
 
     It forks its runs if there is a file `fork` in `place`, else it starts them by exec.
     """
-    forks = (place / "fork").exists()
-    return (NeverByExec if forks else ProcessEngine)(
+    engine = ProcessEngine(
         name,
         organisation="default",
         product="thehive",
@@ -46,5 +46,7 @@ def engine_in(
         python=python,
         limits=limits,
         grace_s=grace_s,
-        fork_servers=ForkServers(wait_s=30.0) if forks else None,
     )
+    if (place / "fork").exists():
+        engine._starter = ForkOnlyStarter(limits or RunLimits(), ForkServers(wait_s=30.0))
+    return engine

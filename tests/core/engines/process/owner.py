@@ -25,23 +25,23 @@ async def told(progress: Progress) -> None:
 
 
 async def live(engine: ProcessEngine, job: Job) -> None:
-    offer = (engine._load()).offers[job.responder_id]
+    runnable = engine._catalogue.load().by_id[job.responder_id]
     if POINT == "recorded":
         die()
     if POINT == "folder written":
-        job_folder.create(engine._folder(job.action_id), job, offer.configured)
+        job_folder.create(engine._folder(job.action_id), job, runnable.configured)
         die()
     if POINT == "launcher sent":
         folder = engine._folder(job.action_id)
-        job_folder.create(folder, job, offer.configured)
-        if engine._fork_servers:
-            order = engine._order(folder, offer)
-            server = engine._fork_servers.take(offer.interpreter.path, order)
+        job_folder.create(folder, job, runnable.configured)
+        if engine._starter.fork_servers:
+            request = engine._starter.fork_request(folder, runnable)
+            server = engine._starter.fork_servers.acquire(runnable.interpreter.path, request)
             assert server
-            server.fork(order)
+            server.fork(request)
             die()
         _, status = os.pipe()
-        engine._spawn(folder, offer, status)
+        engine._starter.spawn(folder, runnable, status)
         die()
     await engine.run(job, told)
     if POINT == "report read":

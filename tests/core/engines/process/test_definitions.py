@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from core.engines.base import Catalogue, Skipped
-from core.engines.definitions import ConfiguredResponder, Definition, configure, read_definition, responder_id
+from core.engines.configuration import ConfiguredResponder, configure
+from core.engines.definitions import Definition, read_definition, responder_id
 from core.engines.job_folder import secrets_of
 from tests.core.engines.process.conftest import MakeEngine
 
@@ -60,8 +61,8 @@ async def test_one_responders_own_folder_may_be_named_too(make_engine: MakeEngin
         ({"name": None}, "the key 'name' is missing."),
         ({"version": None}, "the key 'version' is missing."),
         ({"command": None}, "the key 'command' is missing."),
-        ({"dataTypeList": None}, "the key 'dataTypeList' must be a list of at least one text."),
-        ({"dataTypeList": "thehive:case"}, "the key 'dataTypeList' must be a list of at least one text."),
+        ({"dataTypeList": None}, "the key 'dataTypeList' must be a list of at least one string."),
+        ({"dataTypeList": "thehive:case"}, "the key 'dataTypeList' must be a list of at least one string."),
         ({"config": []}, "the key 'config' must be an object."),
         ({"name": "a/b"}, "name and version must be short and without slashes or control characters."),
         ({"command": None, "dockerImage": "x/y"}, "it has only a dockerImage and no command"),
@@ -69,8 +70,11 @@ async def test_one_responders_own_folder_may_be_named_too(make_engine: MakeEngin
         ({"command": "../../../bin/sh"}, "the command '../../../bin/sh' leads out of the folder"),
         ({"command": "/bin/sh"}, "the command '/bin/sh' leads out of the folder"),
         ({"command": "Mailer/link"}, "the command 'Mailer/link' leads out of the folder"),
-        ({"command": "Mailer/plain"}, "the program 'Mailer/plain' is no Python file and has no run bit."),
-        ({"configurationItems": [{"name": "a", "type": "date"}]}, "the configuration item 'a' has the type 'date'"),
+        ({"command": "Mailer/plain"}, "the program 'Mailer/plain' is neither a Python file nor executable."),
+        (
+            {"configurationItems": [{"name": "a", "type": "date"}]},
+            "'a' has the unknown type 'date'",
+        ),
         ({"configurationItems": [{"name": "to", "required": True}]}, "required configuration without a value: to."),
         (
             {"configurationItems": [{"name": "to", "required": True, "defaultValue": ""}]},
@@ -107,8 +111,8 @@ async def test_a_file_that_is_no_json_object_stops_no_other(
 async def test_a_folder_that_is_missing_is_said(make_engine: MakeEngine, tmp_path: Path) -> None:
     found = await catalogue(make_engine, tmp_path / "gone")
     assert found.unreadable == (
-        f"The folder of responders {tmp_path}/gone can't be read (No such file or directory); make it, or take it out"
-        " of [[engine]] responders.",
+        f"The folder of responders {tmp_path}/gone can't be read (No such file or directory); create it, or remove"
+        " it from [[engine]] responders.",
     )
 
 
@@ -126,7 +130,7 @@ async def test_a_list_that_is_none_is_not_repeated_since_it_may_hold_a_secret(tm
     skipped = configure(definition(tmp_path, configurationItems=[item("a", multi=True)]), {"a": "[hunter2"})
     assert isinstance(skipped, Skipped)
     assert "hunter2" not in f"{skipped.reason} {skipped.objection}"
-    assert skipped.objection.startswith("not configured well: the list of the configuration item 'a' is not valid JSON")
+    assert skipped.objection.startswith("wrongly configured: the list of the configuration item 'a' is not valid JSON")
 
 
 async def test_the_first_of_a_name_is_taken_and_the_own_folders_win_over_the_bundled(
@@ -139,7 +143,7 @@ async def test_the_first_of_a_name_is_taken_and_the_own_folders_win_over_the_bun
     assert [item.description for item in found.responders if item.name == name] == ["ours"]
     reasons = [item.reason for item in found.skipped if item.name == name]
     assert len(reasons) == 2
-    assert all(f"is taken from {tmp_path}/a/Mailer/Mailer.json already." in reason for reason in reasons)
+    assert all(f"is already defined by {tmp_path}/a/Mailer/Mailer.json." in reason for reason in reasons)
 
 
 async def test_the_catalogue_follows_the_files(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -193,11 +197,11 @@ def test_a_value_has_the_kind_of_its_item(
 @pytest.mark.parametrize(
     ("declared", "given", "reason"),
     [
-        (item("a"), {"a": ["x"]}, "'a' must be a text."),
+        (item("a"), {"a": ["x"]}, "'a' must be a string."),
         (item("a", "number"), {"a": "many"}, "'a' must be a number."),
         (item("a", "boolean"), {"a": "perhaps"}, "'a' must be true or false."),
         (item("a", multi=True), {"a": "[1"}, "is not valid JSON."),
-        (item("a", multi=True), {"a": [{}]}, "'a' must be a text."),
+        (item("a", multi=True), {"a": [{}]}, "'a' must be a string."),
     ],
 )
 def test_a_value_of_the_wrong_kind_leaves_the_responder_out(

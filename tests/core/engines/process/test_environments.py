@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.engines.environments import BuildStatus, Environments, Unavailable, last_sentence
+from core.engines.definitions import responder_folders
+from core.engines.environments import BuildStatus, Environments, Unavailable, last_message
 from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
 
 PROGRAM = """
@@ -53,31 +54,34 @@ def root(tmp_path: Path) -> Path:
     return place
 
 
-async def test_two_responders_that_contradict_each_other_both_run(make_engine: MakeEngine, root: Path) -> None:
+async def test_two_responders_that_contradict_each_other_both_run(
+    make_engine: MakeEngine, root: Path, tmp_path: Path
+) -> None:
     engine = make_engine(folders=(root,))
     before = {item.name: item.reason for item in (await engine.catalogue()).skipped}
     assert "its environment is not built; run `responder-bot responders install" in before["Old_1_0"]
-    news: list[BuildStatus] = []
-    built = await engine.environments.install(engine.responder_folders(), news.append)
+    progress: list[BuildStatus] = []
+    built = await Environments(tmp_path / "environments").install(responder_folders([root]), progress.append)
     states = {item.folder.name: item.state for item in built}
     assert states == {"Never": "failed", "New": "built", "Old": "built"}
-    assert {(item.folder.name, item.state) for item in news} >= {("Old", "building"), ("Old", "built")}
+    assert {(item.folder.name, item.state) for item in progress} >= {("Old", "building"), ("Old", "built")}
     for action_id, name, version in (("~1", "Old_1_0", "1.0"), ("~2", "New_1_0", "2.0")):
         report = await engine.run(await job_for(engine, name, action_id=action_id), Heard())
         assert report.message == version
 
 
 async def test_a_requirement_that_cannot_be_met_is_unavailable_with_the_resolvers_words(
-    make_engine: MakeEngine, root: Path
+    make_engine: MakeEngine, root: Path, tmp_path: Path
 ) -> None:
     engine = make_engine(folders=(root,))
-    await engine.environments.install(engine.responder_folders(), lambda _: None)
+    environments = Environments(tmp_path / "environments")
+    await environments.install(responder_folders([root]), lambda _: None)
     (reason,) = [item.reason for item in (await engine.catalogue()).skipped if item.name == "Never_1_0"]
     assert "unavailable: " in reason
     assert "thing==3.0" in reason
-    assert reason.endswith(f" Mend that and run `responder-bot responders install {root}/Never`.")
+    assert reason.endswith(f" Fix that and run `responder-bot responders install {root}/Never`.")
     wheel(root / "wheels", "3.0")
-    again = await engine.environments.install([root / "Never"], lambda _: None)
+    again = await environments.install([root / "Never"], lambda _: None)
     assert [item.state for item in again] == ["built"]
     assert "Never_1_0" in [item.name for item in (await engine.catalogue()).responders]
 
@@ -102,8 +106,8 @@ def test_an_interpreter_that_is_missing_is_said(tmp_path: Path) -> None:
     assert found == Unavailable(f"{tmp_path}/gone is missing; correct [[engine]] python.")
 
 
-def test_the_last_sentence_is_put_together_from_its_lines() -> None:
+def test_a_wrapped_message_is_joined() -> None:
     said = (
         "Using Python 3.11\n  × No solution found when resolving dependencies:\n  ╰─▶ Because a\n      needs b, no.\n"
     )
-    assert last_sentence(said) == "Because a needs b, no."
+    assert last_message(said) == "Because a needs b, no."

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from core.engines.process.engine import ProcessEngine, RunLimits
+from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServer, ForkServers
+from core.engines.process.starter import RunLimits
 from tests.core.engines.process.conftest import Bell, Heard, job_for
 from tests.core.engines.process.making import engine_in
 
@@ -52,8 +53,8 @@ def anywhere(value: Any, place: Path) -> Any:
 
 
 def the_server(engine: ProcessEngine) -> ForkServer:
-    assert engine._fork_servers
-    (server,) = engine._fork_servers.servers()
+    assert engine._starter.fork_servers
+    (server,) = engine._starter.fork_servers.servers()
     return server
 
 
@@ -255,7 +256,7 @@ async def test_what_a_server_forked_is_not_reaped_before_its_end_was_asked_for(
     engine, heard = engine_in(places(tmp_path, environments)[1]), Heard()
     await engine.run(await job_for(engine, "Silent_1_0"), heard)
     server = the_server(engine)
-    assert (server.runs, server.holds) == (1, 0)
+    assert (server.runs, server.references) == (1, 0)
     assert not Path(f"/proc/{(await heard.first()).pid}").exists()
     await engine.close()
     assert not Path(f"/proc/{server.pid}").exists()
@@ -279,7 +280,7 @@ def forking_engine(tmp_path: Path, environments: Path, servers: ForkServers, **s
     place.mkdir()
     (place / "environments").symlink_to(environments)
     engine = engine_in(place, **settings)
-    engine._fork_servers = servers
+    engine._starter.fork_servers = servers
     return engine
 
 
@@ -293,8 +294,8 @@ async def test_a_server_that_can_not_start_is_done_without(tmp_path: Path, envir
     for number in (1, 2):
         report = await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), Heard())
         assert "(exit code 3)" in report.message
-    assert engine._fork_servers is not None
-    assert engine._fork_servers.servers() == ()
+    assert engine._starter.fork_servers is not None
+    assert engine._starter.fork_servers.servers() == ()
     await engine.close()
 
 
@@ -321,7 +322,7 @@ async def test_a_server_is_renewed_after_some_runs_and_when_its_environment_chan
     for number in range(5):
         heard = Heard()
         await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), heard)
-        pids = [server.pid for server in engine._fork_servers.servers()] if engine._fork_servers else []
+        pids = [server.pid for server in engine._starter.fork_servers.servers()] if engine._starter.fork_servers else []
         seen.append(pids)
         if number == 2:
             (site,) = environments.glob("plain-*/lib/python*/site-packages")
@@ -366,5 +367,5 @@ def forking_other(tmp_path: Path, environments: Path, servers: ForkServers) -> P
     place = tmp_path / "d"
     place.mkdir()
     engine = engine_in(place, python=python)
-    engine._fork_servers = servers
+    engine._starter.fork_servers = servers
     return engine

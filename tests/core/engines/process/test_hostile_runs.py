@@ -418,7 +418,7 @@ async def test_a_folder_of_an_earlier_release_that_was_not_started_is_used(
     engine = make_engine()
     job = await slow_job(make_engine, tmp_path, bell, go)
     folder = engine._folder(job.action_id)
-    job_folder.create(folder, job, engine._load().offers[job.responder_id].configured)
+    job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
     as_before(folder.path)
     running = asyncio.create_task(engine.run(replace(job, resumed=True), Heard()))
     await bell.rung()
@@ -432,7 +432,7 @@ async def test_a_run_of_an_earlier_release_is_adopted_and_what_it_leaves_is_kill
     engine = make_engine()
     job = await slow_job(make_engine, tmp_path, bell, go)
     folder = engine._folder(job.action_id)
-    job_folder.create(folder, job, engine._load().offers[job.responder_id].configured)
+    job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
     as_before(folder.path)
     slow = Path(__file__).parents[3] / "responders" / "Slow" / "slow.py"
     program = await asyncio.create_subprocess_exec(

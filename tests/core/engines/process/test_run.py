@@ -12,7 +12,7 @@ import uvloop
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
-from core.engines.process.engine import RunLimits, environment_of
+from core.engines.process.starter import RunLimits, program_environment
 from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
 from tests.core.engines.process.making import engine_in
 from tests.core.stalls import longest_stall
@@ -123,17 +123,21 @@ async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEn
     report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
     assert report.success is False
     assert report.message == (
-        "The responder wrote no output/output.json (exit code 3). It printed last:\nreading the mail\nno such mailbox"
+        "The responder wrote no output/output.json (exit code 3). "
+        "The last lines that it printed:\nreading the mail\nno such mailbox"
     )
+
+
+NO_FULL = "The responder's output.json says success, but its `full` is not an object."
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("not json", "The responder wrote an output/output.json that is not JSON"),
+        ("not json", "The responder wrote an output/output.json that is not usable JSON"),
         (
             '{"success": true, "full": NaN}',
-            "The responder wrote an output/output.json that is not JSON, or none that can be used (NaN",
+            "The responder wrote an output/output.json that is not usable JSON (NaN",
         ),
         (
             '{"success": true, "full": ' + '{"a":' * 300 + "1" + "}" * 301,
@@ -141,13 +145,16 @@ async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEn
         ),
         (
             '{"success": true, "full": {"figure": 1e999}}',
-            "The responder wrote an output/output.json that is not JSON, or none that can be used (1e999",
+            "The responder wrote an output/output.json that is not usable JSON (1e999",
         ),
-        ("[" * 100_000, "The responder wrote an output/output.json that is not JSON"),
-        ('{"success": true, "full": "done"}', "The responder's output.json says success, but its `full` is no object."),
-        ('{"success": true}', "The responder's output.json says success, but its `full` is no object."),
-        ("[]", "The responder's output.json is no object with `success` true or false."),
-        ('{"success": "yes"}', "The responder's output.json is no object with `success` true or false."),
+        ("[" * 100_000, "The responder wrote an output/output.json that is not usable JSON"),
+        (
+            '{"success": true, "full": "done"}',
+            NO_FULL,
+        ),
+        ('{"success": true}', NO_FULL),
+        ("[]", "The responder's output.json is not an object in which `success` is true or false."),
+        ('{"success": "yes"}', "The responder's output.json is not an object in which `success` is true or false."),
     ],
 )
 async def test_a_rubbish_output_file_is_a_failure_that_says_so(
@@ -263,7 +270,7 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_
     ("wants", "limits", "says"),
     [
         ("memory", RunLimits(), "MemoryError"),
-        ("cpu", RunLimits(cpu_s=1), "ended by SIGXCPU, its processor time was used up"),
+        ("cpu", RunLimits(cpu_s=1), "ended by SIGXCPU, its limit of processor time was reached"),
         ("output", RunLimits(file_bytes=1_000_000), "File too large"),
         ("files", RunLimits(), "Too many open files"),
         pytest.param(
@@ -346,9 +353,9 @@ async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine, tmp_p
 async def test_nothing_of_our_environment_leaks(make_engine: MakeEngine) -> None:
     engine = make_engine(config={"Echo_1_0": ECHO})
     await engine.catalogue()
-    offer = next(item for item in engine._load().offers.values() if item.responder.name == "Echo_1_0")
+    runnable = next(item for item in engine._catalogue.load().by_id.values() if item.responder.name == "Echo_1_0")
     outer = {"SLACK_BOT_TOKEN": "xoxb", "RESPONDER_BOT_BOT_CORE_API_KEY": "k", "PYTHONPATH": "/x", "PATH": "/bin"}
-    given = environment_of(engine._folder("~1"), offer.configured, offer.interpreter.path, outer)
+    given = program_environment(engine._folder("~1"), runnable.configured, runnable.interpreter.path, outer)
     assert set(given) == {"LANG", "HOME", "PATH"}
 
 

@@ -1,0 +1,132 @@
+"""Starts the program of a run: by a fork server where possible, else by the launcher."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.engines.configuration import ConfiguredResponder
+from core.engines.job_folder import JobFolder
+from core.engines.process import launcher
+from core.engines.process.catalogue import RunnableResponder
+from core.engines.process.fork_server import ForkRequest, ForkServers
+from core.engines.process.processes import StartRecord
+
+_PASSED_ON = ("LANG", "LC_ALL", "TZ")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """What each process of a run may use."""
+
+    cpu_s: int = 1800
+    memory_bytes: int = 2 * 1024**3
+    """Address space."""
+    file_bytes: int = 64 * 1024**2
+    """Size of any file that it writes; output.json and the file of its output stream are among them."""
+    open_files: int = 512
+    processes: int = 256
+    """Beside those that the account runs already; the kernel doesn't apply it to root."""
+
+    def for_launcher(self) -> str:
+        """The limits as an argument of `launcher.py`."""
+        return (
+            f"cpu={self.cpu_s},fsize={self.file_bytes},nofile={self.open_files},core=0,"
+            f"nproc={self.processes},as={self.memory_bytes}"
+        )
+
+
+class ProgramStarter:
+    """Starts programs, with or without fork servers."""
+
+    def __init__(self, limits: RunLimits, fork_servers: ForkServers | None) -> None:
+        self._limits = limits
+        self.fork_servers = fork_servers
+
+    def start(self, folder: JobFolder, runnable: RunnableResponder) -> StartRecord | None:
+        """Start the program; return when it runs, or None when it can't be started or must not be.
+
+        Blocks for some milliseconds. Call it in a thread, so that it finishes even when core stops meanwhile. Raises
+        OSError or ValueError.
+        """
+        if self.fork_servers and runnable.configured.definition.is_python:
+            record = self.fork_servers.launch(runnable.interpreter.path, self.fork_request(folder, runnable))
+            if record or folder.is_decided():
+                return record or StartRecord.read(folder.started)
+        read_end, write_end = os.pipe()
+        try:
+            pid = self.spawn(folder, runnable, write_end)
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            announced = pipe.read()  # ends when the launcher closes its end: by exec, or by its own end
+        if announced:
+            return StartRecord.parse(announced)
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED)
+        return StartRecord.read(folder.started)  # another launcher may have been first
+
+    def fork_request(self, folder: JobFolder, runnable: RunnableResponder) -> ForkRequest:
+        """What a fork server needs to know to start the program."""
+        definition = runnable.configured.definition
+        return ForkRequest(
+            job=folder.path,
+            home=folder.run,
+            folder=definition.root,
+            program=definition.program,
+            limits=self._limits.for_launcher(),
+            environment=program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
+        )
+
+    def spawn(self, folder: JobFolder, runnable: RunnableResponder, status: int) -> int:
+        """Start the launcher, which reports on the descriptor `status`. Returns its pid."""
+        definition = runnable.configured.definition
+        os.set_inheritable(status, True)
+        interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
+        argv = [
+            *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
+            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.run)),
+        ]
+        # Not through a symlink, and without waiting for the reader of a named pipe.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.posix_spawn(
+            sys.executable,
+            argv,
+            program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), flags, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
+        )
+
+
+def program_environment(
+    folder: JobFolder, configured: ConfiguredResponder, interpreter: Path, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment variables of a program: an allow-list of `environ`, which is core's own, and those of its run."""
+    passed_on = {name: environ[name] for name in (*_PASSED_ON, *_PROXY_VARIABLES) if name in environ}
+    variables = {"LANG": "C.UTF-8", **passed_on, "HOME": str(folder.run), "PATH": _path(interpreter, environ)}
+    for scheme, proxy in (("http", configured.proxy_http), ("https", configured.proxy_https)):
+        if proxy:
+            variables |= {f"{scheme}_proxy": proxy, f"{scheme.upper()}_PROXY": proxy}
+    if configured.cacerts:
+        variables["REQUESTS_CA_BUNDLE"] = str(folder.cacerts)
+    return variables
+
+
+def _path(interpreter: Path, environ: Mapping[str, str]) -> str:
+    """PATH with the programs of the responder's environment first, and without those of core's."""
+    own = os.path.join(sys.prefix, "bin")
+    rest = [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part and part != own]
+    return os.pathsep.join([str(interpreter.parent), *rest])

@@ -1,0 +1,176 @@
+"""The report of a run that has ended, made of the files that its program left in the job folder."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.engines import files
+from core.engines.base import Report, describe_error
+from core.engines.decoding import decode_json
+from core.engines.job_folder import JobFolder, RunFacts
+from core.engines.redaction import Redactor, redact_keys, redact_urls
+
+PRINTED_LIMIT_BYTES = 64 * 1024
+"""How much is kept of what a program printed, half from the head and half from the tail."""
+
+VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
+
+_OUTPUT_KEYS = ("full", "summary", "artifacts", "operations", "errorMessage", "input")
+
+_LAST_LINES = 10
+_LAST_LINES_CHARACTERS = 2000
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """What a program left in its job folder, bounded but not yet redacted."""
+
+    output: Any
+    """The parsed `output.json`."""
+    fault: str
+    """Why there is no usable output, as the end of a sentence about the responder; `""` when there is."""
+    printed: str
+
+
+def read_output(folder: JobFolder) -> RunOutput:
+    """Read the job folder of a program that has ended."""
+    printed = read_printed(folder.printed)
+    try:
+        return RunOutput(decode_json(_read_output_file(folder)), "", printed)
+    except FileNotFoundError:
+        return RunOutput(None, "wrote no output/output.json", printed)
+    except (OSError, UnicodeDecodeError) as error:
+        return RunOutput(None, f"wrote an output/output.json that can't be read ({error})", printed)
+    except ValueError as error:
+        return RunOutput(None, f"wrote an output/output.json that is not usable JSON ({error})", printed)
+
+
+def _read_output_file(folder: JobFolder) -> bytes:
+    names = folder.run.relative_to(folder.path.parent).parts
+    limit_bytes = folder.output_limit_bytes
+    with os.fdopen(files.open_regular(folder.path.parent, *names, "output", "output.json"), "rb") as file:
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(f"it is over {limit_bytes} bytes, the output_limit_bytes of the settings")
+    return content
+
+
+def read_printed(path: Path, limit_bytes: int = PRINTED_LIMIT_BYTES) -> str:
+    """Head and tail of what was printed, with a line between them that says how many bytes are left out."""
+    try:
+        descriptor = files.open_regular(path.parent.parent, path.parent.name, path.name)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if size <= limit_bytes:
+            return _decode_printed(file.read(limit_bytes))
+        half = limit_bytes // 2
+        head = file.read(half)
+        file.seek(size - half)
+        tail = file.read(half)
+        return f"{_decode_printed(head)}\n... {size - 2 * half} bytes left out ...\n{_decode_printed(tail)}"
+
+
+def _decode_printed(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def last_lines(printed: str) -> str:
+    """The last lines of what was printed, short enough for a message."""
+    lines = [line.rstrip() for line in printed.splitlines() if line.strip()]
+    return "\n".join(lines[-_LAST_LINES:])[-_LAST_LINES_CHARACTERS:]
+
+
+def make_report(folder: JobFolder, facts: RunFacts | None, stop_reason: str, exit_description: str) -> Report:
+    """The report of a run that has ended.
+
+    `stop_reason` is one of STOP_REASONS or `""`; `exit_description` is as `describe_exit` returns it, `""` if unknown.
+    """
+    if facts is None:
+        return Report(success=False, message=VANISHED)
+    paths = {str(folder.path), os.path.realpath(folder.path)}
+    names = dict.fromkeys(paths, folder.path.name)
+    return interpret(facts, read_output(folder), stop_reason, exit_description, names)
+
+
+def interpret(
+    facts: RunFacts,
+    run_output: RunOutput,
+    stop_reason: str,
+    exit_description: str,
+    names: Mapping[str, str] | None = None,
+) -> Report:
+    """Decide how a run ended, and redact what it returned. `names` are replacements beside those of `facts`."""
+    redactor = Redactor(facts.secrets, {**facts.names, **(names or {})})
+    printed = redactor.text(run_output.printed)
+    if stop_reason == "timeout":
+        return _failure(facts, f"Timed out after {facts.timeout_minutes:g} minutes", printed)
+    if stop_reason == "cancel":
+        return _failure(facts, "Cancelled", printed)
+    if run_output.fault:
+        return _failure(facts, _no_output(redactor.text(run_output.fault), exit_description, printed), printed)
+    raw = run_output.output
+    if not isinstance(raw, dict) or not isinstance(raw.get("success"), bool):
+        return _failure(
+            facts, "The responder's output.json is not an object in which `success` is true or false.", printed
+        )
+    output = {key: redactor.value(raw.get(key)) for key in _OUTPUT_KEYS}  # the keys themselves are never secret
+    if not raw["success"]:
+        return _reported_failure(facts, output, printed)
+    if not isinstance(output["full"], dict):
+        return _failure(facts, "The responder's output.json says success, but its `full` is not an object.", printed)
+    return _reported_success(facts, output, printed)
+
+
+def _no_output(fault: str, exit_description: str, printed: str) -> str:
+    sentence = f"The responder {fault}"
+    if exit_description:
+        sentence += f" ({exit_description})"
+    lines = last_lines(printed)
+    return f"{sentence}. The last lines that it printed:\n{lines}" if lines else f"{sentence}, and printed nothing."
+
+
+def _failure(facts: RunFacts, message: str, printed: str) -> Report:
+    return Report(success=False, message=message, error_message=message, config=facts.config, printed=printed)
+
+
+def _reported_failure(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
+    error_message, returned = output["errorMessage"], output["input"]
+    return Report(
+        success=False,
+        message=describe_error(error_message),
+        error_message=error_message,
+        input=_redact_input(returned, facts) if isinstance(returned, dict) else None,
+        config=facts.config,
+        printed=printed,
+    )
+
+
+def _redact_input(returned: dict[str, Any], facts: RunFacts) -> Mapping[str, Any]:
+    redacted: dict[str, Any] = redact_keys(returned, facts.secret_names)
+    return {**redacted, "config": redact_urls(redacted["config"])} if "config" in redacted else redacted
+
+
+def _reported_success(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
+    full, summary = output["full"], output["summary"]
+    message = full.get("message", full.get("Message"))  # some public responders capitalise it
+    return Report(
+        success=True,
+        message=message if isinstance(message, str) else "",
+        full=full,
+        summary=summary if isinstance(summary, dict) else {},
+        artifacts=_as_tuple(output["artifacts"]),
+        operations=_as_tuple(output["operations"]),
+        config=facts.config,
+        printed=printed,
+    )
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    """A list as a tuple, null as none. Anything else is one entry, which is rejected when operations are checked."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
