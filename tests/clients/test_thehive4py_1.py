@@ -1,6 +1,6 @@
 """thehive4py 1.8, unmodified, against core (`semantics.md 9`), as a client of either version it knows of."""
 
-import base64
+import asyncio
 import io
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -78,8 +78,12 @@ async def test_an_alert_is_created_with_artifacts_and_custom_fields_and_got(hive
 async def test_a_file_travels_inside_an_alert(hive: Any, ask: Any) -> None:
     file = models.AlertArtifact(dataType="file", data=(io.BytesIO(b"evil"), "sample.txt"))
     made = await ask(201, hive.create_alert, an_alert(artifacts=[file]))
-    name, mime, content = made["artifacts"][0]["data"].split(";")
-    assert (name, mime, base64.b64decode(content)) == ("sample.txt", "text/plain", b"evil")
+    (artifact,) = made["artifacts"]
+    file = artifact["attachment"]
+    assert (file["name"], file["contentType"], file["size"]) == ("sample.txt", "text/plain", 4)
+    assert (await asyncio.to_thread(hive.download_attachment, file["id"], "sample.txt")).content == b"evil"
+    whole = models.Alert(json={**made, "title": "New"})
+    assert (await ask(200, hive.update_alert, made["id"], whole))["artifacts"][0]["attachment"] == file
 
 
 async def test_the_same_reference_twice_is_refused(hive: Any, ask: Any) -> None:
