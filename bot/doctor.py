@@ -1,4 +1,4 @@
-"""`responder-bot doctor`: each link between Slack and a responder, in turn, with what to do."""
+"""`responder-bot doctor`: checks each link between Slack and a responder, and says what to do."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,12 +18,11 @@ from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 
-CLOCK_MS = 60_000  # Slack refuses what is 5 minutes old; a minute off is worth a word
-MEMBERS = 100  # people of a channel that are looked up
-
+MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
+MAX_MEMBERS = 100  # people of a channel that are looked up
 
 IsLinked = Callable[[str, str], Awaitable[bool]]
-"""Whether a Slack person (team, user) is linked to a user of core."""
+"""Whether a Slack user (team, user id) is linked to a user of core."""
 
 
 async def checks(
@@ -34,30 +33,30 @@ async def checks(
     *,
     is_linked: IsLinked | None = None,
 ) -> Sequence[Check]:
-    """All but the settings; each stands for itself, so one that fails hides no other.
+    """Run all checks but those of the settings; one that fails hides no other.
 
-    `is_linked` is asked where there is no key of core to ask it with.
+    `is_linked` is used if the settings have no key to ask core with.
     """
-    found = [*await _core(core), key := await _key(settings, core)]
+    found = [*await _core_checks(core), key := await _key_check(settings, core)]
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
         slack = web_client(settings.slack.bot_token, settings.slack, session)
-        token, team, own_id = await _token(slack, manifest, clock_ms)
+        token, team, bot_user_id = await _token_checks(slack, manifest, clock_ms)
         found += token
         if team:
-            found.append(await _files(slack))
-        found.append(await _way_in(settings, slack))
+            found.append(await _files_check(slack))
+        found.append(await _transport_check(settings, slack))
         if not team:
             return found
         found += await Channels(settings.channel, slack).checks()
         if settings.bot.core_api_key:
-            is_linked = _as_core_says(core) if key.ok else None
-        return [*found, await _people(settings, slack, team, own_id, is_linked)]
+            is_linked = _linked_by_core(core) if key.ok else None
+        return [*found, await _people_check(settings, slack, team, bot_user_id, is_linked)]
 
 
-async def _core(core: CoreClient) -> list[Check]:
-    """Core, its database and its engines, as /health tells."""
+async def _core_checks(core: CoreClient) -> list[Check]:
+    """Core, its database and its engines, from its `/health`."""
     try:
         health = await core.health()
     except ResponderBotError as error:
@@ -65,14 +64,14 @@ async def _core(core: CoreClient) -> list[Check]:
     return core_checks(health)
 
 
-async def _key(settings: BotSettings, core: CoreClient) -> Check:
+async def _key_check(settings: BotSettings, core: CoreClient) -> Check:
     if not settings.bot.core_api_key:
         return Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
     return await key_check(core)
 
 
 async def key_check(core: CoreClient) -> Check:
-    """Whether core takes the key, and it may act for people; a core that is silent says neither."""
+    """Whether core accepts the key and lets it act on behalf of people; passes if core doesn't answer."""
     try:
         person = await core.current_user()
     except ResponderBotError as error:
@@ -86,44 +85,44 @@ async def key_check(core: CoreClient) -> Check:
     return Check("key", True, f"{person.login}, who acts for people")
 
 
-async def _token(
+async def _token_checks(
     slack: AsyncWebClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
 ) -> tuple[list[Check], str, str]:
-    """The token, its scopes, and Slack's clock; the team and the bot's own id, or "" when there is none."""
+    """Checks of the token, its scopes and the clock; the ids of the team and the bot's user, "" if the token fails."""
     try:
-        answer = await slack.auth_test()
+        response = await slack.auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         return [Check("token", False, classify(error, "").message)], "", ""
-    headers = {str(name).lower(): str(value) for name, value in dict(answer.headers).items()}
-    found = [Check("token", True, f"{answer.get('user')} in {answer.get('team')}")]
-    found.append(_scopes(headers.get("x-oauth-scopes"), manifest))
-    found.append(_clock(headers.get("date"), clock_ms()))
-    return found, str(answer["team_id"]), str(answer.get("user_id"))
+    headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+    found = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
+    found.append(_scopes_check(headers.get("x-oauth-scopes"), manifest))
+    found.append(_clock_check(headers.get("date"), clock_ms()))
+    return found, str(response["team_id"]), str(response.get("user_id"))
 
 
-def _scopes(header: str | None, manifest: Mapping[str, Any]) -> Check:
-    wanted = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
+def _scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
+    scopes = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
     if header is None:
         return Check("scopes", True, "not told by this Slack")
-    missing = sorted(set(wanted) - {scope.strip() for scope in header.split(",")})
+    missing = sorted(set(scopes) - {scope.strip() for scope in header.split(",")})
     if missing:
         return Check("scopes", False, f"missing: {', '.join(missing)}; reinstall the app from manifest.yml")
-    return Check("scopes", True, f"all {len(wanted)} are there")
+    return Check("scopes", True, f"all {len(scopes)} are there")
 
 
-def _clock(date: str | None, now_ms: int) -> Check:
+def _clock_check(date: str | None, now_ms: int) -> Check:
     try:
-        theirs = int(parsedate_to_datetime(date or "").timestamp() * 1000)
+        slack_ms = int(parsedate_to_datetime(date or "").timestamp() * 1000)
     except (ValueError, TypeError):
         return Check("clock", True, "Slack's clock is not told")
-    off_ms = abs(now_ms - theirs)
-    if off_ms > CLOCK_MS:
-        return Check("clock", False, f"{off_ms // 1000} s off from Slack's; set this machine's clock (NTP)")
+    skew_ms = abs(now_ms - slack_ms)
+    if skew_ms > MAX_CLOCK_SKEW_MS:
+        return Check("clock", False, f"{skew_ms // 1000} s off from Slack's; set this machine's clock (NTP)")
     return Check("clock", True, "right to the minute")
 
 
-async def _files(slack: AsyncWebClient) -> Check:
-    """Whether Slack takes files. An address to upload to is asked for, and not used: nothing is ever shown."""
+async def _files_check(slack: AsyncWebClient) -> Check:
+    """Whether Slack accepts files. Asks for an upload URL and doesn't use it, so that nothing is shown."""
     try:
         await slack.api_call(
             "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
@@ -133,7 +132,7 @@ async def _files(slack: AsyncWebClient) -> Check:
     return Check("files", True, "long reports can be put under their messages")
 
 
-async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
+async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Check:
     section = settings.slack
     if not section.app_token:
         if not section.signing_secret:
@@ -143,16 +142,16 @@ async def _way_in(settings: BotSettings, slack: AsyncWebClient) -> Check:
     try:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        met = classify(error, "")
-        if met.kind != "app_refused":
-            return Check("socket", False, met.message)
+        refusal = classify(error, "")
+        if refusal.kind != "app_refused":
+            return Check("socket", False, refusal.message)
         cure = "make an app-level token with connections:write, and switch Socket Mode on"
-        return Check("socket", False, f"Slack refuses the app token ({met.code}); {cure}")
+        return Check("socket", False, f"Slack refuses the app token ({refusal.code}); {cure}")
     return Check("socket", True, "Socket Mode can connect")
 
 
-async def _people(
-    settings: BotSettings, slack: AsyncWebClient, team: str, own_id: str, is_linked: IsLinked | None
+async def _people_check(
+    settings: BotSettings, slack: AsyncWebClient, team: str, bot_user_id: str, is_linked: IsLinked | None
 ) -> Check:
     """How many people in the channels are linked to users of core."""
     if is_linked is None:
@@ -160,20 +159,20 @@ async def _people(
     members: dict[str, None] = {}
     for channel in settings.channel:
         try:
-            answer = await slack.conversations_members(channel=channel.id, limit=MEMBERS)
+            response = await slack.conversations_members(channel=channel.id, limit=MAX_MEMBERS)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
-            continue  # its own line says what is wrong with it
-        members.update(dict.fromkeys(user for user in answer["members"] if user != own_id))
+            continue  # the channel has a check of its own
+        members.update(dict.fromkeys(user for user in response["members"] if user != bot_user_id))
     try:
-        linked = sum([await is_linked(team, user) for user in list(members)[:MEMBERS]])
+        linked = sum([await is_linked(team, user) for user in list(members)[:MAX_MEMBERS]])
     except ResponderBotError as error:
         return Check("people", False, error.message)
     if members and not linked:
         return Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")
-    return Check("people", True, f"{linked} of {min(len(members), MEMBERS)} in the channels are linked")
+    return Check("people", True, f"{linked} of {min(len(members), MAX_MEMBERS)} in the channels are linked")
 
 
-def _as_core_says(core: CoreClient) -> IsLinked:
+def _linked_by_core(core: CoreClient) -> IsLinked:
     async def is_linked(team: str, user: str) -> bool:
         try:
             await core.person_by_slack(team, user)
@@ -187,9 +186,9 @@ def _as_core_says(core: CoreClient) -> IsLinked:
 
 
 def http_manifest(text: str, url: str) -> str:
-    """The manifest for HTTP: the same app, with its requests sent to `url`.
+    """The app manifest `text`, changed for HTTP: Slack sends its requests to `url`.
 
-    Raises ResponderBotError("bad_request") for an address that Slack would not take.
+    Raises ResponderBotError("bad_request") for a URL that Slack would not accept.
     """
     if not re.fullmatch(r"https://[^\s\"'#]+", url):
         raise ResponderBotError("bad_request", f"{url!r} is no https address; Slack sends requests to https only.")

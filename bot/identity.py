@@ -1,4 +1,4 @@
-"""Slack person -> user of core (`semantics.md 10`)."""
+"""From a Slack user to a user of core, see `bot/docs/slack.md#identity-of-slack-users`."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from core.client import CoreClient
 
-KEPT_MS = 10_000  # semantics.md 10: cached at most 10 s
-KEPT_PEOPLE = 1_000
-_NOT_OF_MEMBERS = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted")
+CACHE_MS = 10_000  # how long an unlinked or blocked person can go on
+CACHE_SIZE = 1_000
+_NOT_FULL_MEMBER = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted")
 
 
 class Identity:
-    """Who is who. Nobody is somebody by default; by e-mail only when the settings say so."""
+    """Looks up and caches users of core. They are found by their link; by e-mail only if the settings allow it."""
 
     def __init__(
         self, core: "CoreClient", slack: "AsyncWebClient", clock_ms: Callable[[], int], *, link_by_email: bool
@@ -28,21 +28,21 @@ class Identity:
         self._slack = slack
         self._clock = clock_ms
         self._link_by_email = link_by_email
-        self._known: dict[tuple[str, str], tuple[int, Person | None]] = {}
+        self._cache: dict[tuple[str, str], tuple[int, Person | None]] = {}
 
     async def person(self, team: str, user: str) -> Person | None:
-        """The user of core behind a Slack person; None for somebody who is not linked.
+        """The user of core that a Slack user is linked to; None if there is none.
 
-        Raises ResponderBotError("unavailable") when core can't be asked.
+        Raises ResponderBotError("unavailable") if core doesn't answer.
         """
         now = self._clock()
-        kept_at, person = self._known.get((team, user), (0, None))
-        if kept_at and now - kept_at < KEPT_MS:
+        cached_at, person = self._cache.get((team, user), (0, None))
+        if cached_at and now - cached_at < CACHE_MS:
             return person
         person = await self._look_up(team, user)
-        if len(self._known) >= KEPT_PEOPLE:
-            self._known.clear()
-        self._known[team, user] = (now, person)
+        if len(self._cache) >= CACHE_SIZE:
+            self._cache.clear()
+        self._cache[team, user] = (now, person)
         return person
 
     async def _look_up(self, team: str, user: str) -> Person | None:
@@ -55,16 +55,16 @@ class Identity:
 
     async def _by_email(self, team: str, user: str) -> Person | None:
         try:
-            answer = await self._slack.users_info(user=user)
+            response = await self._slack.users_info(user=user)
         except SlackApiError as error:
             if error.response.get("error") in ("user_not_found", "user_not_visible"):
                 return None
             raise
-        email = _own_email(answer["user"], team)
+        email = _trusted_email(response["user"], team)
         return await self._as_login(email) if email else None
 
     async def _as_login(self, login: str) -> Person | None:
-        """Who core says this login is, asked as that login itself."""
+        """The user with this login, asked for on their own behalf; None if core refuses them."""
         try:
             return await self._core.as_user(login).current_user()
         except ResponderBotError as error:
@@ -73,13 +73,13 @@ class Identity:
             raise
 
 
-def _own_email(user: Mapping[str, Any], team: str) -> str:
-    """The address that Slack vouches for, or `""`: only of a full member of the team who has confirmed it.
+def _trusted_email(user: Mapping[str, Any], team: str) -> str:
+    """The confirmed e-mail address of a full member of the team, in lower case; "" for anybody else.
 
-    Slack leaves out most of these fields for deactivated people, and `is_stranger` for members; what it does not say
-    is no reason to let somebody in.
+    Slack omits most of these fields for deactivated users, and `is_stranger` for members. A field that is missing
+    never lets somebody in.
     """
-    is_full_member = all(user.get(field) is False for field in _NOT_OF_MEMBERS)
+    is_full_member = all(user.get(field) is False for field in _NOT_FULL_MEMBER)
     if not is_full_member or user.get("is_stranger") or user.get("is_email_confirmed") is not True:
         return ""
     if not team or user.get("team_id") != team:

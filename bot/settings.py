@@ -1,4 +1,4 @@
-"""The settings of the bot: `[bot]`, `[slack]`, `[[channel]]` of the TOML file, and the environment (`surface.md`)."""
+"""The settings of the bot: `[bot]`, `[slack]` and `[[channel]]` of the TOML file, and the environment."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -31,11 +31,11 @@ class BotSection(_Section):
     core_api_key: str = ""
     database: DatabaseFile = Path("responder-bot-slack.db")
     health_port: int | None = Field(None, ge=0, le=65535)
-    """Where `/health` and `/metrics` of the bot are served on the loopback; with HTTP they are beside Slack's too."""
+    """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
 
 
 class SlackSection(_Section):
-    """`[slack]`. With `app_token`: Socket Mode; else HTTP with `signing_secret` on host and port."""
+    """`[slack]`. With `app_token` the bot uses Socket Mode, else HTTP with `signing_secret` on host and port."""
 
     bot_token: str = Field("", description="the bot's token, xoxb-...; what begins with xapp- is app_token")
     app_token: str = Field("", description="the app's token, xapp-...; what begins with xoxb- is bot_token")
@@ -50,14 +50,14 @@ class SlackSection(_Section):
 
     @field_validator("bot_token", "app_token")
     @classmethod
-    def _not_the_other(cls, token: str, info: ValidationInfo) -> str:
+    def _not_the_other_token(cls, token: str, info: ValidationInfo) -> str:
         if token.startswith("xapp-" if info.field_name == "bot_token" else "xoxb-"):
             raise ValueError("the other token")
         return token
 
 
 class Route(_Section):
-    """Which alerts are posted into a channel. Each list that is given must match; `*` matches all."""
+    """Which alerts are posted into a channel. Every list must match; `*` matches anything, an empty list nothing."""
 
     severity_at_least: int = Field(1, ge=1, le=4)
     sources: tuple[str, ...] = ("*",)
@@ -65,17 +65,17 @@ class Route(_Section):
     types: tuple[str, ...] = ("*",)
 
     def matches(self, *, severity: int, source: str, type: str, tags: Iterable[str]) -> bool:
-        """Whether an alert like this belongs there."""
+        """Whether an alert with these fields is posted there."""
         return (
             severity >= self.severity_at_least
-            and _one_of(self.sources, [source])
-            and _one_of(self.types, [type])
-            and _one_of(self.tags, tags)
+            and _any_matches(self.sources, [source])
+            and _any_matches(self.types, [type])
+            and _any_matches(self.tags, tags)
         )
 
 
 class ChannelSection(_Section):
-    """`[[channel]]`; `clearance` is the highest TLP that is shown there."""
+    """`[[channel]]`. `clearance` is the highest TLP that is shown there."""
 
     id: str = Field(
         pattern=r"^[CGD][A-Z0-9]+$",
@@ -95,7 +95,7 @@ class ChannelSection(_Section):
 
 
 class BotSettings(_Section):
-    """All that the bot is told."""
+    """All settings of the bot."""
 
     bot: BotSection = Field(default_factory=BotSection)
     slack: SlackSection = Field(default_factory=SlackSection)
@@ -103,7 +103,7 @@ class BotSettings(_Section):
 
 
 def load(file: Path | None, environment: Mapping[str, str] | None = None) -> BotSettings:
-    """The settings of `file` (None: `responder-bot.toml` if there is one) and of the environment, which wins.
+    """Load the settings of `file` (None: `responder-bot.toml` if it exists) and of the environment, which wins.
 
     Raises ResponderBotError("bad_request") with one sentence that names the key.
     """
@@ -111,22 +111,22 @@ def load(file: Path | None, environment: Mapping[str, str] | None = None) -> Bot
 
 
 def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
-    """The bot's part of a settings tree; paths in it are relative to `folder`. Raises as `load` does."""
+    """Read the bot's settings from parsed TOML; paths in it are relative to `folder`. Raises as `load` does."""
     return bot_settings(Sections(folder, "the settings", tree))
 
 
 def bot_settings(sections: Sections) -> BotSettings:
-    """The bot's settings, of sections that were read already. Raises as `load` does."""
+    """Read the bot's settings from sections that were loaded before. Raises as `load` does."""
     settings = BotSettings(
         bot=section(BotSection, "bot", sections),
         slack=section(SlackSection, "slack", sections, also=SLACK_NAMES),
         channel=section_list(ChannelSection, "channel", sections),
     )
-    _refuse_twice(settings)
+    _reject_duplicates(settings)
     return settings
 
 
-def _refuse_twice(settings: BotSettings) -> None:
+def _reject_duplicates(settings: BotSettings) -> None:
     seen: set[str] = set()
     for channel in settings.channel:
         if channel.id in seen:
@@ -134,6 +134,6 @@ def _refuse_twice(settings: BotSettings) -> None:
         seen.add(channel.id)
 
 
-def _one_of(patterns: Iterable[str], given: Iterable[str]) -> bool:
+def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
     patterns = list(patterns)
-    return "*" in patterns or bool(set(patterns) & set(given))
+    return "*" in patterns or bool(set(patterns) & set(values))
