@@ -1,6 +1,6 @@
-"""The console script `responder-bot`: try, serve, bot, doctor, and core's subcommands.
+"""The command line `responder-bot`: try, serve, bot, doctor, forget-messages, and core's subcommands.
 
-Heavy imports stand inside the subcommands, so that `--help` answers at once (`performance.md 1`).
+Large imports are inside the subcommands, so that `--help` is fast.
 """
 
 import argparse
@@ -24,62 +24,70 @@ if TYPE_CHECKING:
     from core.common.settings_file import Sections
     from core.settings import CoreSettings
 
-LAST_PORT = 65_534  # the one after it is core's
+MAX_PORT = 65_534  # core takes the next one
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the subcommand; gives the exit code."""
+    """Run the subcommand. Returns the exit code."""
     parser = core_cli.Parser(
         prog="responder-bot", description="See a security alert in Slack, run a responder on it, watch it end."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _register_try(commands)
-    _add(commands, "serve", _serve, "core and bot in one process (the usual installation)")
-    _add(commands, "bot", _bot, "serve the bot alone")
-    doctor = _add(commands, "doctor", _doctor, "look at each link in turn, and say what to do")
+    _add_try(commands)
+    _add_command(commands, "serve", _serve, "core and bot in one process (the usual installation)")
+    _add_command(commands, "bot", _bot, "serve the bot alone")
+    doctor = _add_command(
+        commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
+    )
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
-    text = "leave the old messages in Slack as they are, where they tell of another core database; the bot may run"
-    _add(commands, "forget-messages", _forget_messages, text)
+    text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
+    _add_command(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands)
     return core_cli.run(parser.parse_args(argv))
 
 
-def _register_try(commands: "argparse._SubParsersAction[Any]") -> None:
-    tried = _add(commands, "try", _try, "the whole thing on this machine, with no account anywhere; needs no settings")
-    tried.add_argument("--once", action="store_true", help="do the main job once without a browser, and tell it")
-    tried.add_argument("--json", action="store_true", help="with --once: a JSON line for each step")
-    tried.add_argument("--port", type=_port, default=0, metavar="PORT", help="of the page; core takes the next one")
-    tried.add_argument("--state", type=Path, metavar="DIR", help="where files are kept (default: a temporary folder)")
-    tried.add_argument("--workspace-only", action="store_true", help="only the local workspace, for a bot of your own")
+def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
+    parser = _add_command(commands, "try", _try, "try everything on this machine, without a Slack account or settings")
+    parser.add_argument(
+        "--once", action="store_true", help="run one responder from start to end without a browser, and print each step"
+    )
+    parser.add_argument("--json", action="store_true", help="with --once: print a JSON line for each step")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="PORT", help="port of the page; core takes the next one"
+    )
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder for files (default: a temporary folder)")
+    parser.add_argument(
+        "--workspace-only", action="store_true", help="run only the emulator of Slack, for a bot of your own"
+    )
 
 
-def _add(
-    commands: "argparse._SubParsersAction[Any]", name: str, task: Callable[[argparse.Namespace], int], text: str
+def _add_command(
+    commands: "argparse._SubParsersAction[Any]", name: str, run: Callable[[argparse.Namespace], int], text: str
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     core_cli.add_config(parser)
-    parser.set_defaults(run=task)
+    parser.set_defaults(run=run)
     return parser
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to {LAST_PORT}")
+    if not text.isascii() or not text.isdigit() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to {MAX_PORT}")
     return int(text)
 
 
-def _completed(work: Coroutine[Any, Any, int], *, when_stopped: int = 0) -> int:
-    """Run to its end on core's kind of loop; gives what `work` gives, or `when_stopped` after Ctrl-C or SIGTERM.
+def _run_until_stopped(work: Coroutine[Any, Any, int], *, when_stopped: int = 0) -> int:
+    """Run on the same event loop as core. Returns the exit code of `work`, or `when_stopped` after Ctrl-C or SIGTERM.
 
-    The signals are awaited from the start, so that none is lost while things come up.
+    Signals are handled from the start, so that none is lost during startup.
     """
     codes: list[int] = []
 
-    async def kept() -> None:
+    async def keep_code() -> None:
         codes.append(await _until_stopped(work, when_stopped))
 
-    core_cli.run_loop(kept())
+    core_cli.run_loop(keep_code())
     return codes[0]
 
 
@@ -98,12 +106,12 @@ async def _until_stopped(work: Coroutine[Any, Any, int], when_stopped: int) -> i
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-async def _for_ever() -> None:
-    """Serve until this task is cancelled."""
+async def _wait_forever() -> None:
+    """Wait until this task is cancelled."""
     await asyncio.Event().wait()
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 
@@ -117,7 +125,7 @@ def _sections(args: argparse.Namespace) -> "Sections":
 
 
 def _bot_settings(args: argparse.Namespace) -> "BotSettings":
-    """The bot's settings; without `[bot] core_url` core is where `[core]` of the same settings has it."""
+    """The bot's settings. The default of `[bot] core_url` is the address in `[core]` of the same settings."""
     from bot.settings import bot_settings
     from core.settings import core_settings
 
@@ -125,16 +133,16 @@ def _bot_settings(args: argparse.Namespace) -> "BotSettings":
     settings = bot_settings(sections)
     if "core_url" in settings.bot.model_fields_set:
         return settings
-    url = _url_of(core_settings(sections))
+    url = _core_url(core_settings(sections))
     return settings.model_copy(update={"bot": settings.bot.model_copy(update={"core_url": url})})
 
 
-def _url_of(settings: "CoreSettings") -> str:
+def _core_url(settings: "CoreSettings") -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.core.port}"
 
 
-def _require_slack(settings: "BotSettings") -> None:
+def _require_slack_tokens(settings: "BotSettings") -> None:
     slack = settings.slack
     if not slack.bot_token:
         raise ResponderBotError(
@@ -158,23 +166,23 @@ def _serve(args: argparse.Namespace) -> int:
 
     core = core_settings(_sections(args))
     bot = _bot_settings(args)
-    _require_slack(bot)
+    _require_slack_tokens(bot)
     logs.configure(core.core.log_level)
-    return _completed(_both(core, bot))
+    return _run_until_stopped(_serve_both(core, bot))
 
 
-async def _both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
+async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
     from core.app import serving
 
-    async with serving(core_settings) as (core, url), _own_key(core) as key:
+    async with serving(core_settings) as (core, url), _temporary_key(core) as key:
         core_cli.announce(f"core: {url}")
         await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key)
     return 0
 
 
 @asynccontextmanager
-async def _own_key(core: "Core") -> AsyncIterator[str]:
-    """A key for the bot in this process, kept in memory only; it ends with the process (`surface.md`)."""
+async def _temporary_key(core: "Core") -> AsyncIterator[str]:
+    """A key for the bot in this process. It exists in memory only, and is replaced when the process ends."""
     try:
         key = await core.access.add(SERVICE_LOGIN, "service")
     except ResponderBotError as error:
@@ -184,8 +192,8 @@ async def _own_key(core: "Core") -> AsyncIterator[str]:
     try:
         yield key
     finally:
-        with suppress(ResponderBotError):  # the store is gone, and the key with it
-            await core.access.new_key(SERVICE_LOGIN)  # thrown away unseen
+        with suppress(ResponderBotError):  # the database is gone, and the key with it
+            await core.access.new_key(SERVICE_LOGIN)  # known to nobody
 
 
 def _bot(args: argparse.Namespace) -> int:
@@ -196,21 +204,21 @@ def _bot(args: argparse.Namespace) -> int:
             "The bot has no key of core: make one with `responder-bot user add bot --profile service` and set it "
             "as [bot] core_api_key.",
         )
-    _require_slack(settings)
+    _require_slack_tokens(settings)
     from core.common import logs
 
     logs.configure("info")
 
-    async def alone() -> int:
-        await _refuse_wrong_key(settings)
+    async def serve() -> int:
+        await _check_key(settings)
         await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
         return 0
 
-    return _completed(alone())
+    return _run_until_stopped(serve())
 
 
-async def _refuse_wrong_key(settings: "BotSettings") -> None:
-    """Raises ResponderBotError where core does not take the bot's key; a core that is silent may come up later."""
+async def _check_key(settings: "BotSettings") -> None:
+    """Raise ResponderBotError if core refuses the bot's key. A core that doesn't answer may be up later."""
     from bot.doctor import key_check
     from core.client import CoreClient
 
@@ -227,7 +235,7 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
 
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         core_cli.announce(f"bot: {bot.transport.check().message}")
-        await _for_ever()
+        await _wait_forever()
 
 
 def _forget_messages(args: argparse.Namespace) -> int:
@@ -248,7 +256,7 @@ def _doctor(args: argparse.Namespace) -> int:
     from bot import doctor
 
     if args.manifest:
-        _tell(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
+        _print(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
         return 0
     from core.client import CoreClient
     from core.common import logs
@@ -258,59 +266,61 @@ def _doctor(args: argparse.Namespace) -> int:
     logs.silence()
     try:
         settings = _bot_settings(args)
-        core_side = core_settings(_sections(args))
-        first = _settings_lines(args, settings, core_side)
+        local_core = core_settings(_sections(args))
+        first = _settings_checks(args, settings, local_core)
     except ResponderBotError as error:
-        _tell(f"FAIL  settings: {error.message}")
+        _print(f"FAIL  settings: {error.message}")
         return 1
 
-    async def look() -> int:
+    async def check() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
-            is_linked = _linked_here(core_side) if _is_here(settings, core_side) else None
+            is_linked = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
             found = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
         lines = [*first, *((check.ok, check.name, check.message) for check in found)]
         for is_well, name, message in lines:
-            _tell(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
+            _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
         return 0 if all(is_well for is_well, _, _ in lines) else 1
 
-    return _completed(look())
+    return _run_until_stopped(check())
 
 
-def _is_here(settings: "BotSettings", core: "CoreSettings") -> bool:
-    """Whether the bot's core is the one of the same settings, on this machine."""
-    return settings.bot.core_url == _url_of(core)
+def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
+    """Whether the bot's core is the one that `[core]` of the same settings describes."""
+    return settings.bot.core_url == _core_url(core)
 
 
-def _linked_here(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, bool]]:
-    read: list[frozenset[tuple[str, str]]] = []
+def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, bool]]:
+    cache: list[frozenset[tuple[str, str]]] = []
 
     async def is_linked(team: str, user: str) -> bool:
-        if not read:
-            read.append(await core_cli.slack_links(core))
-        return not {(team, user), ("", user)}.isdisjoint(read[0])
+        if not cache:
+            cache.append(await core_cli.slack_links(core))
+        return not {(team, user), ("", user)}.isdisjoint(cache[0])
 
     return is_linked
 
 
-def _settings_lines(
+def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
-    """What the settings alone tell: whether each is well, its name, its words."""
+    """Checks of the settings alone: whether each passes, its name, its message."""
     from core.settings import folder_troubles
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
     channels = len(settings.channel)
-    exposed = _mode_trouble(Path(sections.source), sections.tables)
-    lines = [(not exposed, "settings", exposed or f"{file}, {channels} channel{'' if channels == 1 else 's'}")]
-    if _is_here(settings, core):
-        lines += [(False, "folders", trouble) for trouble in folder_troubles(core)]
+    mode_problem = _file_mode_problem(Path(sections.source), sections.tables)
+    lines = [
+        (not mode_problem, "settings", mode_problem or f"{file}, {channels} channel{'' if channels == 1 else 's'}")
+    ]
+    if _is_local_core(settings, core):
+        lines += [(False, "folders", problem) for problem in folder_troubles(core)]
     return lines
 
 
-def _mode_trouble(file: Path, tables: Mapping[str, Any]) -> str:
-    """What is wrong with the mode of a settings file that holds secrets, or `""`; its group may read it."""
-    if os.name != "posix" or not file.is_file() or not _holds_secrets(tables):
+def _file_mode_problem(file: Path, tables: Mapping[str, Any]) -> str:
+    """What is wrong with the mode of a settings file that contains secrets, or "". Its group may read it."""
+    if os.name != "posix" or not file.is_file() or not _has_secrets(tables):
         return ""
     mode = stat.S_IMODE(file.stat().st_mode)
     if not mode & 0o027:
@@ -318,11 +328,11 @@ def _mode_trouble(file: Path, tables: Mapping[str, Any]) -> str:
     return f"{file} holds secrets, and others on this machine can get at it (mode {mode:04o}); `chmod 600 {file}`"
 
 
-def _holds_secrets(value: Any, key: str = "") -> bool:
+def _has_secrets(value: Any, key: str = "") -> bool:
     if isinstance(value, Mapping):
-        return any(_holds_secrets(item, str(name)) for name, item in value.items())
+        return any(_has_secrets(item, str(name)) for name, item in value.items())
     if isinstance(value, list):
-        return any(_holds_secrets(item, key) for item in value)
+        return any(_has_secrets(item, key) for item in value)
     is_secret = any(word in key.lower() for word in ("key", "password", "pwd", "secret", "token"))
     return isinstance(value, str) and bool(value) and (is_secret or re.search(r"://[^/\s]*@", value) is not None)
 
@@ -363,7 +373,7 @@ def _try(args: argparse.Namespace) -> int:
 
 
 def _try_in(args: argparse.Namespace, state: Path) -> int:
-    from bot import demo as tryout
+    from bot import demo
     from core.common import logs
     from core.common.clock import now_ms
 
@@ -375,16 +385,16 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
         raise ResponderBotError("bad_request", sentence) from error
     manifest = _manifest()
     if args.workspace_only:
-        return _completed(tryout.workspace_only(_tell, _for_ever, args.port))
+        return _run_until_stopped(demo.workspace_only(_print, _wait_forever, args.port))
     if args.once:
-        return _completed(
-            tryout.main_job(state, _open_core, manifest, now_ms, _tell, as_json=args.json), when_stopped=130
+        return _run_until_stopped(
+            demo.main_job(state, _open_core, manifest, now_ms, _print, as_json=args.json), when_stopped=130
         )
-    return _completed(tryout.serve(state, _open_core, manifest, now_ms, _tell, _for_ever, port=args.port))
+    return _run_until_stopped(demo.serve(state, _open_core, manifest, now_ms, _print, _wait_forever, port=args.port))
 
 
-class _CoreSide:
-    """What `try` needs of a core that runs in this process."""
+class _EmbeddedCore:
+    """The `bot.demo` interface of a core that runs in this process."""
 
     def __init__(self, core: "Core", url: str) -> None:
         self._core = core
@@ -396,18 +406,18 @@ class _CoreSide:
         except ResponderBotError as error:
             if error.code != "exists":
                 raise
-            return await self._core.access.new_key(login)  # STATE was used before
+            return await self._core.access.new_key(login)  # --state names a folder that was used before
 
 
 @asynccontextmanager
-async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_CoreSide]:
-    """A core with these settings, its files below `folder`."""
+async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_EmbeddedCore]:
+    """Run core with these settings; its files are below `folder`."""
     from core.app import serving
     from core.common.settings_file import Sections
     from core.settings import core_settings
 
     async with serving(core_settings(Sections(folder, "try", tables, {}))) as (core, url):
-        yield _CoreSide(core, url)
+        yield _EmbeddedCore(core, url)
 
 
 if __name__ == "__main__":
