@@ -68,7 +68,7 @@ class Bot:
             core=core,
             clock_ms=clock_ms,
             clearance=channels.clearance,
-            refresh=self.notifier.repaint,
+            refresh=self.notifier.refresh,
             download=self._download,
             checks=self.checks,
             command=settings.slack.command,
@@ -141,7 +141,7 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
-        coroutines = (self.notifier.run(), self.notifier.obey(), self.outbox.sender.run())
+        coroutines = (self.notifier.run(), self.notifier.enforce_clearances(), self.outbox.sender.run())
         tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
         self.leading.set()
         try:
@@ -191,7 +191,7 @@ class Bot:
             delivery = self._delivery_checks()
         except ResponderBotError as error:
             delivery = [Check("delivery", False, error.message)]
-        problem = self.notifier.trouble
+        problem = self.notifier.problem
         feed = Check("feed", not problem, problem or "core's changes are followed")
         others = (("workers", self._workers.problem()), ("log", logs.trouble()))
         return [*delivery, feed, *(Check(name, False, message) for name, message in others if message)]

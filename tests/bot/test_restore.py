@@ -30,7 +30,7 @@ FORGET = "`responder-bot forget-messages`"
 
 async def refused(scene: BotEnvironment) -> str:
     """What the bot says once it has seen that this is another database."""
-    return await until(lambda: scene.bot.notifier.trouble if FORGET in scene.bot.notifier.trouble else "", "a refusal")
+    return await until(lambda: scene.bot.notifier.problem if FORGET in scene.bot.notifier.problem else "", "a refusal")
 
 
 def buttons(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ async def test_the_messages_of_another_database_are_left_alone_until_they_are_fo
             await until(lambda: scene.bot.outbox.cursor(), "a bot that begins anew")
             later = await scene.post_alert(sourceRef="later", title="And one more")
             await anna.until(lambda sight: titled(sight, "And one more"))
-            await until(lambda: not scene.bot.notifier.trouble, "a bot that is content")
+            await until(lambda: not scene.bot.notifier.problem, "a bot that is content")
             assert [m for m in await anna.messages(SOC) if m["ts"] <= old["ts"]] == before
             assert later != lost
 

@@ -102,7 +102,7 @@ async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
         proxy.hold("GET /api/connector/engine/action/alert/", response=True)
-        late = asyncio.create_task(other.notifier.repaint(alert_id))
+        late = asyncio.create_task(other.notifier.refresh(alert_id))
         await proxy.request_held.wait()
         await env.client.mark_alert_read(alert_id)
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
@@ -128,7 +128,7 @@ async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_c
         proxy.hold(f"GET /api/alert/{second}")
         await proxy.request_held.wait()  # the first card was made, and is not yet written
         await other.outbox.buttons.rotate(chosen.removeprefix(ids.MENU_BLOCK))
-        await other.notifier.repaint(first)
+        await other.notifier.refresh(first)
         await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
         proxy.release()
         await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), second)))

@@ -1,0 +1,7 @@
+"""Follows core's event feed and decides which messages must change: see bot/docs/delivery.md."""
+
+from bot.notifier.changes import FeedChanges
+from bot.notifier.notifier import Notifier
+from bot.notifier.timeline import ChannelPolicy
+
+__all__ = ["ChannelPolicy", "FeedChanges", "Notifier"]
