@@ -1,7 +1,7 @@
-"""The words on core's wire: what requests carry and what answers hold.
+"""The models of core's HTTP interface.
 
-Two kinds: an `...Input` is what a client may send (strict; null means absent; unknown fields are ignored,
-`semantics.md 1`), the others are answers, whose JSON is also what the store keeps. All are frozen.
+An `...Input` or `...Update` is the body of a request: strict, null means absent, unknown fields are ignored. The others
+are answers; the store keeps the same JSON. All are immutable.
 """
 
 import math
@@ -35,7 +35,7 @@ OBJECT_TYPES: Mapping[Kind, str] = {
     "case_task_log": "Log",
     "case_artifact": "Observable",
 }
-"""How answers name a kind (`interface.md 2.1`: a listing says `Alert`, a run on a log says `Log`)."""
+"""The `objectType` of each kind in answers."""
 
 ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
 OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
@@ -50,7 +50,7 @@ Permission = Literal[
     "actOnBehalf",
     "manageUser",
 ]
-"""`manageAlert` is enough wherever `createAlert` is."""
+"""`manageAlert` includes `createAlert`."""
 Profile = Literal["analyst", "org-admin", "read-only", "service", "source"]
 
 _ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
@@ -62,34 +62,34 @@ PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
     "source": ("createAlert",),
 }
 PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
-"""The profiles of programs: nobody in Slack is such a user, and nobody acts for one."""
+"""Profiles of programs: they can't be linked to Slack, and nobody can act on their behalf."""
 
 TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
 
-# Far more than public clients send, and few enough that the largest request that is taken holds neither the loop nor
-# the writer for longer than some 50 ms.
+# Far more than public clients send, and few enough that even the largest request doesn't hold the event loop or the
+# writer for longer than about 50 ms.
 MAX_TAGS = 1_000
-MAX_ARTIFACT_TAGS = 100  # each of a thousand artifacts may have them
+MAX_ARTIFACT_TAGS = 100  # on each of up to a thousand artifacts
 MAX_TASKS = 1_000
-MAX_ARTIFACTS = 1_000  # of an alert, and in one request
+MAX_ARTIFACTS = 1_000  # of an alert, and of one request
 MAX_CUSTOM_FIELDS = 1_000
 MAX_BULK = 1_000
-MAX_BULK_VALUES = 40_000  # of the JSON of all objects that one request changes together
-MAX_REFERENCE_CHARS = 2_048  # as long as an address may be
+MAX_BULK_VALUES = 40_000  # JSON values in all objects that one request changes
+MAX_REFERENCE_CHARS = 2_048  # the limit of a path
 MAX_SORTS = 5
 
 ERRORS_LIMIT = 1_000
-"""So many wrong fields are told; what comes after them in a list is not looked at."""
+"""How many wrong fields an error names; further entries of a list are not validated."""
 
 
-def _whole(value: Any) -> Any:
-    """`2.0` as 2: JSON has one kind of number, and its schema language counts that one among the integers."""
+def _to_integer(value: Any) -> Any:
+    """`2.0` becomes 2, because JSON Schema counts it as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Integer = Annotated[int, BeforeValidator(_whole)]
+Integer = Annotated[int, BeforeValidator(_to_integer)]
 Level = Annotated[Integer, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
 Severity = Annotated[Integer, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
 Millis = Annotated[Integer, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
@@ -101,7 +101,7 @@ TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
 AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
-INT_LIMIT = 2**63  # what the store can hold
+INT_LIMIT = 2**63  # SQLite's integers have 64 bits
 
 
 def _without_duplicates(tags: list[str]) -> list[str]:
@@ -109,24 +109,24 @@ def _without_duplicates(tags: list[str]) -> list[str]:
 
 
 Tags = Annotated[list[str], Field(max_length=MAX_TAGS), AfterValidator(_without_duplicates)]
-"""Labels in the order given, each once (`semantics.md 3`)."""
+"""Tags in the order given, without duplicates."""
 ArtifactTags = Annotated[list[str], Field(max_length=MAX_ARTIFACT_TAGS), AfterValidator(_without_duplicates)]
 
 
 class ErrorCount:
-    """Counts, as the context of one validation, the errors in the entries of its lists."""
+    """The context of one validation: counts the errors in entries of lists."""
 
     def __init__(self) -> None:
         self.found = 0
 
 
-def _while_few_errors(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """An entry of a list, not looked at once the entries before it have more errors than anybody is told of."""
+def _until_error_limit(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Validate an entry of a list, unless the entries before it have ERRORS_LIMIT errors already."""
     count = info.context
     if not isinstance(count, ErrorCount):
         return handler(value)
     if count.found >= ERRORS_LIMIT:
-        return value  # the body is refused whatever this is
+        return value  # the body is rejected anyway
     try:
         return handler(value)
     except ValidationError as error:
@@ -134,7 +134,7 @@ def _while_few_errors(value: Any, handler: ValidatorFunctionWrapHandler, info: V
         raise
 
 
-UntilErrorLimit = WrapValidator(_while_few_errors)
+UntilErrorLimit = WrapValidator(_until_error_limit)
 
 CUSTOM_FIELD_KINDS: Mapping[str, str] = {
     "string": "a string or null",
@@ -144,10 +144,10 @@ CUSTOM_FIELD_KINDS: Mapping[str, str] = {
     "date": "milliseconds since the epoch or null",
     "number": "a number or null",  # what thehive4py 1.8 sends for a number
 }
-"""What a value of each kind of custom field is to be."""
+"""Allowed values of each kind of custom field."""
 
 
-def _kind_fits(kind: str, value: Any) -> bool:
+def _fits_kind(kind: str, value: Any) -> bool:
     if value is None:
         return True
     if kind == "string":
@@ -162,7 +162,7 @@ def _kind_fits(kind: str, value: Any) -> bool:
 
 
 def kind_of_value(value: Any) -> str:
-    """The kind that the short form `"name": value` stands for."""
+    """The kind of the value in the short form `"name": value`."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -170,54 +170,54 @@ def kind_of_value(value: Any) -> str:
     return "float" if isinstance(value, float) else "string"
 
 
-def _custom_field(name: str, value: Any, position: int, wrong: list[InitErrorDetails]) -> dict[str, Any]:
-    """One entry in its long form; what is wrong with it is added to `wrong`."""
+def _custom_field(name: str, value: Any, position: int, errors: list[InitErrorDetails]) -> dict[str, Any]:
+    """The long form of one custom field; its errors are added to `errors`."""
 
-    def complain(expected: str, *loc: str) -> None:
+    def reject(expected: str, *loc: str) -> None:
         error = PydanticCustomError("custom_field", "Input should be {expected}", {"expected": expected})
-        wrong.append(InitErrorDetails(type=error, loc=(name, *loc), input=value))
+        errors.append(InitErrorDetails(type=error, loc=(name, *loc), input=value))
 
     if not name:
-        complain("under a name")
+        reject("under a name")
     entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
-    if "" in entry:  # a client that does not know the kind leaves it empty
+    if "" in entry:  # n8n leaves the kind empty if it doesn't know it
         unnamed = entry.pop("")
         unnamed = unnamed if isinstance(unnamed, Mapping) else {kind_of_value(unnamed): unnamed}
         for key in unnamed.keys() & entry.keys():
-            complain("given once, not under an empty name as well", key)
+            reject("given once, not under an empty name as well", key)
         entry = {**unnamed, **entry}
     kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
-    strange = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
+    unknown = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
     if len(kinds) != 1:
         kinds_text = ", ".join(list(CUSTOM_FIELD_KINDS)[:5])
-        complain(f"one value under one of {kinds_text}", *(strange[:1] if not kinds else kinds[1:2]))
+        reject(f"one value under one of {kinds_text}", *(unknown[:1] if not kinds else kinds[1:2]))
         return entry
-    kind, order = kinds[0], _whole(entry.get("order"))
-    held = _whole(entry[kind]) if kind in ("integer", "date") else entry[kind]
-    if not _kind_fits(kind, held):
-        complain(CUSTOM_FIELD_KINDS[kind], kind)
-    if not _kind_fits("integer", order):
-        complain("an integer", "order")
-    known = {"_id": entry["_id"]} if isinstance(entry.get("_id"), str) else {}
-    return {kind: held, "order": position if order is None else order, **known}
+    kind, order = kinds[0], _to_integer(entry.get("order"))
+    number = _to_integer(entry[kind]) if kind in ("integer", "date") else entry[kind]
+    if not _fits_kind(kind, number):
+        reject(CUSTOM_FIELD_KINDS[kind], kind)
+    if not _fits_kind("integer", order):
+        reject("an integer", "order")
+    entry_id = {"_id": entry["_id"]} if isinstance(entry.get("_id"), str) else {}
+    return {kind: number, "order": position if order is None else order, **entry_id}
 
 
-def _refuse_more(value: Sized, most: int) -> None:
-    if len(value) > most:
-        context = {"field_type": "Value", "max_length": most, "actual_length": len(value)}
+def _check_length(value: Sized, maximum: int) -> None:
+    if len(value) > maximum:
+        context = {"field_type": "Value", "max_length": maximum, "actual_length": len(value)}
         raise PydanticKnownError("too_long", context)
 
 
 def _custom_fields(value: Any) -> Any:
-    """Each entry in its long form, as `semantics.md 3` has it; all wrong ones at once."""
+    """The long form of all custom fields. Raises one ValidationError for all that is wrong."""
     if not isinstance(value, Mapping):
         return value
-    _refuse_more(value, MAX_CUSTOM_FIELDS)
-    wrong: list[InitErrorDetails] = []
+    _check_length(value, MAX_CUSTOM_FIELDS)
+    errors: list[InitErrorDetails] = []
     items = enumerate(value.items(), start=1)
-    fields = {name: _custom_field(name, item, position, wrong) for position, (name, item) in items}
-    if wrong:
-        raise ValidationError.from_exception_data("customFields", wrong)
+    fields = {name: _custom_field(name, item, position, errors) for position, (name, item) in items}
+    if errors:
+        raise ValidationError.from_exception_data("customFields", errors)
     return fields
 
 
@@ -246,21 +246,21 @@ CustomFields = Annotated[
         }
     ),
 ]
-"""`{"name": {"<kind>": value or null, "order": n}}`, or short `{"name": value}`; validated into the long form."""
+"""`{"name": {"<kind>": value or null, "order": n}}` or short `{"name": value}`; validation gives the long form."""
 
 
 class ApiModel(BaseModel):
-    """A frozen word whose names on the wire are camelCase."""
+    """An immutable model with camelCase names in JSON."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
     def to_json(self) -> str:
-        """Its JSON on the wire, keys in the order in which they are declared; absent values are left out."""
+        """JSON with keys in the order of declaration, without absent values."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
 class Input(ApiModel):
-    """What a client sends: types are strict, and a null counts as absent (`semantics.md 1`)."""
+    """The body of a request: types are strict, and null means absent."""
 
     model_config = ConfigDict(strict=True)
 
@@ -286,7 +286,7 @@ class Attachment(ApiModel):
 
 
 class ArtifactInput(Input):
-    """An observable, inside an alert or added to a case (`semantics.md 2`)."""
+    """An observable of an alert or a case."""
 
     data_type: Text
     data: Text
@@ -303,12 +303,12 @@ class ArtifactInput(Input):
 
 
 def _texts(value: Any) -> Any:
-    """One text, or several, as a list."""
+    """A string, or a list of them, as a list."""
     many = isinstance(value, list)
     if many:
-        _refuse_more(value, MAX_ARTIFACTS)
+        _check_length(value, MAX_ARTIFACTS)
     items = value if many and value else [value]
-    wrong = [
+    errors = [
         InitErrorDetails(
             type="string_too_short" if item == "" else "string_type",
             loc=(number,) if many and value else (),
@@ -318,17 +318,16 @@ def _texts(value: Any) -> Any:
         for number, item in enumerate(items)
         if not isinstance(item, str) or not item
     ]
-    if wrong:
-        raise ValidationError.from_exception_data("data", wrong)
+    if errors:
+        raise ValidationError.from_exception_data("data", errors)
     return items
 
 
 class ArtifactsInput(Input):
-    """Observables that differ in their `data` only: public clients send one, or a list of them.
+    """One or several observables that differ only in their `data`.
 
-    A file is `attachment`, or `data` where `dataType` is `file`, as `name;type;content in base64`. Under the name
-    `attachment` public clients also send the file itself beside the JSON (forms.py), or `{"name", "contentType", "id"}`
-    of one that is kept already.
+    A file is `attachment`, or `data` if `dataType` is `file`, as `name;type;content in base64`. Public clients also use
+    `attachment` for a file beside the JSON (core/api/forms.py), and `{"name", "contentType", "id"}` for a stored one.
     """
 
     data_type: Text
@@ -380,7 +379,7 @@ class ArtifactsInput(Input):
 
 
 def _file_text(attachment: Any) -> Any:
-    """A file that is kept already, as the text that names it; anything else as it is."""
+    """The text that refers to a stored file; anything else is returned as it is."""
     if not isinstance(attachment, Mapping) or not isinstance(attachment.get("id"), str):
         return attachment
     name, kind = attachment.get("name"), attachment.get("contentType")
@@ -390,7 +389,7 @@ def _file_text(attachment: Any) -> Any:
 
 
 class AlertInput(Input):
-    """`POST /api/alert` (`semantics.md 2`)."""
+    """`POST /api/alert`."""
 
     type: Text
     source: Text
@@ -410,7 +409,7 @@ class AlertInput(Input):
 
 
 class TaskInput(Input):
-    """A task: in a template (`interface.md 2.4`), in a case, or on its own."""
+    """A task of a case template; base of a case's task."""
 
     title: Text
     group: str = "default"
@@ -436,7 +435,7 @@ class LogInput(Input):
 
 
 class LogUpdate(Input):
-    """`PATCH /api/case/task/log/{id}`: what is absent stays as it is."""
+    """`PATCH /api/case/task/log/{id}`; absent fields keep their values."""
 
     message: Text | None = None
     start_date: Millis | None = None
@@ -452,15 +451,15 @@ _FIELD_PATH = "customFields."
 
 
 class FieldsUpdate(Input):
-    """A change that may name its custom fields one by one, and tags to add or to remove.
+    """An update with single custom fields, and with tags to add or remove.
 
-    `customFields` replaces them all, keys such as `customFields.unit.string` or `customFields.unit` only those named.
+    `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` one.
     """
 
     add_tags: Tags | None = None
     remove_tags: Tags | None = None
     named_fields: SkipJsonSchema[bool] = Field(False, exclude=True)
-    """Whether the custom fields are only those to change."""
+    """Whether `custom_fields` has only those to change."""
 
     @model_validator(mode="before")
     @classmethod
@@ -475,7 +474,7 @@ class FieldsUpdate(Input):
         if whole is not None and not isinstance(whole, Mapping):
             return body
         if len(value) - len(body) > MAX_CUSTOM_FIELDS:
-            return {**body, "customFields": value}  # refused by its length, before anything is made of the keys
+            return {**body, "customFields": value}  # validation rejects it by its length
         named: dict[str, Any] = dict(whole or {})
         for key, item in value.items():
             if str(key).startswith(_FIELD_PATH):
@@ -488,7 +487,7 @@ class FieldsUpdate(Input):
 
 
 class AlertUpdate(FieldsUpdate):
-    """`PATCH /api/alert/{id}`: what is absent stays as it is."""
+    """`PATCH /api/alert/{id}`; absent fields keep their values."""
 
     title: Text | None = None
     description: str | None = None
@@ -506,13 +505,13 @@ class AlertUpdate(FieldsUpdate):
 
 
 class AlertsUpdate(AlertUpdate):
-    """`PATCH /api/alert/_bulk`: the same for several alerts."""
+    """`PATCH /api/alert/_bulk`."""
 
     ids: list[Reference] = Field(max_length=MAX_BULK)
 
 
 class CaseUpdate(FieldsUpdate):
-    """`PATCH /api/case/{id}`: what is absent stays as it is."""
+    """`PATCH /api/case/{id}`; absent fields keep their values."""
 
     title: Text | None = None
     description: str | None = None
@@ -532,7 +531,7 @@ class CaseUpdate(FieldsUpdate):
 
 
 class TaskUpdate(Input):
-    """`PATCH /api/case/task/{id}`: what is absent stays as it is."""
+    """`PATCH /api/case/task/{id}`; absent fields keep their values."""
 
     title: Text | None = None
     group: str | None = None
@@ -547,7 +546,7 @@ class TaskUpdate(Input):
 
 
 class ArtifactUpdate(Input):
-    """`PATCH /api/case/artifact/{id}`: what is absent stays as it is."""
+    """`PATCH /api/case/artifact/{id}`; absent fields keep their values."""
 
     message: str | None = None
     tlp: Level | None = None
@@ -557,7 +556,7 @@ class ArtifactUpdate(Input):
 
 
 class CreateCaseInput(Input):
-    """`POST /api/alert/{id}/createCase`; without a template, the alert's own is used."""
+    """`POST /api/alert/{id}/createCase`; the default is the alert's own template."""
 
     case_template: str | None = None
 
@@ -570,7 +569,7 @@ class MergeInput(Input):
 
 
 class SearchInput(Input):
-    """`POST .../_search`; what may stand in `query` is checked by core.search."""
+    """`POST .../_search`; core.records.search validates `query`."""
 
     query: dict[str, Any] | None = None
     range: str | None = None
@@ -578,7 +577,7 @@ class SearchInput(Input):
 
 
 class CaseInput(Input):
-    """`POST /api/case`; `template` is the name of a case template (`semantics.md 2, 3`)."""
+    """`POST /api/case`; `template` is the name of a case template."""
 
     title: Text
     description: str
@@ -595,7 +594,7 @@ class CaseInput(Input):
 
 
 class CaseTemplateInput(Input):
-    """`POST /api/case/template` (`interface.md 4.3`); only the name is required (`semantics.md 3`)."""
+    """`POST /api/case/template`."""
 
     name: Text
     display_name: str = ""
@@ -610,18 +609,18 @@ class CaseTemplateInput(Input):
 
 
 class RunInput(Input):
-    """`POST /api/connector/engine/action` (`interface.md 4.4`, additions of `semantics.md 5`)."""
+    """`POST /api/connector/engine/action`."""
 
     responder_id: Text = Field(description="the responder's id, or its name")
     object_type: Kind = Field(description="the kind of the object to run it on")
     object_id: str = Field(description="the object's id, `~` and digits")
-    engine_id: str | None = Field(None, description="the engine that is to run it; absent: the first that can")
-    parameters: dict[str, Any] = Field(default_factory=dict, description="handed to the responder as they are")
-    only_if_idle: bool = Field(False, description="409 where the same responder is still open on the object")
+    engine_id: str | None = Field(None, description="the engine to run it; default: the first that can")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the responder as they are")
+    only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
 
 
 class Decision(Input):
-    """`POST .../approve` and `.../deny`: why, if somebody says so."""
+    """`POST .../approve` and `.../deny`, with a reason if there is one."""
 
     message: str = ""
 
@@ -630,7 +629,7 @@ class Decision(Input):
 
 
 class StoredModel(ApiModel):
-    """What every object has. Alerts and cases show absent values as null, so they override `wire`."""
+    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
 
     id_: ObjectId = Field(alias="_id")
     id: ObjectId
@@ -674,7 +673,7 @@ class Artifact(StoredModel):
 
 
 class Alert(StoredModel):
-    """An alert; keys in the order of `semantics.md 2`."""
+    """An alert; keys in the order of core/docs/http-interface.md#alert."""
 
     type_: Literal["alert"] = Field("alert", alias="_type")
     type: str
@@ -701,7 +700,7 @@ class Alert(StoredModel):
 
 
 class Task(StoredModel):
-    """A task of a case or of a template (`interface.md 2.4`)."""
+    """A task of a case or a case template."""
 
     type_: Literal["case_task"] = Field("case_task", alias="_type")
     title: str
@@ -717,7 +716,7 @@ class Task(StoredModel):
 
 
 class Case(StoredModel):
-    """A case, with its tasks' ids found by search."""
+    """A case. Its tasks, logs and artifacts are found by search."""
 
     type_: Literal["case"] = Field("case", alias="_type")
     case_id: int
@@ -764,7 +763,7 @@ class Comment(StoredModel):
 
 
 class CaseTemplate(StoredModel):
-    """A case template with its tasks (`interface.md 2.3`)."""
+    """A case template with its tasks."""
 
     type_: Literal["caseTemplate"] = Field("caseTemplate", alias="_type")
     name: str
@@ -783,7 +782,7 @@ class CaseTemplate(StoredModel):
 
 
 class Approval(ApiModel):
-    """What a policy asks for before an action is handed to its engine (`semantics.md 5`)."""
+    """The approvals that an action needs before it is dispatched, and those it has."""
 
     needed: int
     approved_by: list[str]
@@ -791,7 +790,7 @@ class Approval(ApiModel):
 
 
 class Action(ApiModel):
-    """One run of a responder (`interface.md 2.1`, additions of `semantics.md 5`)."""
+    """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
     id_: ObjectId = Field(alias="_id")
     id: ObjectId
@@ -813,16 +812,16 @@ class Action(ApiModel):
 
 
 class Policy(ApiModel):
-    """What a responder's settings ask of who runs it."""
+    """A responder's policy: the text to confirm, and how many approvals a run needs."""
 
     confirm: str = ""
     approval: int = 0
 
 
 class OfferedResponder(ApiModel):
-    """A responder that may run on an object (`interface.md 2.2`).
+    """A responder that can run on an object; with `explain=true` also one that can't.
 
-    With `explain=true` also those that may not, each with a verdict, reasons and the policy (`semantics.md 4`).
+    Only with `explain=true` there are a verdict, reasons and the policy.
     """
 
     id: str
@@ -837,7 +836,7 @@ class OfferedResponder(ApiModel):
 
 
 class ObjectInContext(ApiModel):
-    """An object with what it belongs to, and the levels that hold for it (`semantics.md 2, 7`)."""
+    """An object with its parents, and the levels that count (core/docs/semantics.md#levels-that-count)."""
 
     object_type: str
     object_id: ObjectId
@@ -845,11 +844,11 @@ class ObjectInContext(ApiModel):
     tlp: Level
     pap: Level
     object: dict[str, Any]
-    """As the wire shows it, with its parents: a log has `case_task`, which has `case`."""
+    """The object's JSON with its parents: a log has `case_task`, which has `case`."""
 
 
 class Event(ApiModel):
-    """One change of one object (`semantics.md 8`); ids only."""
+    """One change of one object, with ids only (core/docs/http-interface.md#event-feed)."""
 
     seq: int
     at: Millis
@@ -861,16 +860,16 @@ class Event(ApiModel):
 
 
 class EventPage(ApiModel):
-    """An answer of the feed."""
+    """A page of the event feed."""
 
     events: list[Event]
     last: int
     database: str = ""
-    """Identifies core's database: numbers of another one mean something else."""
+    """Id of core's database; sequence numbers of another one mean other events."""
 
 
 class Person(ApiModel):
-    """Who somebody is, and what they may do (`semantics.md 10`)."""
+    """A user with permissions and clearance."""
 
     login: str
     profile: Profile

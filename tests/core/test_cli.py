@@ -133,7 +133,7 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
         (["user", "enable", "nobody"], "There is no user nobody@responder-bot.local"),
         (["user", "unlink", "nobody"], "`responder-bot user list` shows who is"),
         (["user", "add", "x", "--profile", "boss"], "invalid choice: 'boss'"),
-        (["user", "add", "x", "--profile", "analyst", "--slack-id", "someone"], "is no Slack id"),
+        (["user", "add", "x", "--profile", "analyst", "--slack-id", "someone"], "is not a Slack id"),
         (["user"], "required: COMMAND"),
         (["nonsense"], "invalid choice: 'nonsense'"),
         (["core", "--config", "none.toml"], "none.toml can't be read"),
