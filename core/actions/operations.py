@@ -17,7 +17,7 @@ from core.actions.unit_of_work import Operation, OperationContext, UnitOfWork
 from core.common.database.sqlite import StoreTrouble, Transaction
 from core.common.errors import ResponderBotError
 from core.models import ArtifactInput, LogInput, TaskInput
-from core.records import cases
+from core.records import artifacts, cases
 
 SLICE_SIZE = 100
 """How many operations share a transaction; other writers come in between."""
@@ -138,7 +138,7 @@ def _add_tag_to_artifact(unit: UnitOfWork, operation: Operation) -> None:
 def _create_task(unit: UnitOfWork, operation: Operation) -> None:
     case = unit.case(operation)
     task = TaskInput(title=_text(operation, "title"), description=_text(operation, "description", default=""))
-    cases.new_task(unit.tx, case, task, unit.context.user, unit.context.now)
+    cases.new_tasks(unit.tx, case, [task], unit.context.user, unit.context.now)
 
 
 def _close_task(unit: UnitOfWork, operation: Operation) -> None:
@@ -172,7 +172,7 @@ def _add_artifact_to_case(unit: UnitOfWork, operation: Operation) -> None:
         raise ResponderBotError(
             "bad_request", f"The artifact's {first['loc'][-1]} is wrong: {first['msg']}."
         ) from error
-    cases.new_artifact(unit.tx, case, artifact, unit.context.user, unit.context.now)
+    artifacts.add_to_case(unit.tx, case, [artifact], unit.context.user, unit.context.now)
 
 
 def _assign_case(unit: UnitOfWork, operation: Operation) -> None:

@@ -160,14 +160,14 @@ class Actions:
 
         Raises ResponderBotError("not_found").
         """
-        position = self._feed.mark()
+        position = self._feed.position()
         found = before = self.get_json(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     while found == before:
                         await self._feed.changed(position)
-                        position = self._feed.mark()
+                        position = self._feed.position()
                         found = self.get_json(action_id)
         return found
 

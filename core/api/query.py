@@ -150,13 +150,13 @@ def endpoints(
         "action": actions.search,
     }
     gets: dict[str, Get] = {
-        "alert": alerts.json,
-        "comment": comments.json,
-        "case": cases.json_case,
-        "case_task": cases.json_task,
-        "case_task_log": cases.json_log,
-        "case_artifact": cases.json_artifact,
-        "case_template": templates.json,
+        "alert": alerts.get_json,
+        "comment": comments.get_json,
+        "case": cases.get_case_json,
+        "case_task": cases.get_task_json,
+        "case_task_log": cases.get_log_json,
+        "case_artifact": cases.get_artifact_json,
+        "case_template": templates.get_json,
         "action": actions.get_json,
     }
     field_names = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}

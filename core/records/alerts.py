@@ -1,10 +1,10 @@
-"""Alerts: what a source reports, once for each reference (`semantics.md 2`)."""
+"""Alerts, each unique by type, source and reference (core/docs/semantics.md#alerts)."""
 
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from core.access import Caller
 from core.common.clock import Clock
@@ -23,83 +23,81 @@ from core.models import (
     CaseInput,
     SearchInput,
 )
-from core.records import cases, events
+from core.records import cases
+from core.records.artifacts import COPIED_LIMIT_CHARS, add_to_case, artifact_of, expand_artifacts, identity, store_files
 from core.records.case_templates import with_ids
 from core.records.search import Found, search
+from core.records.writes import merge_tags, number_of, record_event, refuse_growth, requested_changes
 from core.store import objects
 
-KIND = "alert"
-LOOKED_UP_AT_ONCE = 20
-MAX_SEPARATORS = 8  # a reference may itself hold `;`, but nobody needs more ways to read one than this gives
+KIND: Literal["alert"] = "alert"
+LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
+MAX_SEPARATORS = 8  # a reference may contain `;` itself; more would only give more ways to read one
 
 T = TypeVar("T")
 
 
 class Alerts:
-    """The alerts of the store."""
+    """Alerts as people and clients read and change them; `id_or_ref` is an id or `type;source;sourceRef`."""
 
     def __init__(self, database: Database, clock: Clock, organisation: str) -> None:
         self._database = database
         self._clock = clock
         self._organisation = organisation
 
-    async def create(self, caller: Caller, asked: AlertInput) -> Alert:
-        """Raises ResponderBotError("exists") where type, source and sourceRef are taken (`semantics.md 2`)."""
+    async def create(self, caller: Caller, request: AlertInput) -> Alert:
+        """Create an alert. Raises ResponderBotError("exists") if type, source and sourceRef are taken."""
 
         def work(tx: Transaction, now: int) -> Alert:
-            if objects.find_unique(tx, KIND, _key(asked.type, asked.source, asked.source_ref)) is not None:
-                reference = f"{asked.type}:{asked.source}:{asked.source_ref}"
+            if objects.find_unique(tx, KIND, _key(request.type, request.source, request.source_ref)) is not None:
+                reference = f"{request.type}:{request.source}:{request.source_ref}"
                 sentence = f"Alert {reference} already exist in organisation {self._organisation}"
                 raise ResponderBotError("exists", sentence)
-            return _create(tx, asked, caller.login, now)
+            return _create(tx, request, caller.login, now)
 
         return await self._change(work)
 
-    def get(self, id_or_ref: str) -> Alert:
-        """By id or `type;source;sourceRef`. Raises ResponderBotError("not_found"), as do those below."""
-        return Alert.model_validate_json(self.json(id_or_ref))
-
-    def json(self, id_or_ref: str) -> str:
-        """Its JSON on the wire."""
+    def get_json(self, id_or_ref: str) -> str:
+        """An alert's JSON. Raises ResponderBotError("not_found"), as do the next methods."""
         return str(_row(self._database, id_or_ref)["doc"])
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
-        """Read: Ignored, or Imported where a case was made of it."""
+        """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""
         return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "Ignored")})
 
     async def mark_unread(self, caller: Caller, id_or_ref: str) -> Alert:
-        """Unread: New, or Updated where a case was made of it."""
+        """Mark an alert as unread: `New`, or `Updated` if it is in a case."""
         return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "New")})
 
     async def set_follow(self, caller: Caller, id_or_ref: str, follow: bool) -> Alert:
-        """Follow the alert, or stop following it."""
+        """Follow an alert, or stop following it."""
         return await self._set(caller, id_or_ref, lambda _: {"follow": follow})
 
-    async def update(self, caller: Caller, id_or_ref: str, asked: AlertUpdate) -> Alert:
-        """Change what the request names. Raises ResponderBotError("bad_request") for a status that it can't have."""
-        return (await self.update_all(caller, [id_or_ref], asked))[0]
+    async def update(self, caller: Caller, id_or_ref: str, request: AlertUpdate) -> Alert:
+        """Change what the request names. Raises ResponderBotError("bad_request") for a status that doesn't fit."""
+        return (await self.update_all(caller, [id_or_ref], request))[0]
 
-    async def update_all(self, caller: Caller, ids_or_refs: Iterable[str], asked: AlertUpdate) -> list[Alert]:
-        """Change all of them, each once, or none; raises as `update` does, and "too_large"."""
+    async def update_all(self, caller: Caller, ids_or_refs: Iterable[str], request: AlertUpdate) -> list[Alert]:
+        """Change all alerts, or none. Raises ResponderBotError: not_found, bad_request, too_large."""
         numbers = list(dict.fromkeys(await self._numbers(ids_or_refs)))
         if len(numbers) > 1:
-            more = asked.model_dump_json(exclude_unset=True, exclude={"ids"})
-            cases.each(asked.artifacts or [], times=len(numbers), more_chars=len(more))
-            await self._refuse_many(numbers, len(numbers) * more.count(","))
+            more = request.model_dump_json(exclude_unset=True, exclude={"ids"})
+            expand_artifacts(request.artifacts or [], times=len(numbers), more_chars=len(more))
+            await self._check_size(numbers, len(numbers) * more.count(","))
 
         def work(tx: Transaction, now: int) -> list[Alert]:
-            artifacts = None if asked.artifacts is None else cases.with_files(tx, cases.each(asked.artifacts))
-            return [_update(tx, number, asked, artifacts, caller.login, now) for number in numbers]
+            artifacts = None if request.artifacts is None else store_files(tx, expand_artifacts(request.artifacts))
+            return [_update(tx, number, request, artifacts, caller.login, now) for number in numbers]
 
         return await self._change(work)
 
-    async def add_artifacts(self, caller: Caller, id_or_ref: str, asked: ArtifactsInput) -> list[Artifact]:
-        """Add artifacts; one that it has is changed instead, as the alert itself drops duplicates."""
-        number = self._number(id_or_ref)
+    async def add_artifacts(self, caller: Caller, id_or_ref: str, request: ArtifactsInput) -> list[Artifact]:
+        """Add artifacts to an alert; one that it has already is changed."""
+        number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = load(tx, number)
-            added = _artifacts(tx, cases.with_files(tx, cases.each([asked])), caller.login, now, alert.artifacts)
+            added = _artifacts(tx, store_files(tx, expand_artifacts([request])), caller.login, now, alert.artifacts)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
             save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now, before=alert)
@@ -108,16 +106,16 @@ class Alerts:
         return await self._change(work)
 
     async def create_case(self, caller: Caller, id_or_ref: str, template: str | None = None) -> Case:
-        """Make a case of it, with its artifacts; `template` wins over the alert's own.
+        """Create a case from an alert, with its artifacts; `template` takes precedence over the alert's own.
 
-        Raises ResponderBotError("bad_request") where it is in a case already, "not_found" also for the template.
+        Raises ResponderBotError: not_found for the alert or the template, bad_request if it is in a case already.
         """
-        number = self._number(id_or_ref)
+        number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> Case:
-            alert = _outside_cases(load(tx, number))
+            alert = _require_no_case(load(tx, number))
             case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
-            cases.copy_artifacts(tx, case, alert.artifacts, caller.login, now)
+            add_to_case(tx, case, alert.artifacts, caller.login, now, skip_known=True)
             changed = alert.model_copy(update={"case": case.id, "status": "Imported"})
             save(tx, changed, caller.login, now, before=alert)
             return case
@@ -125,9 +123,9 @@ class Alerts:
         return await self._change(work)
 
     async def merge_into(self, caller: Caller, ids_or_refs: Iterable[str], case_id: str) -> Case:
-        """Make them, all or none, a part of a case that there is. Raises as `create_case` does."""
+        """Merge alerts into a case, all or none. Raises ResponderBotError: not_found, bad_request, too_large."""
         numbers = await self._numbers(ids_or_refs)
-        await self._refuse_many(numbers)
+        await self._check_size(numbers)
         case_number = objects.parse_id(case_id)
         if case_number is None:
             raise ResponderBotError("not_found", "Case not found")
@@ -138,12 +136,12 @@ class Alerts:
 
         return await self._change(work)
 
-    async def search(self, asked: SearchInput) -> Found:
-        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
-        return await search(self._database, KIND, asked)
+    async def search(self, request: SearchInput) -> Found:
+        """Search alerts. Raises ResponderBotError("bad_request") for an invalid query."""
+        return await search(self._database, KIND, request)
 
     async def _set(self, caller: Caller, id_or_ref: str, update: Callable[[Alert], dict[str, Any]]) -> Alert:
-        number = self._number(id_or_ref)
+        number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> Alert:
             alert = load(tx, number)
@@ -156,33 +154,30 @@ class Alerts:
         return await self._database.transaction(lambda tx: work(tx, now))
 
     async def _numbers(self, ids_or_refs: Iterable[str]) -> list[int]:
-        """Their numbers; others have their turn in between, as each reference can take dozens of look-ups."""
+        """The numbers of alerts; yields to the event loop, as each reference can take dozens of look-ups."""
         numbers = list[int]()
         for id_or_ref in ids_or_refs:
             if numbers and len(numbers) % LOOKED_UP_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            numbers.append(self._number(id_or_ref))
+            numbers.append(resolve_alert(self._database, id_or_ref))
         return numbers
 
-    async def _refuse_many(self, numbers: Sequence[int], more_values: int = 0) -> None:
-        """Raises ResponderBotError("too_large"): what changes together holds the writer while all others wait."""
+    async def _check_size(self, numbers: Sequence[int], more_values: int = 0) -> None:
+        """Raises ResponderBotError("too_large") for a change that would keep other writers waiting for too long."""
         if len(numbers) < 2:
             return
         chars, values = await objects.weigh(self._database, numbers)
-        if chars > cases.COPIED_LIMIT_CHARS or values + more_values > MAX_BULK_VALUES:
+        if chars > COPIED_LIMIT_CHARS or values + more_values > MAX_BULK_VALUES:
             raise ResponderBotError("too_large", f"{len(numbers)} such alerts are too much for one change; send fewer.")
 
-    def _number(self, id_or_ref: str) -> int:
-        return number_of(self._database, id_or_ref)
 
-
-def number_of(reads: Reads, id_or_ref: str) -> int:
-    """The number of the alert with that id or `type;source;sourceRef`. Raises ResponderBotError("not_found")."""
+def resolve_alert(reads: Reads, id_or_ref: str) -> int:
+    """The number in the id of an alert, given by id or `type;source;sourceRef`. Raises "not_found"."""
     return int(_row(reads, id_or_ref)["id"])
 
 
 def load(reads: Reads, object_id: int) -> Alert:
-    """Raises ResponderBotError("not_found")."""
+    """The alert under a number. Raises ResponderBotError("not_found")."""
     row = objects.find(reads, KIND, object_id)
     if row is None:
         raise _missing()
@@ -190,98 +185,100 @@ def load(reads: Reads, object_id: int) -> Alert:
 
 
 def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | None = None) -> Alert:
-    """Keep a changed alert; returns it with who changed it and when.
+    """Store a changed alert; returns it with who changed it and when.
 
-    `before` is the alert as it is kept, where the caller has read it in this transaction.
+    `before` is the stored alert, if the caller has read it in this transaction. Raises ResponderBotError("bad_request")
+    for too many tags, artifacts or custom fields.
     """
-    number = int(alert.id[1:])
+    number = number_of(alert)
     before = before or load(tx, number)
-    cases.refuse_growth(before, alert)
+    refuse_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())
-    _tell(tx, "updated", number, user, now)
+    record_event(tx, KIND, "updated", number, number, user, now)
     return saved
 
 
-def _create(tx: Transaction, asked: AlertInput, user: str, now: int) -> Alert:
+def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
     number = objects.next_id(tx)
     alert = Alert(
         id_=f"~{number}",
         id=f"~{number}",
         created_by=user,
         created_at=now,
-        type=asked.type,
-        source=asked.source,
-        source_ref=asked.source_ref,
-        external_link=asked.external_link,
-        title=asked.title,
-        description=asked.description,
-        severity=asked.severity,
-        date=now if asked.date is None else asked.date,
-        tags=asked.tags,
-        tlp=asked.tlp,
-        pap=asked.pap,
-        follow=asked.follow,
-        custom_fields=with_ids(tx, asked.custom_fields),
-        case_template=asked.case_template,
-        artifacts=_artifacts(tx, cases.with_files(tx, cases.each(asked.artifacts)), user, now),
+        type=request.type,
+        source=request.source,
+        source_ref=request.source_ref,
+        external_link=request.external_link,
+        title=request.title,
+        description=request.description,
+        severity=request.severity,
+        date=now if request.date is None else request.date,
+        tags=request.tags,
+        tlp=request.tlp,
+        pap=request.pap,
+        follow=request.follow,
+        custom_fields=with_ids(tx, request.custom_fields),
+        case_template=request.case_template,
+        artifacts=_artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), user, now),
     )
-    key = _key(asked.type, asked.source, asked.source_ref)
+    key = _key(request.type, request.source, request.source_ref)
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
-    _tell(tx, "created", number, user, now)
+    record_event(tx, KIND, "created", number, number, user, now)
     return alert
 
 
 def _update(
-    tx: Transaction, number: int, asked: AlertUpdate, artifacts: list[ArtifactInput] | None, user: str, now: int
+    tx: Transaction, number: int, request: AlertUpdate, artifacts: list[ArtifactInput] | None, user: str, now: int
 ) -> Alert:
     alert = load(tx, number)
-    changed = cases.changes(asked, alert)
+    changed = requested_changes(request, alert)
     changed.pop("ids", None)
     if artifacts is not None:
         changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert.artifacts)
-    if asked.status is not None:
-        changed["status"] = _status(alert, asked.status)
+    if request.status is not None:
+        changed["status"] = _status(alert, request.status)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
 def _merge(tx: Transaction, numbers: Iterable[int], case: Case, user: str, now: int) -> Case:
-    alerts = []
+    alerts = list[Alert]()
     for number in numbers:
-        alert = _outside_cases(load(tx, number))
+        alert = _require_no_case(load(tx, number))
         save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now, before=alert)
         alerts.append(alert)
-    cases.copy_artifacts(tx, case, [artifact for alert in alerts for artifact in alert.artifacts], user, now)
-    tags = cases.united(case.tags, *(alert.tags for alert in alerts))
+    artifacts = [artifact for alert in alerts for artifact in alert.artifacts]
+    add_to_case(tx, case, artifacts, user, now, skip_known=True)
+    tags = merge_tags(case.tags, *(alert.tags for alert in alerts))
     return cases.save_case(tx, case.model_copy(update={"tags": tags}), user, now, before=case)
 
 
 def _artifacts(
-    tx: Transaction, asked: Iterable[ArtifactInput], user: str, now: int, known: Sequence[Artifact] = ()
+    tx: Transaction, requested: Iterable[ArtifactInput], user: str, now: int, known: Sequence[Artifact] = ()
 ) -> list[Artifact]:
-    """Artifacts with ids of their own, each once; one that was `known` keeps its id."""
-    before = {cases.identity(artifact): artifact for artifact in known}
+    """The artifacts of an alert, without duplicates; one that was `known` keeps its id, new ones get ids."""
+    before = {identity(artifact): artifact for artifact in known}
     wanted: dict[tuple[str, ...], ArtifactInput] = {}
-    for item in asked:
-        wanted.setdefault(cases.identity(item), item)
+    for item in requested:
+        wanted.setdefault(identity(item), item)
     numbers = iter(objects.next_ids(tx, len(wanted.keys() - before.keys())))
     return [
         before[key].model_copy(update={**_changes(item), "updated_by": user, "updated_at": now})
         if key in before
-        else cases.artifact_of(next(numbers), item, user, now)
+        else artifact_of(next(numbers), item, user, now)
         for key, item in wanted.items()
     ]
 
 
-def _changes(asked: ArtifactInput) -> dict[str, Any]:
-    """What may change of an artifact that is there already; the file's own name stays, as its content does."""
-    own = ("data", "attachment", "is_file")
-    return {name: value for name, value in cases.changes(asked).items() if name not in own}
+def _changes(request: ArtifactInput) -> dict[str, Any]:
+    """What a request may change of a known artifact: all but its data or file."""
+    fixed = ("data", "attachment", "is_file")
+    return {name: value for name, value in requested_changes(request).items() if name not in fixed}
 
 
 def _as_case(alert: Alert, template: str | None) -> CaseInput:
-    return CaseInput.model_construct(  # not checked again: what is kept may be from before there were these limits
+    return CaseInput.model_construct(  # not validated again: a stored alert may be older than the limits
         title=alert.title,
         description=alert.description,
         severity=alert.severity,
@@ -294,7 +291,7 @@ def _as_case(alert: Alert, template: str | None) -> CaseInput:
 
 
 def _status(alert: Alert, wanted: AlertStatus) -> AlertStatus:
-    """Read or unread, in the word for an alert that is in a case or in none."""
+    """The status for read or unread, by whether the alert is in a case. Raises ResponderBotError("bad_request")."""
     if wanted == "Imported" and alert.case is None:
         raise ResponderBotError("bad_request", f"Alert {alert.id} is in no case; createCase or merge make it Imported.")
     if wanted in ("New", "Updated"):
@@ -302,14 +299,14 @@ def _status(alert: Alert, wanted: AlertStatus) -> AlertStatus:
     return "Ignored" if alert.case is None else "Imported"
 
 
-def _outside_cases(alert: Alert) -> Alert:
+def _require_no_case(alert: Alert) -> Alert:
     if alert.case is None:
         return alert
     raise ResponderBotError("bad_request", f"Alert {alert.id} is in case {alert.case} already; go on there.")
 
 
 def _key(type: str, source: str, source_ref: str) -> str:
-    """As JSON, so that no choice of `:` or `;` inside makes two references one."""
+    """As JSON, so that two references never have one key, whatever `:` and `;` they contain."""
     return json.dumps([type, source, source_ref])
 
 
@@ -318,15 +315,15 @@ def _row(reads: Reads, id_or_ref: str) -> Row:
     row = None if number is None else objects.find(reads, KIND, number)
     if row is not None:
         return row
-    for key in _readings(id_or_ref):
+    for key in _possible_keys(id_or_ref):
         row = objects.find_unique(reads, KIND, key)
         if row is not None:
             return row
     raise _missing()
 
 
-def _readings(reference: str) -> Iterator[str]:
-    """The ways to read `type;source;sourceRef`, the plain one first."""
+def _possible_keys(reference: str) -> Iterator[str]:
+    """The unique keys that `type;source;sourceRef` may stand for, as each part may contain `;`."""
     parts = reference.split(";")
     if len(parts) - 1 > MAX_SEPARATORS:
         parts = [*parts[:MAX_SEPARATORS], ";".join(parts[MAX_SEPARATORS:])]
@@ -336,7 +333,3 @@ def _readings(reference: str) -> Iterator[str]:
 
 def _missing() -> ResponderBotError:
     return ResponderBotError("not_found", "Alert not found")
-
-
-def _tell(tx: Transaction, what: str, number: int, user: str, now: int) -> None:
-    events.record(tx, at=now, type=f"alert.{what}", object_type="Alert", object_id=number, root_id=number, user=user)

@@ -1,4 +1,4 @@
-"""Case templates: made once under a unique name, used by cases (`semantics.md 3`)."""
+"""Case templates and custom fields (core/docs/semantics.md#case-templates)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,28 +20,24 @@ _FIELDS: TypeAdapter[dict[str, dict[str, Any]]] = TypeAdapter(CustomFields)
 
 
 class CaseTemplates:
-    """The case templates of the store."""
+    """Case templates as people and clients read and create them."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def create(self, caller: Caller, asked: CaseTemplateInput) -> CaseTemplate:
-        """Raises ResponderBotError("exists") where the name is taken (`interface.md 4.3`)."""
+    async def create(self, caller: Caller, request: CaseTemplateInput) -> CaseTemplate:
+        """Create a case template. Raises ResponderBotError("exists") if its name is taken."""
         now = self._clock()
-        return await self._database.transaction(lambda tx: _create(tx, asked, caller.login, now))
+        return await self._database.transaction(lambda tx: _create(tx, request, caller.login, now))
 
-    def get(self, id_or_name: str) -> CaseTemplate:
-        """Raises ResponderBotError("not_found")."""
-        return CaseTemplate.model_validate_json(self.json(id_or_name))
-
-    def json(self, id_or_name: str) -> str:
-        """Its JSON on the wire. Raises ResponderBotError("not_found")."""
+    def get_json(self, id_or_name: str) -> str:
+        """A template's JSON. Raises ResponderBotError("not_found")."""
         return str(_row(self._database, id_or_name)["doc"])
 
-    async def search(self, asked: SearchInput) -> Found:
-        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
-        return await search(self._database, KIND, asked)
+    async def search(self, request: SearchInput) -> Found:
+        """Search case templates. Raises ResponderBotError("bad_request") for an invalid query."""
+        return await search(self._database, KIND, request)
 
 
 def by_name(reads: Reads, name: str) -> CaseTemplate:
@@ -53,7 +49,7 @@ def by_name(reads: Reads, name: str) -> CaseTemplate:
 
 
 def custom_fields(raw: Any, path: str) -> dict[str, Any]:
-    """Custom fields in their long form, each with one value under its kind and an `order` (`semantics.md 3`).
+    """Custom fields in their long form, each with a value under its kind and an `order`.
 
     Raises ResponderBotError("invalid_fields") naming each wrong one as `<path>.<name>.<kind>`.
     """
@@ -68,45 +64,49 @@ def custom_fields(raw: Any, path: str) -> dict[str, Any]:
 def with_ids(
     tx: Transaction, fields: Mapping[str, Any], known: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The fields with an `_id` each, last in the entry; a field that was there before keeps the one it had.
+    """The custom fields with an `_id` each, last in the entry.
 
-    `known` holds those of before; an `_id` that a client made up is not taken.
+    A field in `known`, the stored ones, keeps its `_id`; what a client sends as one is ignored.
     """
     ids = {name: entry["_id"] for name, entry in (known or {}).items() if "_id" in entry}
-    without = [name for name in fields if name not in ids]
-    if without:
-        ids |= zip(without, map("~{}".format, objects.next_ids(tx, len(without))), strict=True)
-    return {name: {**_without_id(entry), "_id": ids[name]} for name, entry in fields.items()}
+    new = [name for name in fields if name not in ids]
+    if new:
+        ids |= zip(new, map("~{}".format, objects.next_ids(tx, len(new))), strict=True)
+    return {
+        name: {**{key: item for key, item in entry.items() if key != "_id"}, "_id": ids[name]}
+        for name, entry in fields.items()
+    }
 
 
-def new_tasks(tx: Transaction, asked: Sequence[TaskInput], user: str, now: int) -> list[Task]:
-    """Tasks with ids of their own, in the order of the request."""
+def _template_tasks(tx: Transaction, requested: Sequence[TaskInput], user: str, now: int) -> list[Task]:
+    """The tasks of a template with new ids, in the order of the request."""
     return [
-        _task(number, task, user, now) for number, task in zip(objects.next_ids(tx, len(asked)), asked, strict=True)
+        _task(number, task, user, now)
+        for number, task in zip(objects.next_ids(tx, len(requested)), requested, strict=True)
     ]
 
 
-def _create(tx: Transaction, asked: CaseTemplateInput, user: str, now: int) -> CaseTemplate:
-    if objects.find_unique(tx, KIND, asked.name) is not None:
-        raise ResponderBotError("exists", f'The case template "{asked.name}" already exists')
+def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) -> CaseTemplate:
+    if objects.find_unique(tx, KIND, request.name) is not None:
+        raise ResponderBotError("exists", f'The case template "{request.name}" already exists')
     number = objects.next_id(tx)
     template = CaseTemplate(
         id_=f"~{number}",
         id=f"~{number}",
         created_by=user,
         created_at=now,
-        name=asked.name,
-        display_name=asked.display_name,
-        title_prefix=asked.title_prefix,
-        description=asked.description,
-        severity=asked.severity,
-        tlp=asked.tlp,
-        pap=asked.pap,
-        tags=asked.tags,
-        tasks=new_tasks(tx, asked.tasks, user, now),
-        custom_fields=with_ids(tx, asked.custom_fields),
+        name=request.name,
+        display_name=request.display_name,
+        title_prefix=request.title_prefix,
+        description=request.description,
+        severity=request.severity,
+        tlp=request.tlp,
+        pap=request.pap,
+        tags=request.tags,
+        tasks=_template_tasks(tx, request.tasks, user, now),
+        custom_fields=with_ids(tx, request.custom_fields),
     )
-    objects.insert(tx, number, KIND, template.to_json(), unique_key=asked.name)
+    objects.insert(tx, number, KIND, template.to_json(), unique_key=request.name)
     events.record(
         tx,
         at=now,
@@ -128,21 +128,17 @@ def _row(reads: Reads, id_or_name: str) -> Row:
     return row
 
 
-def _task(number: int, asked: TaskInput, user: str, now: int) -> Task:
+def _task(number: int, request: TaskInput, user: str, now: int) -> Task:
     return Task(
         id_=f"~{number}",
         id=f"~{number}",
         created_by=user,
         created_at=now,
-        title=asked.title,
-        group=asked.group,
-        description=asked.description,
-        order=asked.order,
+        title=request.title,
+        group=request.group,
+        description=request.description,
+        order=request.order,
     )
-
-
-def _without_id(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in entry.items() if key != "_id"}
 
 
 def _wrong(path: str, loc: Sequence[str | int], message: str) -> dict[str, str]:

@@ -17,21 +17,23 @@ T = TypeVar("T")
 
 
 class Comments:
-    """The comments of the store."""
+    """Comments as people and clients read and change them."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def add(self, caller: Caller, kind: Literal["alert", "case"], parent_id: str, asked: CommentInput) -> Comment:
-        """Comment on an alert or a case. Raises ResponderBotError("not_found") where there is no such one."""
-        number_of = alerts.number_of if kind == "alert" else cases.case_number_of
-        parent = number_of(self._database, parent_id)
+    async def add(
+        self, caller: Caller, kind: Literal["alert", "case"], parent_id: str, request: CommentInput
+    ) -> Comment:
+        """Comment on an alert or a case. Raises ResponderBotError("not_found")."""
+        resolve = alerts.resolve_alert if kind == "alert" else cases.resolve_case
+        parent = resolve(self._database, parent_id)
 
         def work(tx: Transaction, now: int) -> Comment:
             number = objects.next_id(tx)
             comment = Comment(
-                id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=asked.message
+                id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=request.message
             )
             objects.insert(tx, number, KIND, comment.to_json(), parent_id=parent)
             _record(tx, "created", number, parent, caller, now)
@@ -39,15 +41,15 @@ class Comments:
 
         return await self._change(work)
 
-    async def update(self, caller: Caller, comment_id: str, asked: CommentInput) -> Comment:
-        """Change its text. Raises ResponderBotError("not_found"), and "forbidden" for all but its author."""
+    async def update(self, caller: Caller, comment_id: str, request: CommentInput) -> Comment:
+        """Change a comment's text. Raises ResponderBotError: not_found, forbidden for all but its author."""
 
         def work(tx: Transaction, now: int) -> Comment:
             row, comment = _writable(tx, caller, comment_id, "change comment")
             if comment.created_by != caller.login:
                 raise _not_the_author(comment)
             changed = comment.model_copy(
-                update={"message": asked.message, "is_edited": True, "updated_by": caller.login, "updated_at": now}
+                update={"message": request.message, "is_edited": True, "updated_by": caller.login, "updated_at": now}
             )
             objects.update(tx, row["id"], changed.to_json())
             _record(tx, "updated", row["id"], row["parent_id"], caller, now)
@@ -56,7 +58,7 @@ class Comments:
         return await self._change(work)
 
     async def delete(self, caller: Caller, comment_id: str) -> Comment:
-        """Remove it for good. Raises as `update` does; an org-admin may delete those of others."""
+        """Remove a comment for good. Raises ResponderBotError: not_found, forbidden (not its author, no org-admin)."""
 
         def work(tx: Transaction, now: int) -> Comment:
             row, comment = _writable(tx, caller, comment_id, "delete comment")
@@ -68,25 +70,25 @@ class Comments:
 
         return await self._change(work)
 
-    def json(self, comment_id: str) -> str:
-        """Its JSON on the wire. Raises ResponderBotError("not_found")."""
+    def get_json(self, comment_id: str) -> str:
+        """A comment's JSON. Raises ResponderBotError("not_found")."""
         return str(_row(self._database, comment_id)["doc"])
 
-    async def search(self, asked: SearchInput) -> Found:
-        """Raises ResponderBotError("bad_request") for a query that makes no sense."""
-        return await search(self._database, KIND, asked)
+    async def search(self, request: SearchInput) -> Found:
+        """Search comments. Raises ResponderBotError("bad_request") for an invalid query."""
+        return await search(self._database, KIND, request)
 
     async def _change(self, work: Callable[[Transaction, int], T]) -> T:
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
 
 
-def _writable(reads: Reads, caller: Caller, comment_id: str, what: str) -> tuple[Row, Comment]:
-    """The comment, where the caller may change what it belongs to. Raises as `Comments.update` does."""
+def _writable(reads: Reads, caller: Caller, comment_id: str, purpose: str) -> tuple[Row, Comment]:
+    """The comment, if the caller may change its alert or case. Raises ResponderBotError: not_found, forbidden."""
     row = _row(reads, comment_id)
     of_alert = objects.exists(reads, "alert", row["parent_id"])
     permission: Permission = "manageAlert" if of_alert else "manageCase"
-    caller.require(permission, what)
+    caller.require(permission, purpose)
     return row, Comment.model_validate(objects.parsed(row["doc"]))
 
 

@@ -1,4 +1,4 @@
-"""The files of artifacts: each content is kept once, under its SHA-256."""
+"""The files of artifacts; equal contents are stored once, under their SHA-256."""
 
 import base64
 import hashlib
@@ -10,21 +10,21 @@ from core.models import Attachment
 from core.store import objects
 
 KIND = "file"
-KEPT = "sha256:"  # before the id of a file that is kept already, where its content would stand
+STORED_PREFIX = "sha256:"  # in place of the content: the id of a file that is stored already
 
 
-def keep(tx: Transaction, text: str) -> Attachment | None:
-    """Keep the file that `name;type;content` is, with its content in base64; None for a text that is no file.
+def store(tx: Transaction, text: str) -> Attachment | None:
+    """Store the file in `name;type;content`, with its content in base64; None if the text isn't one.
 
-    Instead of its content, `sha256:<id>` names a file that is kept already. Raises ResponderBotError("bad_request")
-    where there is none under that id.
+    In place of its content, `sha256:<id>` names a file that is stored already. Raises ResponderBotError("bad_request")
+    if there is none with that id.
     """
     parts = text.split(";")
     if len(parts) != 3 or not parts[0]:
         return None
     name, kind, content = parts
-    if content.startswith(KEPT):
-        return _known(tx, name, kind, content.removeprefix(KEPT))
+    if content.startswith(STORED_PREFIX):
+        return _known(tx, name, kind, content.removeprefix(STORED_PREFIX))
     try:
         raw = base64.b64decode(content, validate=True)
     except ValueError:  # also for characters beyond ASCII

@@ -127,7 +127,7 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
             found = Action.model_validate_json(core.actions.get_json(running.id))
             feed = Feed(database, here.clock)
             while True:
-                mark = feed.mark()
+                mark = feed.position()
                 ended = Action.model_validate_json(core.actions.get_json(ending.id))
                 if ended.end_date is not None:
                     break

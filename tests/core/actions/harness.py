@@ -84,14 +84,14 @@ class Parts:
     access: Access
 
     def alert_json(self) -> str:
-        return Alerts(self.database, self.clock, "soc").json(self.alert_id)
+        return Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
 
     def action(self, action_id: str) -> Action:
         return Action.model_validate_json(self.actions.get_json(action_id))
 
     async def ended(self, action_id: str) -> Action:
         while True:
-            position = self.feed.mark()
+            position = self.feed.position()
             action = self.action(action_id)
             if action.end_date is not None:
                 return action

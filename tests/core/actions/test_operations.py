@@ -9,6 +9,9 @@ import pytest
 
 from core.engines.base import Report
 from core.models import (
+    Alert,
+    Artifact,
+    Case,
     Kind,
 )
 from tests.core.actions.every_kind import place
@@ -68,9 +71,12 @@ async def test_each_operation_works_from_where_it_makes_sense_and_fails_alone_el
 async def test_what_operations_did_is_there(tmp_path: Path) -> None:
     async with place(tmp_path) as there:
         await there.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
-        case, task = there.cases.get_case(there.ids["case"]), there.cases.get_task(there.ids["case_task"])
+        case, task = (
+            Case.model_validate_json(there.cases.get_case_json(there.ids["case"])),
+            there.cases.get_task(there.ids["case_task"]),
+        )
         await there.run("case_artifact", TAG_ARTIFACT)
-        artifact = there.cases.get_artifact(there.ids["case_artifact"])
+        artifact = Artifact.model_validate_json(there.cases.get_artifact_json(there.ids["case_artifact"]))
         database = there.here.database
         made = [
             json.loads(row["doc"]) for row in database.rows("SELECT doc FROM object WHERE kind != 'alert' ORDER BY id")
@@ -91,8 +97,8 @@ async def test_in_a_case_an_alert_s_operations_reach_the_case(tmp_path: Path) ->
         ]
         case = await there.alerts.create_case(LEAD, there.ids["alert"])
         outcomes = await there.outcomes("alert", TAG_CASE, TASK, FIELD, READ)
-        after = there.cases.get_case(case.id)
-        alert = there.alerts.get(there.ids["alert"])
+        after = Case.model_validate_json(there.cases.get_case_json(case.id))
+        alert = Alert.model_validate_json(there.alerts.get_json(there.ids["alert"]))
     assert [status for _, status, _ in outcomes] == ["Success"] * 4
     assert (after.tags, after.custom_fields["score"]["integer"], alert.status) == (["x"], 5, "Imported")
 

@@ -229,7 +229,7 @@ async def test_the_case_of_each_object_is_found(wire: ObjectWire) -> None:
     await wire.post("/api/case/task/~2/log", {"message": "m"})
     await wire.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
     assert cases.case_of(wire.database, "case", 1).id == "~1"
-    assert cases.case_of_task(wire.database, 2).id == "~1"
+    assert cases.case_of(wire.database, "case_task", 2).id == "~1"
     assert cases.task_of_log(wire.database, 3).id == "~2"
     assert cases.case_of(wire.database, "case_task_log", 3).id == "~1"
     assert cases.case_of(wire.database, "case_artifact", 4).id == "~1"
@@ -242,7 +242,7 @@ async def test_a_field_added_inside_a_transaction_gets_an_id_and_the_others_keep
         case = cases.load_case(tx, 1)
         fields = {**case.custom_fields, "b": {"integer": 1, "order": 2}}
         cases.save_case(tx, case.model_copy(update={"custom_fields": fields}), "me@soc.example", 5)
-        cases.new_task(tx, case, TaskInput(title="t"), "me@soc.example", 5)
+        cases.new_tasks(tx, case, [TaskInput(title="t")], "me@soc.example", 5)
 
     await wire.database.transaction(work)
     case = await wire.get("/api/case/~1")

@@ -1,0 +1,91 @@
+"""What all changes of alerts, cases and their parts share: the fields of a request, bounds, tags and events."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core.common.database.sqlite import Transaction
+from core.common.errors import ResponderBotError
+from core.models import (
+    MAX_ARTIFACTS,
+    MAX_CUSTOM_FIELDS,
+    MAX_TAGS,
+    OBJECT_TYPES,
+    Alert,
+    Case,
+    FieldsUpdate,
+    Input,
+    Kind,
+    StoredModel,
+)
+from core.records import events
+from core.store import objects
+
+
+def number_of(model: StoredModel) -> int:
+    return int(model.id[1:])
+
+
+def record_event(tx: Transaction, kind: Kind, verb: str, number: int, root_id: int, user: str, now: int) -> None:
+    """Record `<kind>.<verb>` for one object, at `now` (ms)."""
+    events.record(
+        tx,
+        at=now,
+        type=f"{kind}.{verb}",
+        object_type=OBJECT_TYPES[kind],
+        object_id=number,
+        root_id=root_id,
+        user=user,
+    )
+
+
+def insert_children(tx: Transaction, kind: Kind, new: Sequence[objects.New], case: int, user: str, now: int) -> None:
+    """Add objects of one kind to the case with that number, each with its event."""
+    objects.insert_all(tx, kind, new, parent_id=case)
+    events.record_all(
+        tx,
+        at=now,
+        type=f"{kind}.created",
+        object_type=OBJECT_TYPES[kind],
+        object_ids=[item.id for item in new],
+        root_id=case,
+        user=user,
+    )
+
+
+def merge_tags(*lists: Iterable[str]) -> list[str]:
+    """All tags, each once, in the order of their first appearance."""
+    return list(dict.fromkeys(tag for tags in lists for tag in tags))
+
+
+def refuse_growth(before: Alert | Case, after: Alert | Case) -> None:
+    """Raises ResponderBotError("bad_request") if a change adds more tags, artifacts or custom fields than are kept."""
+    for name, most in (("tags", MAX_TAGS), ("artifacts", MAX_ARTIFACTS), ("custom_fields", MAX_CUSTOM_FIELDS)):
+        had, has = (len(getattr(item, name, ())) for item in (before, after))
+        if has > max(had, most):
+            words = name.replace("_", " ")
+            raise ResponderBotError(
+                "bad_request", f"{after.id} would have {has} {words}; at most {most} are kept, so remove some first."
+            )
+
+
+def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[str, Any]:
+    """The fields that a request sets, by their names in models.py.
+
+    Tags and custom fields that it adds to or removes from an alert or a case (`to`) are merged with what that has.
+    """
+    changed = {name: getattr(request, name) for name in request.model_fields_set}
+    if not isinstance(request, FieldsUpdate) or to is None:
+        return changed
+    added, removed = changed.pop("add_tags", None) or [], changed.pop("remove_tags", None) or []
+    if added or removed:
+        gone = frozenset(removed)
+        changed["tags"] = [tag for tag in merge_tags(changed.get("tags", to.tags), added) if tag not in gone]
+    if changed.pop("named_fields", False):
+        changed["custom_fields"] = _with_named(to.custom_fields, changed["custom_fields"])
+    return changed
+
+
+def _with_named(fields: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Custom fields with some of them changed; each keeps its `order`, a new one is the last."""
+    orders = {name: fields[name]["order"] if name in fields else len(fields) + 1 for name in named}
+    return {**fields, **{name: {**field, "order": orders[name]} for name, field in named.items()}}
