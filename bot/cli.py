@@ -385,7 +385,7 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
         raise ResponderBotError("bad_request", sentence) from error
     manifest = _manifest()
     if args.workspace_only:
-        return _run_until_stopped(demo.workspace_only(_print, _wait_forever, args.port))
+        return _run_until_stopped(demo.emulator_only(_print, _wait_forever, args.port))
     if args.once:
         return _run_until_stopped(
             demo.main_job(state, _open_core, manifest, now_ms, _print, as_json=args.json), when_stopped=130

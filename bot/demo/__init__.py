@@ -21,11 +21,11 @@ async def serve(
     port: int = 0,
 ) -> int:
     """Post the morning's alerts, print the addresses, serve until asked to stop."""
-    async with opened(state, open_core, manifest, clock_ms, port=port) as place:
-        tell(f"page: {place.workspace.page_url}")
-        tell(f"core: {place.core_url}")
+    async with opened(state, open_core, manifest, clock_ms, port=port) as environment:
+        tell(f"page: {environment.emulator.page_url}")
+        tell(f"core: {environment.core_url}")
         for number in range(3):
-            await place.alert(number)
+            await environment.alert(number)
         await stop()
     return 0
 
@@ -40,26 +40,26 @@ async def main_job(
     as_json: bool = False,
 ) -> int:
     """The main job once; 0 if it went as it should."""
-    async with opened(state, open_core, manifest, clock_ms) as place:
-        return await once(place, tell, as_json=as_json)
+    async with opened(state, open_core, manifest, clock_ms) as environment:
+        return await once(environment, tell, as_json=as_json)
 
 
-async def workspace_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
+async def emulator_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
     """A local Slack for somebody's own app: addresses and tokens, then nothing but waiting."""
     from bot.slack_emulator import SlackEmulator
 
-    workspace = SlackEmulator()
-    workspace.add_user("U0ANNA", name="anna", real_name="Anna")
-    workspace.add_user("U0BEN", name="ben", real_name="Ben")
-    workspace.add_channel("C0GENERAL", name="general")
-    await listen(workspace, port)
+    emulator = SlackEmulator()
+    emulator.add_user("U0ANNA", name="anna", real_name="Anna")
+    emulator.add_user("U0BEN", name="ben", real_name="Ben")
+    emulator.add_channel("C0GENERAL", name="general")
+    await listen(emulator, port)
     try:
-        tell(f"page: {workspace.page_url}")
-        tell(f"SLACK_API_URL={workspace.api_url}")
-        tell(f"SLACK_BOT_TOKEN={workspace.bot_token}")
-        tell(f"SLACK_APP_TOKEN={workspace.app_token}")
+        tell(f"page: {emulator.page_url}")
+        tell(f"SLACK_API_URL={emulator.api_url}")
+        tell(f"SLACK_BOT_TOKEN={emulator.bot_token}")
+        tell(f"SLACK_APP_TOKEN={emulator.app_token}")
         tell("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
         await stop()
     finally:
-        await workspace.stop()
+        await emulator.stop()
     return 0

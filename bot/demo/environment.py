@@ -1,4 +1,4 @@
-"""Everything that `try` runs: workspace, core, bot, and the receiver of the webhook."""
+"""Everything that `try` runs: emulator, core, bot, and the receiver of the webhook."""
 
 import json
 import os
@@ -58,7 +58,7 @@ OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[Embed
 class DemoEnvironment:
     """The running thing, with what a person at it needs."""
 
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     core_url: str
     keys: Mapping[str, str]
     siem: CoreClient
@@ -78,10 +78,10 @@ async def opened(
 ) -> AsyncIterator[DemoEnvironment]:
     """Start all of it; `port` (0: free ones) is the page's, the next one core's."""
     async with AsyncExitStack() as stack:
-        workspace = SlackEmulator(manifest)
-        _furnish(workspace)
-        await listen(workspace, port)
-        stack.push_async_callback(workspace.stop)
+        emulator = SlackEmulator(manifest)
+        _furnish(emulator)
+        await listen(emulator, port)
+        stack.push_async_callback(emulator.stop)
         received: list[Mapping[str, Any]] = []
         receiver = await stack.enter_async_context(_receiver(received))
         core = await stack.enter_async_context(open_core(_core_tables(receiver, port), state))
@@ -93,17 +93,17 @@ async def opened(
         keys["bot"] = await core.add_user("bot", "service", 0, "")
         siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
         as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
-        settings = parse(_bot_tables(workspace, core.url, keys["bot"]), state)
+        settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
-        await workspace.wait_connected()
-        _write(state / "try.json", workspace, core.url, keys)
-        yield DemoEnvironment(workspace, core.url, keys, siem, received)
+        await emulator.wait_connected()
+        _write(state / "try.json", emulator, core.url, keys)
+        yield DemoEnvironment(emulator, core.url, keys, siem, received)
 
 
-async def listen(workspace: SlackEmulator, port: int) -> None:
-    """Start the workspace. Raises ResponderBotError where the port can't be had."""
+async def listen(emulator: SlackEmulator, port: int) -> None:
+    """Start the emulator. Raises ResponderBotError where the port can't be had."""
     try:
-        await workspace.start(port=port)
+        await emulator.start(port=port)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ResponderBotError(
@@ -112,13 +112,13 @@ async def listen(workspace: SlackEmulator, port: int) -> None:
         ) from error
 
 
-def _furnish(workspace: SlackEmulator) -> None:
+def _furnish(emulator: SlackEmulator) -> None:
     for slack_id, name, real_name, _, _ in PEOPLE:
-        workspace.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
-    workspace.add_channel(ALERTS, name="soc-alerts")
-    workspace.add_channel(SHARED, name="csirt-exchange", is_shared=True)
-    workspace.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
-    workspace.pointers.extend(POINTERS)
+        emulator.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
+    emulator.add_channel(ALERTS, name="soc-alerts")
+    emulator.add_channel(SHARED, name="csirt-exchange", is_shared=True)
+    emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
+    emulator.pointers.extend(POINTERS)
 
 
 # Nobody listens on port 9: this is the responder that fails.
@@ -162,13 +162,13 @@ def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _bot_tables(workspace: SlackEmulator, core_url: str, key: str) -> Mapping[str, Any]:
+def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str, Any]:
     return {
         "bot": {"core_url": core_url, "core_api_key": key},
         "slack": {
-            "bot_token": workspace.bot_token,
-            "app_token": workspace.app_token,
-            "api_url": workspace.api_url,
+            "bot_token": emulator.bot_token,
+            "app_token": emulator.app_token,
+            "api_url": emulator.api_url,
         },
         "channel": [dict(channel) for channel in CHANNELS],
     }
@@ -196,14 +196,14 @@ async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def _write(file: Path, workspace: SlackEmulator, core_url: str, keys: Mapping[str, str]) -> None:
+def _write(file: Path, emulator: SlackEmulator, core_url: str, keys: Mapping[str, str]) -> None:
     """Addresses and keys, for this user's eyes only (`surface.md`)."""
     told = {
-        "page": workspace.page_url,
+        "page": emulator.page_url,
         "core": core_url,
-        "slack_api": workspace.api_url,
-        "bot_token": workspace.bot_token,
-        "app_token": workspace.app_token,
+        "slack_api": emulator.api_url,
+        "bot_token": emulator.bot_token,
+        "app_token": emulator.app_token,
         "keys": dict(keys),
         "channels": {"soc-alerts": ALERTS, "csirt-exchange": SHARED, "soc-major": NIGHT},
     }

@@ -1,4 +1,4 @@
-"""The main job once, without a browser: each step is done by a person at the workspace's page, and looked at."""
+"""The main job once, without a browser: each step is done by a person at the emulator's page, and looked at."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ class DemoScript:
     """The story, step by step."""
 
     def __init__(
-        self, place: DemoEnvironment, told: Transcript, anna: EmulatedUser, ben: EmulatedUser, lea: EmulatedUser
+        self, environment: DemoEnvironment, told: Transcript, anna: EmulatedUser, ben: EmulatedUser, lea: EmulatedUser
     ) -> None:
-        self._place = place
+        self._environment = environment
         self._told = told
         self._anna = anna
         self._ben = ben
@@ -47,14 +47,14 @@ class DemoScript:
     async def _alert(self) -> tuple[str, str]:
         self._told.step = "alert"
         self._told.say("siem", "POST /api/alert")
-        alert_id = await self._place.alert(0)
-        ts = await self._anna.until(lambda sight: _first(sight, f"alert {alert_id}"), STEP_S)
+        alert_id = await self._environment.alert(0)
+        ts = await self._anna.until(lambda view: _first(view, f"alert {alert_id}"), STEP_S)
         return alert_id, ts
 
     async def _list(self, alert_id: str) -> None:
         self._told.step = "list"
         await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        await self._anna.until(lambda sight: _whisper(sight, CLOSE), STEP_S)
+        await self._anna.until(lambda view: _whisper(view, CLOSE), STEP_S)
 
     async def _run_by_command(self, alert_id: str, ts: str) -> None:
         self._told.step = "run by command"
@@ -71,17 +71,17 @@ class DemoScript:
         self._told.step = "run on a task log"
         self._told.say("anna", "makes a case of the alert, with a task and a log")
         log_id = await self._log(alert_id)
-        shown = await self._ben.until(lambda sight: _in_thread(sight, ts, log_id), STEP_S)
+        shown = await self._ben.until(lambda view: _in_thread(view, ts, log_id), STEP_S)
         await self._choose(shown, WEBHOOK)
-        asked_in, action_id = (await self._ben.until(lambda sight: _buttons(sight, ids.RUN), STEP_S))[0]
+        asked_in, action_id = (await self._ben.until(lambda view: _buttons(view, ids.RUN), STEP_S))[0]
         self._told.say("ben", "says Run", ALERTS, ts=asked_in)
         await self._ben.click(ALERTS, asked_in, action_id=action_id)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
-        if not self._place.received:
+        if not self._environment.received:
             raise DemoFailed("the ticket system received nothing")
 
     async def _log(self, alert_id: str) -> str:
-        async with CoreClient(self._place.core_url, self._place.keys["anna"]) as core:
+        async with CoreClient(self._environment.core_url, self._environment.keys["anna"]) as core:
             case = await core.create_case_from_alert(alert_id)
             task = await core.add_task(case.id, {"title": "Identify the host", "group": "Identification"})
             words = "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Told the desk; ticket wanted."
@@ -95,8 +95,8 @@ class DemoScript:
         answer = await self._lea.submit(view["id"], _typed(view, _TEMPLATE_FIELDS))
         if answer.get("errors"):
             raise DemoFailed(f"the form was refused: {answer['errors']}")
-        await self._lea.until(lambda sight: bool(sight.view) and not _form(sight), STEP_S)
-        created = await self._place.siem.case_template(TEMPLATE)
+        await self._lea.until(lambda view: bool(view.modal) and not _form(view), STEP_S)
+        created = await self._environment.siem.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
 
     # a person's hands
@@ -121,14 +121,14 @@ class DemoScript:
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
         """It is done: the channel says so in the thread, and core knows it as a success."""
 
-        def said(sight: EmulatorView) -> bool:
+        def said(view: EmulatorView) -> bool:
             """In the thread, and on the card (or under the log) itself."""
-            told = [line for m in sight.thread(ALERTS, ts) for line in lines_of(m)]
+            told = [line for m in view.thread(ALERTS, ts) for line in lines_of(m)]
             over = [line for line in told if responder in line and ("done" in line or "failed" in line)]
             return len(over) >= 2
 
         await self._anna.until(said, STEP_S)
-        action = next(a for a in await self._place.siem.actions(kind, object_id) if a.responder_name == responder)
+        action = next(a for a in await self._environment.siem.actions(kind, object_id) if a.responder_name == responder)
         self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
         if action.status != "Success":
             raise DemoFailed(f"{responder} on {object_id} ended in {action.status}")
@@ -163,29 +163,29 @@ def _typed(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]
     return typed
 
 
-def _form(sight: EmulatorView) -> Message:
+def _form(view: EmulatorView) -> Message:
     """The form for a template, once it is open."""
-    view: Message = sight.view or {}
-    return view if view.get("callback_id") == ids.TEMPLATE_VIEW else {}
+    modal: Message = view.modal or {}
+    return modal if modal.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
-def _first(sight: EmulatorView, words: str) -> str:
-    return next((str(m["ts"]) for m in sight.messages(ALERTS) if words in m["text"] and not m.get("ephemeral")), "")
+def _first(view: EmulatorView, words: str) -> str:
+    return next((str(m["ts"]) for m in view.messages(ALERTS) if words in m["text"] and not m.get("ephemeral")), "")
 
 
-def _whisper(sight: EmulatorView, words: str) -> bool:
-    return any(words in line for m in sight.ephemerals(ALERTS) for line in lines_of(m))
+def _whisper(view: EmulatorView, words: str) -> bool:
+    return any(words in line for m in view.ephemerals(ALERTS) for line in lines_of(m))
 
 
-def _in_thread(sight: EmulatorView, ts: str, words: str) -> str:
-    return next((str(m["ts"]) for m in sight.thread(ALERTS, ts)[1:] if words in m["text"]), "")
+def _in_thread(view: EmulatorView, ts: str, words: str) -> str:
+    return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if words in m["text"]), "")
 
 
-def _buttons(sight: EmulatorView, family: str) -> list[tuple[str, str]]:
+def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
     """Message and action id of the buttons that only this person sees, newest first."""
     return [
         (str(message["ts"]), str(element["action_id"]))
-        for message in reversed(sight.ephemerals(ALERTS))
+        for message in reversed(view.ephemerals(ALERTS))
         for block in message.get("blocks") or []
         for element in block.get("elements") or []
         if ids.family(str(element.get("action_id"))) == family
@@ -196,16 +196,18 @@ def _means(option: Message, responder: str) -> bool:
     return responder.startswith(str(option["text"]["text"]).split(" ")[0]) or responder in str(option)
 
 
-async def once(place: DemoEnvironment, tell: Callable[[str], None], *, as_json: bool) -> int:
+async def once(environment: DemoEnvironment, tell: Callable[[str], None], *, as_json: bool) -> int:
     """Do it, tell it; 0 if each step ended as it should, else 1."""
     told = Transcript(tell, as_json=as_json)
     async with AsyncExitStack() as stack:
         people = [
-            await stack.enter_async_context(EmulatedUser(place.workspace.url, place.workspace.page_token, user))
+            await stack.enter_async_context(
+                EmulatedUser(environment.emulator.url, environment.emulator.page_token, user)
+            )
             for user in (ANNA, BEN, LEA)
         ]
         following = asyncio.create_task(told.follow(people[0], ALERTS, "soc-alerts"))
-        why = await _told(DemoScript(place, told, *people))
+        why = await _told(DemoScript(environment, told, *people))
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     told.end(not why, why)

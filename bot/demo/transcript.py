@@ -28,7 +28,7 @@ class Transcript:
     async def follow(self, who: EmulatedUser, channel: str, name: str) -> None:
         """Tell what this person sees in the channel, for ever; ends by cancellation."""
         while True:
-            for message in await who.until(lambda sight: self._news(sight, channel), EVER_S):
+            for message in await who.until(lambda view: self._news(view, channel), EVER_S):
                 self._show(message, channel, name)
 
     def say(self, user: str, text: str, channel: str = "", **more: Any) -> None:
@@ -50,8 +50,8 @@ class Transcript:
         else:
             self._tell(f"\n{'It all ended as it should.' if is_ok else f'Not as it should: {why}'}")
 
-    def _news(self, sight: EmulatorView, channel: str) -> list[Message]:
-        return [m for m in everything(sight, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
+    def _news(self, view: EmulatorView, channel: str) -> list[Message]:
+        return [m for m in everything(view, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
 
     def _show(self, message: Message, channel: str, name: str) -> None:
         before = self._seen.get((channel, message["ts"]))
@@ -77,11 +77,11 @@ def _run_in(lines: list[str]) -> dict[str, str]:
     return {}
 
 
-def everything(sight: EmulatorView, channel: str) -> list[Message]:
+def everything(view: EmulatorView, channel: str) -> list[Message]:
     """Messages with their threads, in order."""
     found: list[Message] = []
-    for root in sight.messages(channel):
-        found += sight.thread(channel, root["ts"]) or [root]
+    for root in view.messages(channel):
+        found += view.thread(channel, root["ts"]) or [root]
     return found
 
 

@@ -2,21 +2,21 @@
 
 An app of yours connects as it does to Slack; only the address differs:
 
-    workspace = Workspace()
-    workspace.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
-    workspace.add_channel("C0SOC", name="soc-alerts")
-    await workspace.start()
+    emulator = Emulator()
+    emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
+    emulator.add_channel("C0SOC", name="soc-alerts")
+    await emulator.start()
 
-    client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
+    client = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url)
     app = AsyncApp(client=client)
-    await AsyncSocketModeHandler(app, workspace.app_token).connect_async()
+    await AsyncSocketModeHandler(app, emulator.app_token).connect_async()
 
-    async with Person(workspace.url, workspace.page_token, "U0ANNA") as anna:
+    async with Person(emulator.url, emulator.page_token, "U0ANNA") as anna:
         await anna.command("C0SOC", "/hello")
-        await anna.until(lambda sight: sight.ephemerals("C0SOC"))
+        await anna.until(lambda view: view.ephemerals("C0SOC"))
 
-`workspace.page_url` is the page for a browser. With `workspace.requests_url` set, payloads go there as signed HTTP
-requests instead. `workspace.faults` makes trouble. `bot.slack_emulator.limits.problems` is the checker of payloads.
+`emulator.page_url` is the page for a browser. With `emulator.requests_url` set, payloads go there as signed HTTP
+requests instead. `emulator.faults` makes trouble. `bot.slack_emulator.limits.problems` is the checker of payloads.
 """
 
 from bot.slack_emulator.faults import Faults

@@ -16,7 +16,7 @@ from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, new_id
 
-TRAFFIC_KEPT = 5000  # enough for any test; the workspace lives in memory
+TRAFFIC_KEPT = 5000  # enough for any test; the emulator lives in memory
 Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, what, body, status
 SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 

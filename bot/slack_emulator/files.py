@@ -7,7 +7,7 @@ from urllib.parse import quote
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json, Team, new_id
 
-SIZE_LIMIT = 50_000_000  # enough for any report; the workspace keeps files in memory
+SIZE_LIMIT = 50_000_000  # enough for any report; the emulator keeps files in memory
 
 
 @dataclass

@@ -63,7 +63,7 @@ class HttpDelivery:
             return _payload(text)
 
     async def close(self) -> None:
-        """The workspace stops."""
+        """The emulator stops."""
         if self._session is not None:
             await self._session.close()
 

@@ -102,7 +102,7 @@ class PageApi:
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             if not self._allowed(request):
-                text = "Open the page by the address that the workspace printed at its start: it holds the token."
+                text = "Open the page by the address that the emulator printed at its start: it holds the token."
                 return web.json_response({"ok": False, "error": "no_token", "text": text}, status=403)
             try:
                 return await handler(request)
@@ -122,11 +122,11 @@ class PageApi:
             answer.set_cookie(self._cookie_name(request), self._token, httponly=True, samesite="Strict", path="/")
             return answer
         if not self._allowed(request):
-            text = "Open the page by the address that the workspace printed at its start: it holds the token.\n"
+            text = "Open the page by the address that the emulator printed at its start: it holds the token.\n"
             return web.Response(status=403, text=text, headers=PAGE_HEADERS)
         page = PAGE_FOLDER / "index.html"
         if not page.is_file():
-            return web.Response(text="The workspace is up. Its page isn't installed.\n", headers=PAGE_HEADERS)
+            return web.Response(text="The emulator is up. Its page isn't installed.\n", headers=PAGE_HEADERS)
         return web.FileResponse(page, headers=PAGE_HEADERS)
 
     async def permalink(self, request: web.Request) -> web.StreamResponse:
@@ -233,7 +233,7 @@ class PageApi:
         return socket
 
     async def close(self) -> None:
-        """The workspace stops: tell the open pages."""
+        """The emulator stops: tell the open pages."""
         for socket in list(self._live):
             await socket.close(code=1001)
 

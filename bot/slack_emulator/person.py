@@ -10,11 +10,11 @@ import aiohttp
 from bot.slack_emulator.state import Json
 
 T = TypeVar("T")
-CLOSE_S = 1.0  # how long a leaving person waits for the workspace's goodbye
+CLOSE_S = 1.0  # how long a leaving person waits for the emulator's goodbye
 
 
 class Refused(Exception):
-    """The workspace refused what the person asked for (a wrong id, a closed view); `error` is its word."""
+    """The emulator refused what the person asked for (a wrong id, a closed view); `error` is its word."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(f"HTTP {status}: {body.get('error')}: {body.get('text', '')}")
@@ -29,7 +29,7 @@ class EmulatorView:
         self.channels: dict[str, Json] = {}
         self.notices: list[Json] = []
         self.home: Json | None = None
-        self.views: list[Json] = []
+        self.modals: list[Json] = []
         self.errors: dict[str, str] = {}
         self._messages: dict[str, dict[str, Json]] = {}
 
@@ -50,9 +50,9 @@ class EmulatorView:
         return self._messages.get(channel, {}).get(ts)
 
     @property
-    def view(self) -> Json | None:
+    def modal(self) -> Json | None:
         """The topmost modal."""
-        return self.views[-1] if self.views else None
+        return self.modals[-1] if self.modals else None
 
     def take(self, event: Json) -> None:
         """Something changed."""
@@ -74,11 +74,11 @@ class EmulatorView:
 
     def _take_view(self, kind: str, view: Json) -> None:
         if kind == "view_closed":
-            self.views = [one for one in self.views if one["id"] != view["id"]]
+            self.modals = [one for one in self.modals if one["id"] != view["id"]]
         elif kind == "view_opened":
-            self.views = [*self.views[: view["stack_depth"] - 1], view]
+            self.modals = [*self.modals[: view["stack_depth"] - 1], view]
         else:
-            self.views = [view if one["id"] == view["id"] else one for one in self.views]
+            self.modals = [view if one["id"] == view["id"] else one for one in self.modals]
         self.errors = view.get("errors", {})
 
     def put(self, channel: str, message: Json) -> None:
@@ -88,7 +88,7 @@ class EmulatorView:
     def summary(self) -> str:
         """A few words for an error message."""
         texts = [f"{c}: {m.get('text', '')[:200]!r}" for c in self._messages for m in self._sorted(c)[-5:]]
-        views = [f"view {v['callback_id']!r}" for v in self.views]
+        views = [f"view {v['callback_id']!r}" for v in self.modals]
         return "; ".join([*texts, *views, *[f"notice {n['text']!r}" for n in self.notices]]) or "nothing"
 
     def _sorted(self, channel: str) -> list[Json]:
@@ -100,10 +100,10 @@ def _broadcast(message: Json) -> bool:
 
 
 class EmulatedUser:
-    """Somebody who uses the workspace. Use as `async with`, or call `leave()` at the end.
+    """Somebody who uses the emulator. Use as `async with`, or call `leave()` at the end.
 
-    Methods return the workspace's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
-    workspace can't do it at all.
+    Methods return the emulator's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
+    emulator can't do it at all.
     """
 
     def __init__(self, url: str, token: str, user_id: str) -> None:
@@ -114,7 +114,7 @@ class EmulatedUser:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._listener: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
-        self._sight = EmulatorView()
+        self._live_view = EmulatorView()
         self._ended = False
 
     async def __aenter__(self) -> "EmulatedUser":
@@ -251,7 +251,7 @@ class EmulatedUser:
         """What only this person sees in the channel now."""
         return [message for message in await self.messages(channel) if message.get("ephemeral")]
 
-    async def view(self) -> Json | None:
+    async def modal(self) -> Json | None:
         """The topmost modal now."""
         views = (await self.state())["views"]
         return dict(views[-1]) if views else None
@@ -274,46 +274,46 @@ class EmulatedUser:
             return await answer.read()
 
     @property
-    def sight(self) -> EmulatorView:
+    def live_view(self) -> EmulatorView:
         """What the live feed has told so far."""
-        return self._sight
+        return self._live_view
 
     async def until(self, seen: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
-        """Wait on the live feed until `seen(sight)` is true; returns what it gave. Raises TimeoutError."""
+        """Wait on the live feed until `seen(view)` is true; returns what it gave. Raises TimeoutError."""
         await self.connect()
         found: list[T] = []
 
         def look() -> bool:
-            found[:] = [seen(self._sight)]
+            found[:] = [seen(self._live_view)]
             return bool(found[0]) or self._ended
 
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(look)
         except TimeoutError:
-            raise TimeoutError(f"Not seen within {timeout_s:g} s. In sight: {self._sight.summary()}") from None
+            raise TimeoutError(f"Not seen within {timeout_s:g} s. In view: {self._live_view.summary()}") from None
         if not found[0]:
-            raise ConnectionError("The workspace ended while a person was waiting.")
+            raise ConnectionError("The emulator ended while a person was waiting.")
         return found[0]
 
     # inside
 
     async def _look_around(self) -> None:
         state = await self.state()
-        self._sight.home, self._sight.views = state["home"], state["views"]
+        self._live_view.home, self._live_view.modals = state["home"], state["views"]
         for channel in state["channels"]:
-            self._sight.channels[channel["id"]] = channel
+            self._live_view.channels[channel["id"]] = channel
             for message in await self.messages(channel["id"]):
-                self._sight.put(channel["id"], message)
+                self._live_view.put(channel["id"], message)
                 if message.get("reply_count"):
                     for reply in await self.thread(channel["id"], message["ts"]):
-                        self._sight.put(channel["id"], reply)
+                        self._live_view.put(channel["id"], reply)
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for message in socket:
             event = json.loads(message.data)
             async with self._changed:
-                self._sight.take(event)
+                self._live_view.take(event)
                 self._changed.notify_all()
         async with self._changed:
             self._ended = True

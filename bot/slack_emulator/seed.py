@@ -1,4 +1,4 @@
-"""What a workspace holds at its start."""
+"""What an emulator holds at its start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

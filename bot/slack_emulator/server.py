@@ -130,7 +130,7 @@ class SlackEmulator:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Serve on the loopback; port 0 takes a free one. Raises ValueError for any other host."""
         if host not in LOOPBACK:
-            raise ValueError(f"The workspace serves the loopback only, not {host!r}. Use 127.0.0.1.")
+            raise ValueError(f"The emulator serves the loopback only, not {host!r}. Use 127.0.0.1.")
         listener = socket.create_server((host, port))  # bound first: the routes need the port
         self.url = f"http://{host}:{listener.getsockname()[1]}"
         self._hooks.base_url = self._files.base_url = self.url

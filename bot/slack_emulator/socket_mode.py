@@ -122,7 +122,7 @@ class SocketMode:
                 connection.request.transport.abort()
 
     async def close(self) -> None:
-        """The workspace stops."""
+        """The emulator stops."""
         await self._each(lambda connection: connection.socket.close(code=1001))
 
     async def _pick(self) -> Connection:

@@ -1,4 +1,4 @@
-"""The workspace's people, channels and messages, in memory."""
+"""The emulator's people, channels and messages, in memory."""
 
 import copy
 import secrets

@@ -23,7 +23,7 @@ EXTERNAL = ("external_select", "multi_external_select")
 
 
 class UserActions:
-    """The deeds of the workspace's people."""
+    """The deeds of the emulator's people."""
 
     def __init__(
         self, team: Team, manifest: Manifest, delivery: AppDelivery, views: Views, hooks: ResponseUrls, files: Files

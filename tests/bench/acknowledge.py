@@ -29,14 +29,14 @@ USER, CHANNEL = "U0BENCH", "C0BENCH"
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
     await asyncio.to_thread(fill, folder / "core" / "core.db", 1, 0)
-    workspace = SlackEmulator(team_id="T0BENCH", rates=False)
-    workspace.add_user(USER, name="bench")
-    workspace.add_channel(CHANNEL, name="bench", members=[USER, workspace.bot_user_id])
-    async with workspace:
+    emulator = SlackEmulator(team_id="T0BENCH", rates=False)
+    emulator.add_user(USER, name="bench")
+    emulator.add_channel(CHANNEL, name="bench", members=[USER, emulator.bot_user_id])
+    async with emulator:
         slack = {
-            "bot_token": workspace.bot_token,
-            "signing_secret": workspace.signing_secret,
-            "api_url": workspace.api_url,
+            "bot_token": emulator.bot_token,
+            "signing_secret": emulator.signing_secret,
+            "api_url": emulator.api_url,
         }
         async with (
             serving("servers.ours", folder / "core", on=CLIENT_CORES, manner="holds") as core,

@@ -1,6 +1,6 @@
 """From a click to the final status on the card, less the responder's own time: the bot, and one that polls.
 
-Each has a workspace of its own, with its rates off; both pages are used by the same person, over the page's own
+Each has an emulator of its own, with its rates off; both pages are used by the same person, over the page's own
 interface. The clock begins as the click is sent and ends as the open page shows the final status. What the responder
 says itself of its work (from its first line after the imports to its last before it answers) is taken away; to start
 it and to import is not.
@@ -111,18 +111,18 @@ async def _in_turns(ours: Click, peer: Click, works: Sequence[float], scale: Sca
 
 @asynccontextmanager
 async def _desk() -> AsyncIterator[tuple[SlackEmulator, EmulatedUser]]:
-    workspace = SlackEmulator(team_id=TEAM, rates=False)
-    workspace.add_user(USER, name="bench")
-    workspace.add_channel(CHANNEL, name="bench", members=[USER, workspace.bot_user_id])
-    async with workspace, EmulatedUser(workspace.url, workspace.page_token, USER) as person:
-        yield workspace, person
+    emulator = SlackEmulator(team_id=TEAM, rates=False)
+    emulator.add_user(USER, name="bench")
+    emulator.add_channel(CHANNEL, name="bench", members=[USER, emulator.bot_user_id])
+    async with emulator, EmulatedUser(emulator.url, emulator.page_token, USER) as person:
+        yield emulator, person
 
 
-def _slack(workspace: SlackEmulator) -> dict[str, str]:
+def _slack(emulator: SlackEmulator) -> dict[str, str]:
     return {
-        "bot_token": workspace.bot_token,
-        "signing_secret": workspace.signing_secret,
-        "api_url": workspace.api_url,
+        "bot_token": emulator.bot_token,
+        "signing_secret": emulator.signing_secret,
+        "api_url": emulator.api_url,
     }
 
 
@@ -136,14 +136,14 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
     engine = {"name": "local", "python": sys.executable, "responders": [RESPONDERS]}
     channel = {"id": CHANNEL, "clearance": "amber", "alerts": {}}
     async with AsyncExitStack() as stack:
-        workspace, person = await stack.enter_async_context(_desk())
+        emulator, person = await stack.enter_async_context(_desk())
         core = await stack.enter_async_context(serving("servers.ours", folder / "core", on=BOTH, engines=[engine]))
-        slack = _slack(workspace)
+        slack = _slack(emulator)
         bot = await stack.enter_async_context(
             serving("servers.bot", folder / "bot", on=BOTH, slack=slack, core_url=core.url, core_key=SERVICE_KEY,
                     channels=[channel])
         )  # fmt: skip
-        workspace.requests_url = f"{bot.url}{bot.said['path']}"
+        emulator.requests_url = f"{bot.url}{bot.said['path']}"
         client = await stack.enter_async_context(CoreClient(core.url, KEY))
         sample = json.loads(alert(1).to_json())
         numbers = iter(range(1_000_000))
@@ -155,7 +155,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
             }
             title = f"{work} s of work, {sample['title']}"
             made = await client.create_alert({**fields, "title": title, "sourceRef": f"click-{next(numbers)}"})
-            card = await person.until(lambda sight: _card(sight, made.id))
+            card = await person.until(lambda view: _card(view, made.id))
             menu = next(block["block_id"] for block in _blocks(card) if block["block_id"].startswith(ids.MENU_BLOCK))
             place = {"action_id": ids.MENU, "block_id": menu}
             groups = await person.options(CHANNEL, card["ts"], query=RESPONDER, **place)
@@ -165,8 +165,8 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
         yield click
 
 
-def _card(sight: EmulatorView, alert_id: str) -> dict[str, Any]:
-    return next((message for message in sight.messages(CHANNEL) if f"alert {alert_id}:" in message["text"]), {})
+def _card(view: EmulatorView, alert_id: str) -> dict[str, Any]:
+    return next((message for message in view.messages(CHANNEL) if f"alert {alert_id}:" in message["text"]), {})
 
 
 def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -183,21 +183,21 @@ async def _peer(folder: Path, scale: Scale) -> AsyncIterator[Click]:
     works = [*_works(QUICK_S, scale), *_works(LONG_S, scale)]
     titles = [f"{work} s of work, {alert(1).title}" for work in works]
     async with AsyncExitStack() as stack:
-        workspace, person = await stack.enter_async_context(_desk())
+        emulator, person = await stack.enter_async_context(_desk())
         core = await stack.enter_async_context(
             serving("servers.peer", folder, on=BOTH, actions=0, titles=titles, program=PROGRAM)
         )
         bot = await stack.enter_async_context(
-            serving("servers.polling_bot", folder, on=BOTH, slack=_slack(workspace), core_url=core.url, core_key=KEY)
+            serving("servers.polling_bot", folder, on=BOTH, slack=_slack(emulator), core_url=core.url, core_key=KEY)
         )
-        workspace.requests_url = f"{bot.url}{bot.said['path']}"
-        slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
+        emulator.requests_url = f"{bot.url}{bot.said['path']}"
+        slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url)
 
         async def click(work: float) -> Way:
             alert_id = f"~{works.index(work) + 1}"
             posted = await slack.chat_postMessage(channel=CHANNEL, **card(alert_id))
             ts = str(posted["ts"])
-            await person.until(lambda sight: sight.message(CHANNEL, ts))
+            await person.until(lambda view: view.message(CHANNEL, ts))
             return await _clicked(person, ts, core, alert_id, action_id="run")
 
         yield click
@@ -209,16 +209,16 @@ async def _peer(folder: Path, scale: Scale) -> AsyncIterator[Click]:
 async def _clicked(person: EmulatedUser, ts: str, core: Child, alert_id: str, **what: Any) -> Way:
     """Click, and look at the page until the card shows the end."""
     seen: dict[str, float] = {}
-    before = await person.until(lambda sight: sight.message(CHANNEL, ts) or {})
+    before = await person.until(lambda view: view.message(CHANNEL, ts) or {})
 
-    def look(sight: EmulatorView) -> bool:
+    def look(view: EmulatorView) -> bool:
         now = time.time()
-        message = sight.message(CHANNEL, ts) or {}
+        message = view.message(CHANNEL, ts) or {}
         if message.get("text") != before["text"]:
             seen.setdefault("repainted", now)
         if DONE in json.dumps(message, ensure_ascii=False):
             seen.setdefault("shown", now)
-        if len(sight.thread(CHANNEL, ts)) > 1:
+        if len(view.thread(CHANNEL, ts)) > 1:
             seen.setdefault("replied", now)
         return "shown" in seen
 

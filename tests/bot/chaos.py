@@ -114,7 +114,7 @@ class Installation:
     """Settings, responders and users in a folder, and a local Slack to connect to."""
 
     folder: Path
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     keys: dict[str, str] = field(default_factory=dict)
     core_port: int = 0
     core_url: str = ""
@@ -130,9 +130,9 @@ class Installation:
 
     def environment(self) -> dict[str, str]:
         return {
-            "SLACK_BOT_TOKEN": self.workspace.bot_token,
-            "SLACK_APP_TOKEN": self.workspace.app_token,
-            "SLACK_API_URL": self.workspace.api_url,
+            "SLACK_BOT_TOKEN": self.emulator.bot_token,
+            "SLACK_APP_TOKEN": self.emulator.app_token,
+            "SLACK_API_URL": self.emulator.api_url,
             "RESPONDER_BOT_BOT_CORE_API_KEY": self.keys["bot"],
             "PYTHONPATH": str(ROOT),
         }
@@ -163,7 +163,7 @@ class Installation:
         return found
 
 
-async def installation(folder: Path, workspace: SlackEmulator) -> Installation:
+async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     """Write the files, and add the users."""
     (folder / "counts").mkdir()
     for kinds, data_type in ((ON_ALERTS, "alert"), (ON_CASES, "case"), (ON_TASKS, "case_task")):
@@ -172,7 +172,7 @@ async def installation(folder: Path, workspace: SlackEmulator) -> Installation:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "responder-bot.toml").write_text(_settings(folder, port))
-    made = Installation(folder, workspace, core_port=port)
+    made = Installation(folder, emulator, core_port=port)
     for name, profile, *more in USERS:
         made.keys[name] = await user_added(folder, name, profile, *more)
     return made

@@ -1,4 +1,4 @@
-"""A bot that really runs, for tests: workspace, core and bot in one loop, over Socket Mode or signed HTTP."""
+"""A bot that really runs, for tests: emulator, core and bot in one loop, over Socket Mode or signed HTTP."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -53,7 +53,7 @@ ALERT: Mapping[str, Any] = {
 class BotEnvironment:
     """Everything that a test of the bot needs."""
 
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     core: RunningCore
     bot: Bot
     client: CoreClient
@@ -70,8 +70,8 @@ class BotEnvironment:
         return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
     async def person(self, user_id: str = ANNA) -> EmulatedUser:
-        """Somebody at the workspace's page, who leaves when the env ends."""
-        who = EmulatedUser(self.workspace.url, self.workspace.page_token, user_id)
+        """Somebody at the emulator's page, who leaves when the env ends."""
+        who = EmulatedUser(self.emulator.url, self.emulator.page_token, user_id)
         return await self._stack.enter_async_context(who)
 
     async def post_alert(self, **changes: Any) -> str:
@@ -81,7 +81,7 @@ class BotEnvironment:
 
     async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
         """The card of an alert, once it is there."""
-        return await who.until(lambda sight: find_card(sight.messages(channel), alert_id) or {})
+        return await who.until(lambda view: find_card(view.messages(channel), alert_id) or {})
 
 
 def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, Any] | None:
@@ -103,41 +103,41 @@ async def running_bot(
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
-    """Workspace with people and channels, core with the same people, and the bot between them; one clock for the
-    workspace and the bot, since a lost post is looked for where it must stand by the bot's.
+    """Emulator with people and channels, core with the same people, and the bot between them; one clock for the
+    emulator and the bot, since a lost post is looked for where it must stand by the bot's.
 
     `way` makes of core's address the one that the bot is given, such as a door that can be held shut.
     """
     async with AsyncExitStack() as stack:
-        workspace = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
-        add_people_and_channels(workspace)
+        emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
+        add_people_and_channels(emulator)
         for channel in shared:  # with another company
-            members = [*PEOPLE, workspace.bot_user_id]
-            workspace.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
-        await stack.enter_async_context(workspace)
+            members = [*PEOPLE, emulator.bot_user_id]
+            emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
+        await stack.enter_async_context(emulator)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await people(core)
-        settings = bot_settings(folder, workspace, core, service, transport, channels, link_by_email)
+        settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
         running_now = running(settings, as_service, clock_ms=clock_ms, rate_limiter=RateLimiter(**UNLIMITED))
         bot = await stack.enter_async_context(running_now)
         if isinstance(bot.transport, HttpTransport):
-            workspace.requests_url = bot.transport.url + EVENTS_PATH
+            emulator.requests_url = bot.transport.url + EVENTS_PATH
         else:
-            await workspace.wait_connected()
-        yield BotEnvironment(workspace, core, bot, client, settings, service, core_stack, stack)
+            await emulator.wait_connected()
+        yield BotEnvironment(emulator, core, bot, client, settings, service, core_stack, stack)
 
 
-def add_people_and_channels(workspace: SlackEmulator) -> None:
+def add_people_and_channels(emulator: SlackEmulator) -> None:
     """People and channels."""
     for user_id, (name, _, _) in PEOPLE.items():
-        workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
-    members = [*PEOPLE, workspace.bot_user_id]
+        emulator.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
+    members = [*PEOPLE, emulator.bot_user_id]
     for channel in (SOC, OPEN, RED, UNCONFIGURED):
-        workspace.add_channel(channel, name=channel[2:].lower(), members=members)
+        emulator.add_channel(channel, name=channel[2:].lower(), members=members)
 
 
 async def people(core: RunningCore) -> str:
@@ -151,7 +151,7 @@ async def people(core: RunningCore) -> str:
 
 def bot_settings(
     folder: Path,
-    workspace: SlackEmulator,
+    emulator: SlackEmulator,
     core: RunningCore,
     service_key: str,
     transport: str = "socket",
@@ -159,13 +159,13 @@ def bot_settings(
     link_by_email: bool = False,
 ) -> BotSettings:
     """Settings that bring the three together."""
-    way = {"app_token": workspace.app_token} if transport == "socket" else {"signing_secret": workspace.signing_secret}
+    way = {"app_token": emulator.app_token} if transport == "socket" else {"signing_secret": emulator.signing_secret}
     return parse(
         {
             "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db", "health_port": 0},
             "slack": {
-                "bot_token": workspace.bot_token,
-                "api_url": workspace.api_url,
+                "bot_token": emulator.bot_token,
+                "api_url": emulator.api_url,
                 "port": 0,
                 "link_by_email": link_by_email,
                 **way,

@@ -53,21 +53,21 @@ async def test_a_new_alert_becomes_a_card_and_a_command_is_answered(
         card = await env.card(anna, alert_id)
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "ResponderBot_" in str(m)])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "ResponderBot_" in str(m)])
 
 
 async def test_somebody_who_is_not_linked_is_told(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         nina = await env.person(NINA)
         await nina.command(SOC, "/responder list ~1")
-        await nina.until(lambda sight: [m for m in sight.ephemerals(SOC) if "user link" in m["text"]])
+        await nina.until(lambda view: [m for m in view.ephemerals(SOC) if "user link" in m["text"]])
 
 
 async def test_a_channel_that_is_not_in_the_settings_is_told_so(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         await anna.command(UNCONFIGURED, "/responder list ~1")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(UNCONFIGURED) if "not set up" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(UNCONFIGURED) if "not set up" in m["text"]])
 
 
 async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> No
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
-        env.workspace.faults.deliver_twice("slash_commands")
+        env.emulator.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
+        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -87,8 +87,8 @@ async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> N
         alert_id = await env.post_alert()
         card = await env.card(anna, alert_id)
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda sight: [m for m in replies(sight, alert_id) if "done" in str(m)])
-        await anna.until(lambda sight: "done in" in str(sight.message(SOC, card["ts"])))
+        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
+        await anna.until(lambda view: "done in" in str(view.message(SOC, card["ts"])))
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
 
@@ -108,7 +108,7 @@ async def test_core_that_is_down_is_said_so_and_the_bot_goes_on_when_it_is_back(
         await env.card(anna, alert_id)
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "does not answer" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "does not answer" in m["text"]])
         async with serving(settings, grace_s=0):
             later = await env.post_alert(sourceRef="eve-2", title="After the pause")
             await env.card(anna, later)
@@ -137,7 +137,7 @@ async def status_of(env: BotEnvironment, headers: dict[str, str], body: str = BO
 
 async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
-        secret, now = env.workspace.signing_secret, int(time.time())
+        secret, now = env.emulator.signing_secret, int(time.time())
         assert await status_of(env, signed(secret, BODY, now)) == 200
         assert await status_of(env, signed("another secret", BODY, now)) == 401
         assert await status_of(env, signed(secret, BODY, now - 301)) == 401
@@ -165,7 +165,7 @@ async def test_whatever_an_unsigned_request_says_it_is_refused_as_such(
 
 async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
-        right = signed(env.workspace.signing_secret, BODY, int(time.time()))
+        right = signed(env.emulator.signing_secret, BODY, int(time.time()))
         head = "\r\n".join(f"{name}: {value}" for name, value in right.items())
         length, body = f"Content-Length: {len(BODY)}", BODY.encode()
         assert await statuses_of(env, f"{head}\r\n{length}", body) == [200]
@@ -208,7 +208,7 @@ async def statuses_of(env: BotEnvironment, head: str, body: bytes) -> list[int]:
 async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         body = BODY.replace("T0LOCAL", "T0OTHER")
-        headers = signed(env.workspace.signing_secret, body, int(time.time()))
+        headers = signed(env.emulator.signing_secret, body, int(time.time()))
         assert isinstance(env.bot.transport, HttpTransport)
         url = env.bot.transport.url + EVENTS_PATH
         async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
@@ -238,13 +238,13 @@ async def test_health_and_metrics_tell_how_the_bot_is(
             assert "responder_bot_messages_stuck 0.0" in counted
 
 
-def done_replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
-    return [message for message in replies(sight, alert_id) if "done" in str(message)]
+def done_replies(view: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
+    return [message for message in replies(view, alert_id) if "done" in str(message)]
 
 
-def replies(sight: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
-    card = find_card(sight.messages(SOC), alert_id)
-    return sight.thread(SOC, card["ts"])[1:] if card else []
+def replies(view: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
+    card = find_card(view.messages(SOC), alert_id)
+    return view.thread(SOC, card["ts"])[1:] if card else []
 
 
 @given(
@@ -267,20 +267,20 @@ def test_payloads_of_any_shape_are_parsed(interaction_type: Any, body: Any) -> N
 async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:
     channels = [*CHANNELS, {"id": "C0LATER", "clearance": "amber", "alerts": {}}]
     async with running_bot(tmp_path, channels=channels) as env:
-        env.workspace.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
+        env.emulator.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
         checks = {check.name: check for check in await env.bot.checks()}
         assert not checks["channel C0LATER"].ok
-        await anna.command("C0LATER", f"/invite <@{env.workspace.bot_user_id}>")
+        await anna.command("C0LATER", f"/invite <@{env.emulator.bot_user_id}>")
         await env.card(anna, alert_id, "C0LATER")
 
 
 async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         async with running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)):
-            await env.workspace.wait_connected(2)
+            await env.emulator.wait_connected(2)
             anna = await env.person(ANNA)
             ids = [await env.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
             for alert_id in ids:
@@ -305,7 +305,7 @@ async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> No
         ill = await doctor.checks(env.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["socket"]
         for code in ("missing_scope", "unknown_method"):
-            env.workspace.faults.error("files.getUploadURLExternal", code)
+            env.emulator.faults.error("files.getUploadURLExternal", code)
             (refused,) = [check for check in await doctor.checks(env.settings, core, {}, now_ms) if not check.ok]
             assert (refused.name, code in refused.message, "files:write" in refused.message) == ("files", True, True)
         away = env.settings.slack.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
@@ -315,6 +315,6 @@ async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> No
         async with CoreClient(env.core.url, await env.core.key("analyst")) as no_service:
             ill = await doctor.checks(env.settings, no_service, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["key"]
-        env.workspace.uninstall()
+        env.emulator.uninstall()
         ill = await doctor.checks(env.settings, core, {}, now_ms)
         assert "token" in [check.name for check in ill if not check.ok]

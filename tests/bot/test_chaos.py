@@ -66,7 +66,7 @@ class Scene:
     """The people, and what they were told."""
 
     place: Installation
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     people: Mapping[str, EmulatedUser]
     chance: random.Random
     is_together: bool
@@ -92,8 +92,8 @@ class Scene:
         await self.asking.wait()
 
     async def a_message_is_sent(self) -> None:
-        sent = len(self.workspace.traffic)
-        await self.people[LEA].until(lambda _: len(self.workspace.traffic) > sent)
+        sent = len(self.emulator.traffic)
+        await self.people[LEA].until(lambda _: len(self.emulator.traffic) > sent)
 
     async def a_program_runs(self) -> None:
         ran = len(os.listdir(self.place.counts))
@@ -177,7 +177,7 @@ class Scene:
             any(words in said(message) for words in ("Core does not answer", "may have started on"))
             for person in self.people.values()
             for channel in CHANNELS
-            for message in person.sight.ephemerals(channel)
+            for message in person.live_view.ephemerals(channel)
         )
 
     # --- as people
@@ -186,11 +186,11 @@ class Scene:
         """By command, or in the menu of the card. Nobody asks again where Slack says that it failed."""
         who = self.people[self.chance.choice((ANNA, BEN))]
         if self.chance.random() < 0.2:
-            self.workspace.faults.deliver_twice("slash_commands")
+            self.emulator.faults.deliver_twice("slash_commands")
         if self.chance.random() < 0.2:
-            self.workspace.faults.deliver_twice("interactive")
+            self.emulator.faults.deliver_twice("interactive")
         if self.chance.random() < 0.2:
-            self.workspace.faults.lose_answer(self.chance.choice(SLACK_CALLS))
+            self.emulator.faults.lose_answer(self.chance.choice(SLACK_CALLS))
         self.asking.set()
         if request.responder == "Confirmed":
             await self._ask_and_confirm(who, request)
@@ -206,10 +206,10 @@ class Scene:
             self.acknowledged.add(request)
 
     async def _choose(self, who: EmulatedUser, request: Request) -> None:
-        card = await who.until(lambda sight: card_in(sight, request.channel, request.alert_id), QUIET_S)
+        card = await who.until(lambda view: card_in(view, request.channel, request.alert_id), QUIET_S)
         assert card is not None
         while True:
-            now = card_in(who.sight, request.channel, request.alert_id) or card
+            now = card_in(who.live_view, request.channel, request.alert_id) or card
             at = {"action_id": ids.MENU, "block_id": menu_block(now)}
             try:
                 groups = await who.options(request.channel, now["ts"], query=request.responder, **at)
@@ -231,8 +231,8 @@ class Scene:
         while not (await who.command(request.channel, text))["ok"]:  # noqa: ASYNC110 - a person tries again
             await asyncio.sleep(PAUSE_S)
 
-        def question(sight: Any) -> Json | None:
-            found = [m for m in sight.ephemerals(request.channel) if f"on {request.object_id}?" in m["text"]]
+        def question(view: Any) -> Json | None:
+            found = [m for m in view.ephemerals(request.channel) if f"on {request.object_id}?" in m["text"]]
             return found[0] if found else None
 
         try:
@@ -250,10 +250,10 @@ class Scene:
         lea = self.people[LEA]
         wanted: dict[str, str] = {}
 
-        def open_request(sight: Any) -> tuple[str, Json, Json] | None:
+        def open_request(view: Any) -> tuple[str, Json, Json] | None:
             for channel in CHANNELS:
-                for card in sight.messages(channel):
-                    for reply in sight.thread(channel, card["ts"])[1:]:
+                for card in view.messages(channel):
+                    for reply in view.thread(channel, card["ts"])[1:]:
                         if ids.APPROVE in said(reply) and _target(reply) not in self.decided:
                             return channel, card, reply
             return None
@@ -286,8 +286,8 @@ class Scene:
     async def _until_shown(self, who: EmulatedUser, channel: str, card: Json, target: str) -> None:
         """Core may have been dead when the click was to be carried out; the person, who is told that, clicks again."""
 
-        def done(sight: Any) -> bool:
-            replies = sight.thread(channel, card["ts"])[1:]
+        def done(view: Any) -> bool:
+            replies = view.thread(channel, card["ts"])[1:]
             return not any(ids.APPROVE in said(m) and _target(m) == target for m in replies)
 
         try:
@@ -331,18 +331,18 @@ class Truth:
     threads: dict[tuple[str, str], Counter[tuple[str, ...]]]
     files: Counter[str]
 
-    def differences(self, sight: Any) -> list[str]:
+    def differences(self, view: Any) -> list[str]:
         """What Slack shows otherwise; a message that stands twice is one of them."""
         found = []
         shown: dict[tuple[str, str], Counter[tuple[str, ...]]] = {}
         files: Counter[str] = Counter()
         for channel in CHANNELS:
-            for root in (m for m in sight.messages(channel) if not m.get("ephemeral")):
+            for root in (m for m in view.messages(channel) if not m.get("ephemeral")):
                 about = (channel, find_ids(root["text"])[0])
                 if about in shown:
                     found.append(f"{about} has two cards")
                 here = shown.setdefault(about, Counter())
-                for message in (m for m in sight.thread(channel, root["ts"]) if not m.get("ephemeral")):
+                for message in (m for m in view.thread(channel, root["ts"]) if not m.get("ephemeral")):
                     files.update(file["title"] for file in message.get("files") or [])
                     if not message.get("files"):
                         here[words(message)] += 1
@@ -483,19 +483,19 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
 ) -> None:
     print(f"CHAOS_SEED={SEED}")  # noqa: T201 - pytest shows it where the test fails
     async with AsyncExitStack() as stack:
-        workspace = SlackEmulator(rates=False)
-        add_people_and_channels(workspace)
-        members = [ANNA, BEN, LEA, workspace.bot_user_id]
+        emulator = SlackEmulator(rates=False)
+        add_people_and_channels(emulator)
+        members = [ANNA, BEN, LEA, emulator.bot_user_id]
         for channel in CHANNELS:
-            workspace.add_channel(channel, name=channel[2:].lower(), members=members)
-        await stack.enter_async_context(workspace)
+            emulator.add_channel(channel, name=channel[2:].lower(), members=members)
+        await stack.enter_async_context(emulator)
         people = {
-            one: await stack.enter_async_context(EmulatedUser(workspace.url, workspace.page_token, one))
+            one: await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, one))
             for one in (ANNA, BEN, LEA)
         }
-        place = await installation(tmp_path, workspace)
+        place = await installation(tmp_path, emulator)
         chance = random.Random(SEED)  # noqa: S311 - chance that can be repeated is the point
-        scene = Scene(place, workspace, people, chance, is_together=len(commands) == 1)
+        scene = Scene(place, emulator, people, chance, is_together=len(commands) == 1)
         stack.push_async_callback(scene.close)
         moments = (
             scene.somebody_asks,
@@ -515,12 +515,12 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
         await until(lambda: not unsettled(place), "an inbox in which nothing is left to do")
         expected = await truth(scene)
         try:
-            await people[LEA].until(lambda sight: not expected.differences(sight), QUIET_S)
+            await people[LEA].until(lambda view: not expected.differences(view), QUIET_S)
         except TimeoutError:
-            pytest.fail("\n".join(expected.differences(people[LEA].sight)))
+            pytest.fail("\n".join(expected.differences(people[LEA].live_view)))
         counts = check_runs(scene, expected.actions)
         assert [await killer.stop() for killer in killers] == [0] * len(killers)
-        assert expected.differences(people[LEA].sight) == []
+        assert expected.differences(people[LEA].live_view) == []
         assert (place.job_folders(), place.processes()) == ([], [])
         assert not deciding.done()
         assert faults_in(place) == []

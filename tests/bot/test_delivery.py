@@ -1,4 +1,4 @@
-"""Delivery against the local workspace: what is desired stands in Slack once, whatever goes wrong on the way."""
+"""Delivery against the local emulator: what is desired stands in Slack once, whatever goes wrong on the way."""
 
 import asyncio
 import json
@@ -33,13 +33,13 @@ class Desk:
     """A delivery that sends, and somebody who looks at the channel."""
 
     delivery: MessageOutbox
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     anna: EmulatedUser
     clock: "Clock"
 
     async def shows(self, *texts: str) -> None:
         """Wait until the channel holds just these, in any order."""
-        await self.anna.until(lambda sight: sorted(texts) == sorted(texts_in(sight)) or None)
+        await self.anna.until(lambda view: sorted(texts) == sorted(texts_in(view)) or None)
 
 
 class Clock:
@@ -57,8 +57,8 @@ class Clock:
         return (self._stopped_ms or now_ms()) + self.ahead_ms
 
 
-def texts_in(sight: EmulatorView) -> list[str]:
-    return [m["text"] for root in sight.messages(SOC) for m in (sight.thread(SOC, root["ts"]) or [root])]
+def texts_in(view: EmulatorView) -> list[str]:
+    return [m["text"] for root in view.messages(SOC) for m in (view.thread(SOC, root["ts"]) or [root])]
 
 
 def desired(key: str, text: str, **more: Any) -> DesiredMessage:
@@ -70,10 +70,10 @@ async def desk(
     folder: Path, *, send: bool = True, rate_limiter: RateLimiter | None = None, guard: ClearanceGuard | None = None
 ) -> AsyncIterator[Desk]:
     async with AsyncExitStack() as stack:
-        workspace = await stack.enter_async_context(workspace_with_channel())
-        anna = await stack.enter_async_context(EmulatedUser(workspace.url, workspace.page_token, "U0ANNA"))
+        emulator = await stack.enter_async_context(emulator_with_channel())
+        anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, "U0ANNA"))
         clock = Clock()
-        slack = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url, retry_handlers=[])
+        slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
         delivery = MessageOutbox(
             folder / "slack.db", slack, clock, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED), guard=guard
         )
@@ -81,14 +81,14 @@ async def desk(
         if send:
             sending = asyncio.create_task(delivery.sender.run())
             stack.push_async_callback(ended, sending)
-        yield Desk(delivery, workspace, anna, clock)
+        yield Desk(delivery, emulator, anna, clock)
 
 
-def workspace_with_channel() -> SlackEmulator:
-    workspace = SlackEmulator(rates=False)
-    workspace.add_user("U0ANNA", name="anna")
-    workspace.add_channel(SOC, name="soc")
-    return workspace
+def emulator_with_channel() -> SlackEmulator:
+    emulator = SlackEmulator(rates=False)
+    emulator.add_user("U0ANNA", name="anna")
+    emulator.add_channel(SOC, name="soc")
+    return emulator
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
@@ -103,7 +103,7 @@ async def test_ten_states_that_pile_up_become_one(tmp_path: Path) -> None:
         sending = asyncio.create_task(it.delivery.sender.run())
         await it.shows("state 9")
         await ended(sending)
-        assert [what for _, what, _, _ in it.workspace.traffic if what.startswith("chat.")] == ["chat.postMessage"]
+        assert [what for _, what, _, _ in it.emulator.traffic if what.startswith("chat.")] == ["chat.postMessage"]
 
 
 async def test_a_reply_waits_for_the_message_that_it_answers(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_reply_waits_for_the_message_that_it_answers(tmp_path: Path) -> 
 @pytest.mark.parametrize("trouble", ["lose_answer", "lose_request", "fail", "ratelimit"])
 async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: str) -> None:
     async with desk(tmp_path) as it:
-        getattr(it.workspace.faults, trouble)("chat.postMessage")
+        getattr(it.emulator.faults, trouble)("chat.postMessage")
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.delivery.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
         await it.shows("card", "another")
@@ -125,7 +125,7 @@ async def test_a_post_that_meets_trouble_stands_once(tmp_path: Path, trouble: st
 async def test_a_card_that_slack_held_back_says_so(tmp_path: Path) -> None:
     block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
     async with desk(tmp_path) as it:
-        it.workspace.faults.ratelimit("chat.postMessage", retry_after_s=30)
+        it.emulator.faults.ratelimit("chat.postMessage", retry_after_s=30)
         await it.delivery.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
         await until(it.delivery.problems)
         it.clock.ahead_ms = 31_000
@@ -151,7 +151,7 @@ async def test_a_reply_whose_answer_was_lost_stands_once(tmp_path: Path) -> None
     async with desk(tmp_path) as it:
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
-        it.workspace.faults.lose_answer("chat.postMessage", 2)
+        it.emulator.faults.lose_answer("chat.postMessage", 2)
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card, ended", by_person=True))
         await it.shows("card, ended", "done")
@@ -166,7 +166,7 @@ async def test_of_a_post_that_arrives_after_it_was_repeated_one_stands(tmp_path:
             await it.shows("card")
         others = ["card"] if root else []
         arrive = asyncio.Event()
-        it.workspace.faults.late("chat.postMessage", arrive)
+        it.emulator.faults.late("chat.postMessage", arrive)
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of=root))
         await it.shows("done", *others)  # repeated, since the first was nowhere
         arrive.set()
@@ -181,13 +181,13 @@ async def test_of_a_post_that_arrives_after_it_was_repeated_one_stands(tmp_path:
 async def test_a_double_is_found_also_after_slack_has_said_nothing_for_long(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         arrive = asyncio.Event()
-        it.workspace.faults.late("chat.postMessage", arrive)
+        it.emulator.faults.late("chat.postMessage", arrive)
         await it.delivery.upsert(desired("alert:~1:C0SOC", "done"))
         await it.shows("done")
         arrive.set()
         await it.shows("done", "done")
-        it.workspace.faults.ratelimit("conversations.history", times=20)
-        faults = it.workspace.faults
+        it.emulator.faults.ratelimit("conversations.history", times=20)
+        faults = it.emulator.faults
 
         async def looked(left: int) -> None:
             it.clock.ahead_ms += 61_000
@@ -203,10 +203,10 @@ async def test_a_double_is_found_also_after_slack_has_said_nothing_for_long(tmp_
 
 async def test_a_post_is_not_repeated_because_it_could_not_be_looked_for(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        it.workspace.faults.lose_answer("chat.postMessage")
-        it.workspace.faults.ratelimit("conversations.history")
+        it.emulator.faults.lose_answer("chat.postMessage")
+        it.emulator.faults.ratelimit("conversations.history")
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
-        await until(lambda: it.workspace.faults.waiting("conversations.history") == 0)
+        await until(lambda: it.emulator.faults.waiting("conversations.history") == 0)
         await rest(it)
         await it.shows("card")
         assert [m["text"] for m in await it.anna.messages(SOC)] == ["card"]
@@ -221,7 +221,7 @@ async def test_what_slack_does_not_take_is_said_plainly(tmp_path: Path) -> None:
 
 async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        it.workspace.add_channel("C0LATER", name="later", is_private=True, bot=False)
+        it.emulator.add_channel("C0LATER", name="later", is_private=True, bot=False)
         await it.delivery.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
@@ -229,16 +229,16 @@ async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_pa
         (problem,) = it.delivery.problems()
         assert (problem.channel, problem.waiting) == ("C0LATER", 1)
         assert "invite" in problem.message
-        it.workspace.add_channel("C0LATER", name="later", is_private=True)
+        it.emulator.add_channel("C0LATER", name="later", is_private=True)
         await it.delivery.retry_now("C0LATER")
-        await it.anna.until(lambda sight: sight.messages("C0LATER"))
+        await it.anna.until(lambda view: view.messages("C0LATER"))
 
 
 async def test_a_deleted_card_comes_back_only_when_a_person_asks(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.shows("card")
-        it.workspace.faults.error("chat.update", "message_not_found")
+        it.emulator.faults.error("chat.update", "message_not_found")
         await it.delivery.upsert(desired("alert:~1:C0SOC", "news of a machine"))
         await until(lambda: it.delivery.cards("~1") == [])
         await it.delivery.upsert(desired("alert:~1:C0SOC", "a person asked", by_person=True))
@@ -247,7 +247,7 @@ async def test_a_deleted_card_comes_back_only_when_a_person_asks(tmp_path: Path)
 
 async def test_a_file_is_put_under_its_message_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
-        it.workspace.faults.lose_answer("files.completeUploadExternal")
+        it.emulator.faults.lose_answer("files.completeUploadExternal")
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.delivery.upsert(
             desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=("report.txt", "a\nlong\nreport"))
@@ -277,7 +277,7 @@ async def test_a_refused_file_is_told_as_such_and_leaves_its_message_as_it_is(
     tmp_path: Path, method: str, code: str, said: str
 ) -> None:
     async with desk(tmp_path) as it:
-        it.workspace.faults.error(method, code, times=100)
+        it.emulator.faults.error(method, code, times=100)
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await until(it.delivery.problems)
@@ -295,7 +295,7 @@ async def test_a_file_is_put_once_into_a_long_thread_too(tmp_path: Path) -> None
         (root,) = await it.anna.messages(SOC)
         for number in range(205):
             await it.anna.say(SOC, f"talk {number}", root["ts"])
-        it.workspace.faults.lose_answer("files.completeUploadExternal")
+        it.emulator.faults.lose_answer("files.completeUploadExternal")
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         assert len(await files_in(it.anna)) == 1
@@ -319,7 +319,7 @@ async def test_a_file_goes_and_comes_as_it_is_desired(tmp_path: Path) -> None:
             await rest(it)
             standing = [f["name"] for f in await files_in(it.anna) if f.get("mode") != "tombstone"]
             assert standing == ([REPORT[0]] if wanted else [])
-        names = [what for _, what, _, _ in it.workspace.traffic if what.startswith("files.")]
+        names = [what for _, what, _, _ in it.emulator.traffic if what.startswith("files.")]
         up = ["files.getUploadURLExternal", "files.completeUploadExternal"]
         assert names == [*up, "files.delete", *up]
 
@@ -331,9 +331,9 @@ async def test_a_file_that_must_go_while_it_is_on_its_way_does_not_stay(tmp_path
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
         await rest(it)
         go = asyncio.Event()
-        it.workspace.faults.hold(method, go)
+        it.emulator.faults.hold(method, go)
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
-        await until(lambda: it.workspace.faults.waiting(method) == 0)
+        await until(lambda: it.emulator.faults.waiting(method) == 0)
         await it.delivery.upsert(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
         go.set()
         await it.shows("card", "withheld", "")
@@ -346,9 +346,9 @@ async def test_a_file_that_shall_stand_again_while_it_is_taken_away_does(tmp_pat
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
-        it.workspace.faults.lose_answer("files.delete")
+        it.emulator.faults.lose_answer("files.delete")
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
-        await until(lambda: it.workspace.faults.waiting("files.delete") == 0)
+        await until(lambda: it.emulator.faults.waiting("files.delete") == 0)
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
         assert [f.get("mode") for f in await files_in(it.anna)] == ["tombstone", "hosted"]
@@ -359,7 +359,7 @@ async def test_the_file_of_a_reply_that_somebody_deleted_goes_too(tmp_path: Path
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await it.delivery.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await rest(it)
-        it.workspace.faults.error("chat.update", "message_not_found")
+        it.emulator.faults.error("chat.update", "message_not_found")
         await it.delivery.upsert(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
         await rest(it)
         assert [f["mode"] for f in await files_in(it.anna)] == ["tombstone"]
@@ -382,9 +382,9 @@ async def test_a_file_that_must_go_goes_also_before_its_message_was_looked_at(tm
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card", file=REPORT))
         await rest(it)
         go = asyncio.Event()
-        it.workspace.faults.hold("chat.update", go)
+        it.emulator.faults.hold("chat.update", go)
         await it.delivery.upsert(desired("alert:~1:C0SOC", "withheld"))
-        await until(lambda: it.workspace.faults.waiting("chat.update") == 0)
+        await until(lambda: it.emulator.faults.waiting("chat.update") == 0)
         await it.delivery.invalidate_clearances()
         go.set()
         await rest(it)
@@ -430,10 +430,10 @@ async def test_a_new_card_does_not_wait_for_many_that_are_made_anew(tmp_path: Pa
         await it.delivery.upsert(*[desired(key, "old") for key in old])
         await it.shows(*["old"] * 20)
         await it.delivery.upsert(*[desired(key, "anew", in_bulk=True) for key in old])
-        await it.anna.until(lambda sight: "anew" in texts_in(sight))
+        await it.anna.until(lambda view: "anew" in texts_in(view))
         await it.delivery.upsert(desired("alert:~99:C0SOC", "new"))
         await it.delivery.upsert(desired(old[-1], "news"))
-        seen = await it.anna.until(lambda sight: texts_in(sight) if {"new", "news"} <= set(texts_in(sight)) else [])
+        seen = await it.anna.until(lambda view: texts_in(view) if {"new", "news"} <= set(texts_in(view)) else [])
         assert "old" in seen
 
 
@@ -442,7 +442,7 @@ async def test_an_old_reply_that_is_made_anew_does_not_say_how_long_that_took(tm
     async with desk(tmp_path) as it:
         await it.delivery.upsert(desired("alert:~1:C0SOC", "card"))
         await rest(it)
-        it.workspace.faults.ratelimit("chat.update", retry_after_s=30)
+        it.emulator.faults.ratelimit("chat.update", retry_after_s=30)
         anew = Message("withheld", (block,))
         await it.delivery.upsert(DesiredMessage("alert:~1:C0SOC", SOC, anew, subject="~1", in_bulk=True))
         await until(it.delivery.problems)
@@ -610,50 +610,50 @@ asyncio.run(main(*sys.argv[1:]))
 @pytest.mark.parametrize("point", ["before the post", "after the post", "in a reply", "in an update"])
 async def test_killed_at_any_point_each_message_stands_once(tmp_path: Path, point: str) -> None:
     async with (
-        workspace_with_channel() as workspace,
-        EmulatedUser(workspace.url, workspace.page_token, "U0ANNA") as anna,
+        emulator_with_channel() as emulator,
+        EmulatedUser(emulator.url, emulator.page_token, "U0ANNA") as anna,
     ):
         never = asyncio.Event()
         method = "chat.postMessage"
         if point == "before the post":
-            workspace.faults.hold(method, never)
+            emulator.faults.hold(method, never)
         elif point == "after the post":
-            workspace.faults.lose_answer(method)
+            emulator.faults.lose_answer(method)
         elif point == "in a reply":
-            workspace.faults.slow(method, 0, 3)
-            workspace.faults.hold(method, never)
-        first = await started(tmp_path, workspace)
+            emulator.faults.slow(method, 0, 3)
+            emulator.faults.hold(method, never)
+        first = await started(tmp_path, emulator)
         if point == "before the post":
-            await until(lambda: not workspace.faults.waiting(method))
+            await until(lambda: not emulator.faults.waiting(method))
         elif point == "in an update":
-            await anna.until(lambda sight: len(texts_in(sight)) == 6)
+            await anna.until(lambda view: len(texts_in(view)) == 6)
         elif point == "in a reply":
-            await until(lambda: not workspace.faults.waiting(method))
+            await until(lambda: not emulator.faults.waiting(method))
             assert begun(tmp_path, "end:%")
         else:
-            await anna.until(lambda sight: texts_in(sight))
+            await anna.until(lambda view: texts_in(view))
         first.send_signal(signal.SIGKILL)
         await first.wait()
-        second = await started(tmp_path, workspace)
+        second = await started(tmp_path, emulator)
         try:
             wanted = sorted([f"card {n} at its end" for n in (1, 2, 3)] + [f"reply {n}" for n in (1, 2, 3)])
-            await anna.until(lambda sight: sorted(texts_in(sight)) == wanted or None)
+            await anna.until(lambda view: sorted(texts_in(view)) == wanted or None)
             never.set()
-            await anna.until(lambda sight: len(texts_in(sight)) >= 6)
+            await anna.until(lambda view: len(texts_in(view)) >= 6)
             assert sorted(await all_texts(anna)) == wanted
         finally:
             second.kill()
             await second.wait()
 
 
-async def started(folder: Path, workspace: SlackEmulator) -> asyncio.subprocess.Process:
+async def started(folder: Path, emulator: SlackEmulator) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         SENDER,
         str(folder / "slack.db"),
-        workspace.api_url,
-        workspace.bot_token,
+        emulator.api_url,
+        emulator.bot_token,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
     )
@@ -676,7 +676,7 @@ def begun(folder: Path, keys: str) -> bool:
 
 
 async def until(claim: Callable[[], object]) -> None:
-    """Wait for something that has no event of its own, such as a request that has come to the workspace."""
+    """Wait for something that has no event of its own, such as a request that has come to the emulator."""
     while not claim():  # noqa: ASYNC110  # see above
         await asyncio.sleep(0.02)
 

@@ -70,7 +70,7 @@ async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: 
         await env.card(anna, alert_id)
         (tmp_path / name).unlink()
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if f"{name} was removed" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if f"{name} was removed" in m["text"]])
         assert await env.client.actions("alert", alert_id) == []
         assert env.bot.health_server is not None
         async with session.get(env.bot.health_server.url + "/health") as answer:
@@ -89,15 +89,15 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (tmp_path / "responder-bot.toml").write_text(f"{SETTINGS}\n[bot]\nhealth_port = {port}\n")
-    workspace = SlackEmulator(rates=False)
-    add_people_and_channels(workspace)
+    emulator = SlackEmulator(rates=False)
+    add_people_and_channels(emulator)
     reading, writing = os.pipe()
     os.close(reading)
-    async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:
+    async with emulator, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
         slack = {
-            "SLACK_BOT_TOKEN": workspace.bot_token,
-            "SLACK_APP_TOKEN": workspace.app_token,
-            "SLACK_API_URL": workspace.api_url,
+            "SLACK_BOT_TOKEN": emulator.bot_token,
+            "SLACK_APP_TOKEN": emulator.app_token,
+            "SLACK_API_URL": emulator.api_url,
         }
         key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
         process = await asyncio.create_subprocess_exec(
@@ -113,10 +113,10 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
             await said(process, "bot: ")
             async with CoreClient(core, key) as client:
                 alert_id = (await client.create_alert(ALERT)).id
-                await anna.until(lambda sight: find_card(sight.messages(SOC), alert_id) or {})
+                await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
                 for count in range(1, 41):
                     await anna.command(SOC, "/responder run NoSuchResponder ~999999")
-                    await anna.until(lambda sight, count=count: len(sight.ephemerals(SOC)) >= count)  # type: ignore[misc] # bound here
+                    await anna.until(lambda view, count=count: len(view.ephemerals(SOC)) >= count)  # type: ignore[misc] # bound here
                 await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
                 while not await client.actions("alert", alert_id):
                     await client.events(0, 1)

@@ -80,7 +80,7 @@ class Slack:
     def __init__(self, env: BotEnvironment, session: aiohttp.ClientSession) -> None:
         assert isinstance(env.bot.transport, HttpTransport)
         self._url, self._session = env.bot.transport.url + EVENTS_PATH, session
-        self._secret = env.workspace.signing_secret
+        self._secret = env.emulator.signing_secret
 
     async def send(self, payload: Mapping[str, Any]) -> tuple[int, str]:
         """Status and text of the acknowledgement."""

@@ -77,8 +77,8 @@ async def test_an_address_links_only_a_full_member_of_the_team_who_has_confirmed
     async with running_bot(tmp_path) as env:
         await env.core.core.access.add("nina", "org-admin")
         nina: dict[str, Any] = {"name": "nina", "email": "nina@responder-bot.local"}
-        env.workspace.add_user("U0FALSE", **nina, **account)
-        env.workspace.add_user("U0TRUE", **nina)
+        env.emulator.add_user("U0FALSE", **nina, **account)
+        env.emulator.add_user("U0TRUE", **nina)
         who = identity(env, Clock(), link_by_email=True)
         assert await who.person("T0LOCAL", "U0FALSE") is None
         assert await who.person("T0OTHER", "U0TRUE") is None

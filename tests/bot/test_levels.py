@@ -62,8 +62,8 @@ class Story:
         self.alert_id = await scene.post_alert(title=TITLE, artifacts=observed)
         await scene.card(self.anna, self.alert_id)
         await self.ben.command(SOC, f"/responder watch {self.alert_id}")
-        await self.ben.until(lambda sight: [m for m in sight.ephemerals(SOC) if "You watch" in m["text"]])
-        self.direct = await self.ben.dm(scene.workspace.bot_user_id)
+        await self.ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
+        self.direct = await self.ben.dm(scene.emulator.bot_user_id)
         for name in ("Report_1_0", "Fail_1_0"):
             await self.ran(name)
         await self.started("Isolate_1_0")
@@ -97,7 +97,7 @@ class Story:
 
 
 async def stored(who: EmulatedUser, channel: str) -> str:
-    """Everything that the workspace keeps of a channel: messages with their threads and metadata, and files."""
+    """Everything that the emulator keeps of a channel: messages with their threads and metadata, and files."""
     roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
     messages = [message for root in roots for message in await who.thread(channel, root["ts"])]
     files = [f["id"] for m in messages for f in m.get("files") or [] if f.get("mode") != "tombstone"]
@@ -128,7 +128,7 @@ async def rest(scene: BotEnvironment, bot: Bot) -> None:
 
 async def shared(scene: BotEnvironment, is_shared: bool, channel: str = SOC) -> None:
     """The channel is shared with another company, or no longer, and the bot has heard of it."""
-    scene.workspace.share(channel, is_shared)
+    scene.emulator.share(channel, is_shared)
     own = next(c.clearance for c in scene.settings.channel if c.id == channel)
     await until(lambda: scene.bot.channels.clearance(channel) == (0 if is_shared else own))
     await rest(scene, scene.bot)
@@ -165,7 +165,7 @@ async def another_bot(scene: BotEnvironment, settings: BotSettings) -> AsyncIter
 
 
 def calls(scene: BotEnvironment, *names: str) -> int:
-    return sum(what in names for _, what, _, _ in scene.workspace.traffic)
+    return sum(what in names for _, what, _, _ in scene.emulator.traffic)
 
 
 CHANGES = ("chat.update", "files.delete", "files.completeUploadExternal", "chat.postMessage")
@@ -251,7 +251,7 @@ async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_wha
     tmp_path: Path,
 ) -> None:
     async with story(tmp_path) as it:
-        it.scene.workspace.faults.fail("conversations.info", times=3)
+        it.scene.emulator.faults.fail("conversations.info", times=3)
         async with another_bot(it.scene, it.scene.settings) as bot:
             other = await it.scene.post_alert(title="Lemur calls home", sourceRef="other")
             await it.scene.card(it.anna, other)
@@ -281,8 +281,8 @@ async def test_every_replica_hears_that_a_channel_was_shared(tmp_path: Path) -> 
         CoreClient(scene.core.url, scene.service_key) as core,
         running(scene.settings, core, clock_ms=now_ms) as second,
     ):
-        await scene.workspace.wait_connected(2)
-        scene.workspace.share(SOC)  # Slack tells one of them
+        await scene.emulator.wait_connected(2)
+        scene.emulator.share(SOC)  # Slack tells one of them
         await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
 
 
@@ -345,7 +345,7 @@ class Changing:
             self.observed[data] = given
         elif what in ("share", "unshare"):
             self.shared[given] = what == "share"
-            it.scene.workspace.share(given, self.shared[given])
+            it.scene.emulator.share(given, self.shared[given])
         elif what == "run":
             await it.ran("Report_1_0")
         elif what == "log":
@@ -353,7 +353,7 @@ class Changing:
         elif what == "rest":
             await self.rest()
         else:
-            getattr(it.scene.workspace.faults, what)(given)
+            getattr(it.scene.emulator.faults, what)(given)
 
     async def rest(self) -> None:
         bot = self.told.scene.bot
@@ -429,7 +429,7 @@ async def test_killed_while_it_withholds_all_is_withheld_after(tmp_path: Path, m
     async with story(tmp_path) as it:
         await it.scene.bot.close()
         lowered = with_clearance(it.scene.settings, SOC, 0)
-        faults, never = it.scene.workspace.faults, asyncio.Event()
+        faults, never = it.scene.emulator.faults, asyncio.Event()
         if point == "before":
             faults.hold(method, never)
         else:

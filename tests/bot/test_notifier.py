@@ -13,9 +13,9 @@ from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_ca
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-def thread(sight: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
-    card = find_card(sight.messages(channel), alert_id)
-    return sight.thread(channel, card["ts"])[1:] if card else []
+def thread(view: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
+    card = find_card(view.messages(channel), alert_id)
+    return view.thread(channel, card["ts"])[1:] if card else []
 
 
 def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = "Action") -> Event:
@@ -59,7 +59,7 @@ async def test_a_card_follows_its_alert(tmp_path: Path) -> None:
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await scene.client.create_case_from_alert(alert_id)
-        await anna.until(lambda sight: "made into a case" in str(find_card(sight.messages(SOC), alert_id)))
+        await anna.until(lambda view: "made into a case" in str(find_card(view.messages(SOC), alert_id)))
 
 
 async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
-        await anna.until(lambda sight: [m for m in thread(sight, alert_id) if log_id in m["text"]])
+        await anna.until(lambda view: [m for m in thread(view, alert_id) if log_id in m["text"]])
 
 
 async def test_a_log_of_a_case_without_an_alert_stands_in_its_channel(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_log_of_a_case_without_an_alert_stands_in_its_channel(tmp_path: 
         anna = await scene.person(ANNA)
         case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
         log_id = await log_of(scene, case.id)
-        await anna.until(lambda sight: [m for m in sight.messages(SOC) if log_id in m["text"]])
+        await anna.until(lambda view: [m for m in view.messages(SOC) if log_id in m["text"]])
 
 
 async def log_of(scene: BotEnvironment, case_id: str) -> str:
@@ -91,12 +91,12 @@ async def test_approval_is_asked_for_in_the_thread_and_another_person_gives_it(t
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        asked = await ben.until(lambda sight: [m for m in thread(sight, alert_id) if ids.APPROVE in str(m)])
+        asked = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
         await anna.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
-        await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if "somebody else must" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "somebody else must" in m["text"]])
         await ben.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
-        await ben.until(lambda sight: [m for m in thread(sight, alert_id) if "done" in m["text"]])
-        await ben.until(lambda sight: "Approved by" in str(thread(sight, alert_id)))
+        await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
+        await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 
 
 async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
@@ -105,11 +105,11 @@ async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
         alert_id = await scene.post_alert()
         await scene.card(ben, alert_id)
         await ben.command(SOC, f"/responder watch {alert_id}")
-        await ben.until(lambda sight: [m for m in sight.ephemerals(SOC) if "You watch" in m["text"]])
+        await ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
         run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
         await scene.client.run(run)
-        direct = await ben.dm(scene.workspace.bot_user_id)
-        await ben.until(lambda sight: [m for m in sight.messages(direct) if "done" in m["text"]])
+        direct = await ben.dm(scene.emulator.bot_user_id)
+        await ben.until(lambda view: [m for m in view.messages(direct) if "done" in m["text"]])
 
 
 async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path
         await scene.core.core.feed.prune(-1)
         await scene.bot.outbox.commit_page([], 0)
         await scene.client.mark_alert_read(alert_id)
-        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
+        await anna.until(lambda view: "Marked as read" in str(find_card(view.messages(SOC), alert_id)))

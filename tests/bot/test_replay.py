@@ -35,5 +35,5 @@ async def test_a_click_is_taken_up_after_a_restart_unless_it_is_old(tmp_path: Pa
     await left_behind(tmp_path, f"run {CLOSE} ~404", minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        told = await anna.until(lambda sight: sight.ephemerals(SOC))
+        told = await anna.until(lambda view: view.ephemerals(SOC))
     assert answer in told[0]["text"]

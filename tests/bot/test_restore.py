@@ -85,19 +85,19 @@ async def test_the_messages_of_another_database_are_left_alone_until_they_are_fo
             assert (new == lost) == (put is put_raw)  # its id is used again: the reason for all this
             button = buttons(old)[0]
             await anna.click(SOC, old["ts"], action_id=button["action_id"], value=button["value"])
-            await anna.until(lambda sight: [m for m in sight.ephemerals(SOC) if FORGET in m["text"]])
+            await anna.until(lambda view: [m for m in view.ephemerals(SOC) if FORGET in m["text"]])
             assert [m for m in await anna.messages(SOC) if not m.get("ephemeral")] == before
             assert await forget_messages(tmp_path / "slack.db") >= 2
             await until(lambda: scene.bot.outbox.cursor(), "a bot that begins anew")
             later = await scene.post_alert(sourceRef="later", title="And one more")
-            await anna.until(lambda sight: titled(sight, "And one more"))
+            await anna.until(lambda view: titled(view, "And one more"))
             await until(lambda: not scene.bot.notifier.problem, "a bot that is content")
             assert [m for m in await anna.messages(SOC) if m["ts"] <= old["ts"]] == before
             assert later != lost
 
 
-def titled(sight: EmulatorView, title: str) -> list[dict[str, Any]]:
-    return [m for m in sight.messages(SOC) if title in str(m)]
+def titled(view: EmulatorView, title: str) -> list[dict[str, Any]]:
+    return [m for m in view.messages(SOC) if title in str(m)]
 
 
 async def test_a_raw_copy_that_has_run_on_is_known_by_its_events(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
         await scene.card(anna, alert_id)
         asked = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
         await scene.client.run(asked)
-        await anna.until(lambda sight: "approval" in str(find_card(sight.messages(SOC), alert_id)))
+        await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))
         copy(tmp_path / "slack.db", tmp_path / "copy.db.slack", now_ms())
         copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
         await scene.card(anna, await scene.post_alert(sourceRef="lost"))
@@ -140,14 +140,14 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
             running(scene.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
         ):
             told = await anna.until(
-                lambda sight: [
+                lambda view: [
                     m
-                    for m in sight.thread(SOC, (find_card(sight.messages(SOC), alert_id) or {"ts": ""})["ts"])
+                    for m in view.thread(SOC, (find_card(view.messages(SOC), alert_id) or {"ts": ""})["ts"])
                     if "restored from a backup of" in str(m)
                 ]
             )
             assert "it may have run" in str(told)
-            await anna.until(lambda sight: "failed" in str(find_card(sight.messages(SOC), alert_id)).lower())
+            await anna.until(lambda view: "failed" in str(find_card(view.messages(SOC), alert_id)).lower())
             later = await scene.post_alert(sourceRef="later")
             await scene.card(anna, later)
 

@@ -76,13 +76,13 @@ async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> N
 
 async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
-    workspace = SlackEmulator(rates=False)
-    add_people_and_channels(workspace)
-    async with workspace, EmulatedUser(workspace.url, workspace.page_token, ANNA) as anna:
+    emulator = SlackEmulator(rates=False)
+    add_people_and_channels(emulator)
+    async with emulator, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
         slack = {
-            "SLACK_BOT_TOKEN": workspace.bot_token,
-            "SLACK_APP_TOKEN": workspace.app_token,
-            "SLACK_API_URL": workspace.api_url,
+            "SLACK_BOT_TOKEN": emulator.bot_token,
+            "SLACK_APP_TOKEN": emulator.app_token,
+            "SLACK_API_URL": emulator.api_url,
         }
         key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
         first = await script(tmp_path, "serve", **slack)
@@ -90,15 +90,15 @@ async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: P
         await said(first, "bot: ")
         async with CoreClient(core, key) as client:
             one = (await client.create_alert(ALERT)).id
-            await anna.until(lambda sight: find_card(sight.messages(SOC), one) or {})
+            await anna.until(lambda view: find_card(view.messages(SOC), one) or {})
             two = (await client.create_alert({**ALERT, "sourceRef": "just before the end"})).id
         first.send_signal(signal.SIGKILL)
         await first.wait()
         second = await script(tmp_path, "serve", **slack)
         await said(second, "bot: ")
-        await anna.until(lambda sight: find_card(sight.messages(SOC), two) or {})
+        await anna.until(lambda view: find_card(view.messages(SOC), two) or {})
         await anna.command(SOC, f"/responder list {two}")
-        await anna.until(lambda sight: sight.ephemerals(SOC))
+        await anna.until(lambda view: view.ephemerals(SOC))
         cards = [m["text"] for m in await anna.messages(SOC) if not m.get("ephemeral")]
         assert len(cards) == 2
         second.send_signal(signal.SIGTERM)

@@ -45,7 +45,7 @@ async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_
     with structlog.testing.capture_logs() as logs:
         async with running_bot(tmp_path) as env:
             anna = await env.person(ANNA)
-            env.workspace.faults.error("views.open", "fatal_error")
+            env.emulator.faults.error("views.open", "fatal_error")
             await anna.command(SOC, "/responder")
             told = await anna.until(lambda s: [m["text"] for m in s.ephemerals(SOC) if "on our side" in m["text"]])
     number = re.search(r"number ([0-9a-f]{8})", told[0])
@@ -56,7 +56,7 @@ async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_
 async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        env.workspace.faults.error("views.open", "expired_trigger_id")
+        env.emulator.faults.error("views.open", "expired_trigger_id")
         await anna.command(SOC, "/responder")
         await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "please try again" in m["text"]])
 
@@ -68,7 +68,7 @@ async def test_a_run_whose_answer_was_lost_is_asked_for_again_under_its_key(tmp_
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=2)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        told = await anna.until(lambda sight: sight.ephemerals(SOC))
+        told = await anna.until(lambda view: view.ephemerals(SOC))
         assert told[0]["text"].startswith(f"{CLOSE} done in") or told[0]["text"].startswith(f"Started {CLOSE}")
         assert len(await env.client.actions("alert", alert_id)) == 1
 
@@ -80,7 +80,7 @@ async def test_of_a_run_whose_answer_never_comes_nobody_is_told_that_it_did_not_
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=100)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        told = await anna.until(lambda sight: sight.ephemerals(SOC))
+        told = await anna.until(lambda view: view.ephemerals(SOC))
         assert f"{CLOSE} may have started on {alert_id}" in told[0]["text"]
         assert f"/responder actions {alert_id}" in told[0]["text"]
         assert len(await env.client.actions("alert", alert_id)) == 1

@@ -22,9 +22,9 @@ from tests.bot.test_delivery import until
 async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
     """A second bot on the same database, with a connection of its own."""
     key = await env.core.core.access.add("second", "service")
-    settings = bot_settings(env.folder, env.workspace, env.core.url, key)
+    settings = bot_settings(env.folder, env.emulator, env.core.url, key)
     async with CoreClient(env.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
-        await env.workspace.wait_connected(2)
+        await env.emulator.wait_connected(2)
         yield bot
 
 
@@ -39,8 +39,8 @@ async def slow_replica(env: BotEnvironment, proxy: CoreProxy) -> AsyncIterator[B
         yield bot
 
 
-def told_of_the_other(sight: EmulatorView) -> bool:
-    return any("Nothing new was started" in said(m) for m in sight.ephemerals(SOC))
+def told_of_the_other(view: EmulatorView) -> bool:
+    return any("Nothing new was started" in said(m) for m in view.ephemerals(SOC))
 
 
 async def test_two_people_who_click_at_once_start_one_run_whichever_replica_they_meet(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ async def test_what_one_replica_painted_the_other_understands_and_nothing_stands
             await env.told("ben", "Nothing was run.")
             before = menu_block(card)
 
-            def changed(sight: EmulatorView, before: str = before) -> bool:
-                now = card_in(sight, SOC, alert.id)
+            def changed(view: EmulatorView, before: str = before) -> bool:
+                now = card_in(view, SOC, alert.id)
                 return now is not None and menu_block(now) != before
 
             await env["anna"].until(changed)
@@ -105,7 +105,7 @@ async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since
         late = asyncio.create_task(other.notifier.refresh(alert_id))
         await proxy.request_held.wait()
         await env.client.mark_alert_read(alert_id)
-        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), alert_id)))
+        await anna.until(lambda view: "Marked as read" in str(find_card(view.messages(SOC), alert_id)))
         proxy.release()
         await late
         await until(lambda: env.bot.outbox.waiting() == 0)
@@ -129,8 +129,8 @@ async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_c
         await proxy.request_held.wait()  # the first card was made, and is not yet written
         await other.outbox.buttons.rotate(chosen.removeprefix(ids.MENU_BLOCK))
         await other.notifier.refresh(first)
-        await anna.until(lambda sight: menu_block(find_card(sight.messages(SOC), first) or {}) != chosen)
+        await anna.until(lambda view: menu_block(find_card(view.messages(SOC), first) or {}) != chosen)
         proxy.release()
-        await anna.until(lambda sight: "Marked as read" in str(find_card(sight.messages(SOC), second)))
+        await anna.until(lambda view: "Marked as read" in str(find_card(view.messages(SOC), second)))
         await until(lambda: env.bot.outbox.waiting() == 0)
         assert menu_block(find_card(await anna.messages(SOC), first) or {}) != chosen

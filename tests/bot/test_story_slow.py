@@ -12,7 +12,7 @@ CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
 def view(words: str) -> Any:
-    return lambda sight: sight.view if sight.view and words in str(sight.view) else None
+    return lambda view: view.modal if view.modal and words in str(view.modal) else None
 
 
 async def test_a_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_click_is_acknowledged_and_carried_out_once_core_answers(tmp_pat
         await proxy.request_held.wait()
         assert await env.client.actions("alert", alert_id) == []
         proxy.release()
-        await anna.until(lambda sight: "done in" in str(find_card(sight.messages(SOC), alert_id)))
+        await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
 
 
 async def test_the_card_shows_a_run_before_core_has_answered_who_started_it(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ async def test_the_card_shows_a_run_before_core_has_answered_who_started_it(tmp_
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await proxy.request_held.wait()
 
-        def run_line(sight: EmulatorView) -> bool:
-            return f"*{CLOSE}*" in str(find_card(sight.messages(SOC), alert_id))
+        def run_line(view: EmulatorView) -> bool:
+            return f"*{CLOSE}*" in str(find_card(view.messages(SOC), alert_id))
 
         await anna.until(run_line)
         assert not await anna.ephemerals(SOC)
         proxy.release()
-        await anna.until(lambda sight: sight.ephemerals(SOC))
+        await anna.until(lambda view: view.ephemerals(SOC))

@@ -1,4 +1,4 @@
-"""A workspace, a small app connected to it, and a headless Chromium that looks at the page."""
+"""An emulator, a small app connected to it, and a headless Chromium that looks at the page."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ PATIENCE_MS = 30_000  # far more than anything here takes on a busy machine
 class Desk:
     """Everything a test needs; `trouble` holds what the page complained of."""
 
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     app: SampleApp
     browser: Browser
     page: Page
@@ -44,7 +44,7 @@ class Desk:
 
     async def look(self, user: str = "U0ANNA", channel: str = "C0SOC", **options: Any) -> Page:
         """A new window for this person, in this channel."""
-        return await window(self.browser, f"{self.workspace.page_url}#/{user}/{channel}", self.trouble, **options)
+        return await window(self.browser, f"{self.emulator.page_url}#/{user}/{channel}", self.trouble, **options)
 
     async def command(self, text: str) -> None:
         """Type a command and send it."""
@@ -109,18 +109,18 @@ async def keep(page: Page, name: str) -> None:
 
 @pytest_asyncio.fixture
 async def desk() -> AsyncIterator[Desk]:
-    workspace = SlackEmulator(MANIFEST, rates=False)
-    people(workspace)
-    await workspace.start()
-    app = SampleApp(workspace)
+    emulator = SlackEmulator(MANIFEST, rates=False)
+    people(emulator)
+    await emulator.start()
+    app = SampleApp(emulator)
     await app.start()
-    await workspace.wait_connected()
+    await emulator.wait_connected()
     async with chromium() as browser:
-        desk = Desk(workspace, app, browser, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
+        desk = Desk(emulator, app, browser, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
         desk.page = await desk.look()
         yield desk
     await app.stop()
-    await workspace.stop()
+    await emulator.stop()
     assert desk.trouble == []
 
 

@@ -68,13 +68,13 @@ GROUPS = [
 class SampleApp:
     """The app, connected by Socket Mode; `heard` holds (kind, detail) of everything that reached it."""
 
-    def __init__(self, workspace: SlackEmulator) -> None:
+    def __init__(self, emulator: SlackEmulator) -> None:
         self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self.client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
+        self.client = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url)
         self.app = AsyncApp(client=self.client)
         self.released = asyncio.Event()
         self._visits = 0
-        self._handler = AsyncSocketModeHandler(self.app, workspace.app_token)
+        self._handler = AsyncSocketModeHandler(self.app, emulator.app_token)
         self._listen()
 
     async def start(self) -> None:
@@ -207,15 +207,15 @@ class SampleApp:
         self.heard.put_nowait(("message", event.get("text", "")))
 
 
-def people(workspace: SlackEmulator) -> None:
+def people(emulator: SlackEmulator) -> None:
     """The people and channels of these tests."""
-    workspace.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
-    workspace.add_user("U0BEN", name="ben", real_name="Ben Second")
-    workspace.add_user("U0NORA", name="nora", real_name="Nora Newcomer")
-    workspace.add_channel("C0SOC", name="soc-alerts")
-    workspace.add_channel("C0TALK", name="general")
-    workspace.add_channel("C0RED", name="incident-red", members=["U0ANNA", "U0BEN"], is_private=True)
-    workspace.pointers.extend(
+    emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
+    emulator.add_user("U0BEN", name="ben", real_name="Ben Second")
+    emulator.add_user("U0NORA", name="nora", real_name="Nora Newcomer")
+    emulator.add_channel("C0SOC", name="soc-alerts")
+    emulator.add_channel("C0TALK", name="general")
+    emulator.add_channel("C0RED", name="incident-red", members=["U0ANNA", "U0BEN"], is_private=True)
+    emulator.pointers.extend(
         [
             ("Look at an alert", "A card with its fields and buttons.", "C0SOC", "/responder alert ~12"),
             ("See everything", "Each block and element once.", "C0SOC", "/everything"),

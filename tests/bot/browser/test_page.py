@@ -83,7 +83,7 @@ async def test_an_ephemeral_message_is_seen_by_one_person_only(desk: Desk) -> No
     other = await desk.look("U0BEN")
     await desk.command("/responder help")
     await desk.page.wait_for_selector(".message.ephemeral:has-text('Only visible to you')")
-    desk.workspace.add_message("C0SOC", "U0NORA", "after it")
+    desk.emulator.add_message("C0SOC", "U0NORA", "after it")
     await other.wait_for_selector(".message-text:has-text('after it')")
     assert await other.locator(".message.ephemeral").count() == 0
     await desk.page.click("text=Dismiss message")
@@ -103,7 +103,7 @@ async def test_a_late_answer_is_told_to_the_person_alone(desk: Desk) -> None:
 
 async def test_a_message_shortcut_is_reached_by_keys(desk: Desk) -> None:
     page = desk.page
-    desk.workspace.add_message("C0SOC", "U0BEN", "make this a case")
+    desk.emulator.add_message("C0SOC", "U0BEN", "make this a case")
     await page.wait_for_selector(".message-text:has-text('make this a case')")
     await page.focus("#box")
     await page.keyboard.press("Shift+Tab")
@@ -118,7 +118,7 @@ async def test_a_message_shortcut_is_reached_by_keys(desk: Desk) -> None:
 
 async def test_unread_marks_and_the_way_between_channels_by_keys(desk: Desk) -> None:
     page = desk.page
-    desk.workspace.add_message("C0TALK", "U0BEN", "news")
+    desk.emulator.add_message("C0TALK", "U0BEN", "news")
     await page.wait_for_selector("[data-room=C0TALK].unread:has-text('1')")
     await page.focus("#box")
     await page.keyboard.press("Alt+ArrowUp")
@@ -131,14 +131,14 @@ async def test_unread_marks_and_the_way_between_channels_by_keys(desk: Desk) -> 
 async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(desk: Desk) -> None:
     page = desk.page
     await page.fill("#box", "half a sentence")
-    desk.workspace.add_message("C0SOC", "U0BEN", "live")
+    desk.emulator.add_message("C0SOC", "U0BEN", "live")
     await page.wait_for_selector(".message-text:has-text('live')")
-    port = int(desk.workspace.url.rpartition(":")[2])
+    port = int(desk.emulator.url.rpartition(":")[2])
     await desk.app.stop()
-    await desk.workspace.stop()
+    await desk.emulator.stop()
     await page.wait_for_selector("#connection:has-text('Not connected')")
-    desk.workspace.add_message("C0SOC", "U0BEN", "said meanwhile")
-    await desk.workspace.start(port=port)
+    desk.emulator.add_message("C0SOC", "U0BEN", "said meanwhile")
+    await desk.emulator.start(port=port)
     await page.wait_for_selector(".message-text:has-text('said meanwhile')")
     await page.wait_for_selector("#connection", state="hidden")
     assert await page.input_value("#box") == "half a sentence"
@@ -182,7 +182,7 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) ->
     page = desk.page
 
     async def refused(route: Route) -> None:
-        await route.fulfill(status=500, json={"text": "The workspace is not ready; try again."})
+        await route.fulfill(status=500, json={"text": "The emulator is not ready; try again."})
 
     await page.route("**/page/dm", refused)
     await page.click(".room:has-text('Nora Newcomer')")
@@ -194,7 +194,7 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) ->
 
 async def test_the_focus_stays_where_it_is_put_while_messages_load(desk: Desk) -> None:
     page = desk.page
-    desk.workspace.add_message("C0TALK", "U0BEN", "news")
+    desk.emulator.add_message("C0TALK", "U0BEN", "news")
     async with held(page, "**/page/messages?*") as asked:
         await page.click("[data-room=C0TALK]")
         await asked.wait()
@@ -230,7 +230,7 @@ async def test_the_developers_panel_shows_what_goes_both_ways(desk: Desk) -> Non
     await expect(page.locator(".payload")).to_have_count(1)
     await page.click(".payload summary")
     await page.wait_for_selector(".payload .json-string:has-text('list ~12')")
-    assert desk.workspace.bot_token not in await page.inner_text("#developer")
+    assert desk.emulator.bot_token not in await page.inner_text("#developer")
     await keep(page, "developer")
 
 
@@ -257,11 +257,11 @@ async def test_its_text_is_there_before_the_messages_are(desk: Desk) -> None:
 
 async def test_a_click_that_a_live_change_falls_into_still_counts(desk: Desk) -> None:
     page = desk.page
-    ts = desk.workspace.add_message("C0SOC", "U0NORA", "strange mail")
-    desk.workspace.add_message("C0SOC", "U0NORA", "the sender is new", thread_ts=ts)
+    ts = desk.emulator.add_message("C0SOC", "U0NORA", "strange mail")
+    desk.emulator.add_message("C0SOC", "U0NORA", "the sender is new", thread_ts=ts)
     await page.hover(".thread-link:has-text('1 reply') b")
     await page.mouse.down()
-    desk.workspace.add_message("C0SOC", "U0NORA", "and so is the host", thread_ts=ts)
+    desk.emulator.add_message("C0SOC", "U0NORA", "and so is the host", thread_ts=ts)
     await page.wait_for_selector(".thread-link:has-text('2 replies')")
     await page.mouse.up()
     await page.wait_for_selector(".pane .message:has-text('and so is the host')")
@@ -286,7 +286,7 @@ async def test_a_picture_that_goes_up_is_shown_in_the_channel(desk: Desk) -> Non
 
 
 async def test_people_react_and_see_each_others_reactions(desk: Desk) -> None:
-    ts = desk.workspace.add_message("C0SOC", "U0NORA", "strange mail")
+    ts = desk.emulator.add_message("C0SOC", "U0NORA", "strange mail")
     anna, ben = desk.page, await desk.look("U0BEN")
     await anna.hover(f"[data-ts='{ts}']")
     await anna.click(f"[data-ts='{ts}'] [aria-label='Add a reaction']")
@@ -338,11 +338,11 @@ async def test_dark_light_and_phone(desk: Desk) -> None:
 
 
 async def test_a_permalink_shows_its_message_and_arrows_walk_on_from_it(desk: Desk) -> None:
-    first = desk.workspace.add_message("C0TALK", "U0BEN", "the one that is meant")
-    desk.workspace.add_message("C0TALK", "U0NORA", "the next one")
+    first = desk.emulator.add_message("C0TALK", "U0BEN", "the one that is meant")
+    desk.emulator.add_message("C0TALK", "U0NORA", "the next one")
     page = desk.page
     await page.goto("about:blank")
-    await page.goto(f"{desk.workspace.url}/archives/C0TALK/p{first.replace('.', '')}")
+    await page.goto(f"{desk.emulator.url}/archives/C0TALK/p{first.replace('.', '')}")
     await page.wait_for_selector(".message:focus:has-text('the one that is meant')")
     await page.keyboard.press("ArrowDown")
     await page.wait_for_selector(".message:focus:has-text('the next one')")

@@ -107,7 +107,7 @@ class FeatureEnvironment:
     core: RunningCore
     admin: CoreClient
     bot: Bot
-    workspace: SlackEmulator
+    emulator: SlackEmulator
     folder: Path
     people: dict[str, EmulatedUser] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ class FeatureEnvironment:
 
     async def card(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
         """The alert's card, once it is there."""
-        return await self.seen(name, lambda sight: card_in(sight, channel, alert.id))
+        return await self.seen(name, lambda view: card_in(view, channel, alert.id))
 
     async def seen(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
         """What a person sees, once it is there."""
@@ -142,15 +142,15 @@ class FeatureEnvironment:
     async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
         """What only this person sees, once it holds these words."""
 
-        def seen(sight: EmulatorView) -> dict[str, Any] | None:
-            return next((m for m in reversed(sight.ephemerals(channel)) if words in said(m)), None)
+        def seen(view: EmulatorView) -> dict[str, Any] | None:
+            return next((m for m in reversed(view.ephemerals(channel)) if words in said(m)), None)
 
         return checked(await self.seen(name, seen))
 
 
-def card_in(sight: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
+def card_in(view: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
     """The card of an alert that a person sees, when it holds these words."""
-    for message in sight.messages(channel):
+    for message in view.messages(channel):
         if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in said(message):
             return message
     return None
@@ -176,36 +176,36 @@ async def stage(folder: Path) -> AsyncIterator[FeatureEnvironment]:
     engine = EngineSection(name="local", responders=(folder / "responders",))
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(running_core(folder, engine=(engine,), responder=policies))
-        workspace = SlackEmulator(MANIFEST, team_id=TEAM, rates=False)
-        await _people(core, workspace)
-        await workspace.start()
-        stack.push_async_callback(workspace.stop)
+        emulator = SlackEmulator(MANIFEST, team_id=TEAM, rates=False)
+        await _people(core, emulator)
+        await emulator.start()
+        stack.push_async_callback(emulator.stop)
         key = await core.core.access.add("responder-bot", "service")
         client = await stack.enter_async_context(CoreClient(core.url, key))
         admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
-        settings = bot_settings(folder, workspace, core.url, key)
+        settings = bot_settings(folder, emulator, core.url, key)
         bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
-        made = FeatureEnvironment(core, admin, bot, workspace, folder)
+        made = FeatureEnvironment(core, admin, bot, emulator, folder)
         for user_id in PEOPLE:
-            person = EmulatedUser(workspace.url, workspace.page_token, user_id)
+            person = EmulatedUser(emulator.url, emulator.page_token, user_id)
             made.people[user_id] = await stack.enter_async_context(person)
         await bot.leading.wait()
         yield made
 
 
-async def _people(core: RunningCore, workspace: SlackEmulator) -> None:
+async def _people(core: RunningCore, emulator: SlackEmulator) -> None:
     for user_id, (name, profile, clearance) in PEOPLE.items():
-        workspace.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@soc.example")
+        emulator.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@soc.example")
         if profile is not None:
             await core.core.access.add(f"{name}@soc.example", profile, clearance=clearance)
             await core.core.access.link(f"{name}@soc.example", f"{TEAM}:{user_id}")
     for channel, name in ((SOC, "soc"), (OPEN, "open"), (OTHER, "other")):
-        workspace.add_channel(channel, name=name)
+        emulator.add_channel(channel, name=name)
 
 
-def bot_settings(folder: Path, workspace: SlackEmulator, core_url: str, key: str) -> BotSettings:
+def bot_settings(folder: Path, emulator: SlackEmulator, core_url: str, key: str) -> BotSettings:
     """Settings of a bot on this folder's database."""
-    slack = SlackSection(bot_token=workspace.bot_token, app_token=workspace.app_token, api_url=workspace.api_url)
+    slack = SlackSection(bot_token=emulator.bot_token, app_token=emulator.app_token, api_url=emulator.api_url)
     channels = (
         ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),
         ChannelSection.model_validate({"id": OPEN, "clearance": "clear", "alerts": Route()}),

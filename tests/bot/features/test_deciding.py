@@ -9,8 +9,8 @@ from tests.bot.features.test_running import blocks, choose
 
 
 def in_thread(ts: str, words: str) -> Any:
-    def look(sight: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in sight.thread(SOC, ts)[1:] if words in said(m) and not m.get("ephemeral")), None)
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in view.thread(SOC, ts)[1:] if words in said(m) and not m.get("ephemeral")), None)
 
     return look
 
@@ -104,9 +104,9 @@ async def test_a_watcher_gets_one_direct_message_at_the_end(env: FeatureEnvironm
     await env.told("ben", "You watch nothing.")
 
 
-def direct(sight: EmulatorView) -> list[dict[str, Any]]:
+def direct(view: EmulatorView) -> list[dict[str, Any]]:
     """The direct messages that somebody sees."""
-    return [m for c in sight.channels if c.startswith("D") for m in sight.messages(c)]
+    return [m for c in view.channels if c.startswith("D") for m in view.messages(c)]
 
 
 async def test_a_responder_is_watched_by_its_name(env: FeatureEnvironment) -> None:
@@ -114,7 +114,7 @@ async def test_a_responder_is_watched_by_its_name(env: FeatureEnvironment) -> No
     await env.told("ben", "There is no alert yet")
     alert = await env.alert()
     await env.card("ben", alert)
-    elsewhere = await env["ben"].dm(env.workspace.bot_user_id)
+    elsewhere = await env["ben"].dm(env.emulator.bot_user_id)
     await env["ben"].command(elsewhere, "/responder watch tell")
     await env.told("ben", "You watch Tell_1_0", channel=elsewhere)
     await env["ben"].command(SOC, "/responder watch")

@@ -113,8 +113,8 @@ async def test_a_menu_is_empty_again_after_a_choice_and_its_old_id_still_counts(
     before = menu_block(card)
     await choose(env, "anna", card, "Secret")
 
-    def repainted(sight: EmulatorView) -> dict[str, Any] | None:
-        now = card_in(sight, SOC, alert.id)
+    def repainted(view: EmulatorView) -> dict[str, Any] | None:
+        now = card_in(view, SOC, alert.id)
         return now if now and menu_block(now) != before else None
 
     after = await env.seen("ben", repainted)
@@ -129,8 +129,8 @@ async def test_a_long_report_is_a_file_with_its_first_lines_in_the_thread(env: F
     card = await env.card("anna", alert)
     await choose(env, "anna", card, "Report")
 
-    def with_file(sight: Any) -> Any:
-        return [f for m in sight.thread(SOC, card["ts"]) for f in m.get("files") or []]
+    def with_file(view: Any) -> Any:
+        return [f for m in view.thread(SOC, card["ts"]) for f in m.get("files") or []]
 
     file = (await env.seen("anna", with_file))[0]
     text = (await env["anna"].file(file["id"])).decode()
@@ -179,8 +179,8 @@ async def test_a_task_log_is_shown_with_its_responders_and_runs_one(env: Feature
     task = await env.admin.add_task(case.id, {"title": "Look into it"})
     log = await env.admin.add_log(task.id, {"message": "called the owner of web-3"})
 
-    def shown(sight: Any) -> Any:
-        replies = [m for m in sight.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in said(m)]
+    def shown(view: Any) -> Any:
+        replies = [m for m in view.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in said(m)]
         return replies[0] if replies else None
 
     before = checked(await env.seen("anna", shown))

@@ -13,9 +13,9 @@ VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "priva
 
 
 def topmost(callback_id: str, words: str = "") -> Any:
-    def look(sight: EmulatorView) -> dict[str, Any] | None:
-        view = sight.view
-        return view if view and view["callback_id"] == callback_id and words in said(view) else None
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        modal = view.modal
+        return modal if modal and modal["callback_id"] == callback_id and words in said(modal) else None
 
     return look
 
@@ -42,7 +42,7 @@ async def test_a_template_is_made_by_the_modal_and_a_taken_name_stands_at_the_na
     made = await env.admin.case_template("Phishing")
     assert [t.title for t in made.tasks] == ["Look", "Block"]
     assert made.created_by == "lea@soc.example"
-    await lea.close((await env.seen("lea", lambda s: s.view))["id"])
+    await lea.close((await env.seen("lea", lambda s: s.modal))["id"])
     await lea.command(SOC, "/responder template")
     again = await env.seen("lea", topmost(ids.TEMPLATE_VIEW))
     answer = await lea.submit(again["id"], typed(name="Phishing"))
@@ -123,8 +123,8 @@ async def test_a_shortcut_on_a_message_finds_the_alert_it_is_about(env: FeatureE
     await env["anna"].close(view["id"])
     await env["anna"].say(SOC, f"who looks at {alert.id}?", thread_ts=card["ts"])
 
-    def reply(sight: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in sight.thread(SOC, card["ts"]) if "who looks" in m["text"]), None)
+    def reply(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in view.thread(SOC, card["ts"]) if "who looks" in m["text"]), None)
 
     said_in_thread = await env.seen("anna", reply)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=said_in_thread["ts"])

@@ -52,7 +52,7 @@ def listen(app: AsyncApp, heard: Heard) -> None:
 
 
 async def test_each_payload_goes_to_one_of_several_connections(
-    workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser, heard: Heard
+    emulator: SlackEmulator, app: AsyncApp, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
     used: set[int] = set()
@@ -64,8 +64,8 @@ async def test_each_payload_goes_to_one_of_several_connections(
 
         handler.client.on_message_listeners.append(see)
 
-    async with socket_mode(workspace, app) as one, socket_mode(workspace, app) as two:
-        await workspace.wait_connected(2)
+    async with socket_mode(emulator, app) as one, socket_mode(emulator, app) as two:
+        await emulator.wait_connected(2)
         watch(one, 1)
         watch(two, 2)
         for n in range(4):
@@ -75,23 +75,23 @@ async def test_each_payload_goes_to_one_of_several_connections(
 
 
 async def test_a_renewed_connection_loses_nothing(
-    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
+    emulator: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
-    await workspace.refresh_connections()
+    await emulator.refresh_connections()
     assert await anna.command("C0SOC", "/who now") == {"ok": True}
     assert heard.things == ["now"]
-    assert workspace.connections == 1
+    assert emulator.connections == 1
 
 
 async def test_the_app_comes_back_after_its_connection_was_cut(
-    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
+    emulator: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser, heard: Heard
 ) -> None:
     listen(app, heard)
-    workspace.drop_connections()
+    emulator.drop_connections()
     answer = await anna.command("C0SOC", "/who now")
     assert (answer["ok"], answer["error"]) == (False, "dispatch_failed")
-    await workspace.wait_connected()
+    await emulator.wait_connected()
     assert await anna.command("C0SOC", "/who again") == {"ok": True}
     assert heard.things == ["again"]
 
@@ -103,13 +103,13 @@ async def test_without_an_app_a_command_fails_as_in_slack(anna: EmulatedUser) ->
         "error": "dispatch_failed",
         "text": "/who failed because the app did not respond",
     }
-    assert (await anna.until(lambda sight: sight.notices))[0]["channel"] == "C0SOC"
+    assert (await anna.until(lambda view: view.notices))[0]["channel"] == "C0SOC"
 
 
 async def test_a_late_acknowledgement_is_shown(
-    workspace: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser
+    emulator: SlackEmulator, app: AsyncApp, connected: object, anna: EmulatedUser
 ) -> None:
-    workspace.ack_limit_s = 0.2
+    emulator.ack_limit_s = 0.2
     release = asyncio.Event()
 
     @app.command("/slow")
@@ -125,9 +125,9 @@ async def test_a_late_acknowledgement_is_shown(
 
 
 async def test_a_click_that_is_not_acknowledged_in_time_is_shown(
-    workspace: SlackEmulator, app: AsyncApp, client: AsyncWebClient, connected: object, anna: EmulatedUser
+    emulator: SlackEmulator, app: AsyncApp, client: AsyncWebClient, connected: object, anna: EmulatedUser
 ) -> None:
-    workspace.ack_limit_s = 0.2
+    emulator.ack_limit_s = 0.2
     release = asyncio.Event()
 
     @app.action("clicked")
@@ -139,7 +139,7 @@ async def test_a_click_that_is_not_acknowledged_in_time_is_shown(
     ts = (await client.chat_postMessage(channel="C0SOC", text="Card", blocks=blocks))["ts"]
     answer = await anna.click("C0SOC", ts, action_id="clicked")
     assert (answer["ok"], answer["error"]) == (False, "operation_timeout")
-    notices = await anna.until(lambda sight: sight.notices)
+    notices = await anna.until(lambda view: view.notices)
     assert (notices[0]["channel"], notices[0]["text"]) == ("C0SOC", "This app took too long to respond.")
     release.set()
 
@@ -149,7 +149,7 @@ async def test_a_slow_or_held_method_is_done_later(faults: Faults, client: Async
     faults.hold("chat.postMessage", release)
     faults.slow("chat.postMessage", 0.05)
     held = asyncio.create_task(client.chat_postMessage(channel="C0SOC", text="held"))
-    await anna.until(lambda sight: faults.waiting("chat.postMessage") == 1)
+    await anna.until(lambda view: faults.waiting("chat.postMessage") == 1)
     await client.chat_postMessage(channel="C0SOC", text="slow")
     release.set()
     await held
@@ -171,19 +171,19 @@ async def test_a_repeated_delivery_comes_with_the_same_payload(
 
 
 @asynccontextmanager
-async def bare_socket(workspace: SlackEmulator) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+async def bare_socket(emulator: SlackEmulator) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Socket Mode without Bolt: the test itself reads and acknowledges."""
-    client = AsyncWebClient(base_url=workspace.api_url)
-    address = (await client.apps_connections_open(app_token=workspace.app_token))["url"]
+    client = AsyncWebClient(base_url=emulator.api_url)
+    address = (await client.apps_connections_open(app_token=emulator.app_token))["url"]
     async with aiohttp.ClientSession() as session, session.ws_connect(address) as socket:
         hello = await socket.receive_json(timeout=5)
         assert hello["type"] == "hello"
         yield socket
 
 
-async def test_an_unacknowledged_event_comes_again_by_socket(workspace: SlackEmulator, anna: EmulatedUser) -> None:
-    workspace.ack_limit_s = 0.1
-    async with bare_socket(workspace) as socket:
+async def test_an_unacknowledged_event_comes_again_by_socket(emulator: SlackEmulator, anna: EmulatedUser) -> None:
+    emulator.ack_limit_s = 0.1
+    async with bare_socket(emulator) as socket:
         await anna.say("C0SOC", "hello")
         envelopes = [await socket.receive_json(timeout=5) for _ in range(4)]
     assert [(e["retry_attempt"], e["retry_reason"]) for e in envelopes] == [
@@ -198,12 +198,12 @@ async def test_an_unacknowledged_event_comes_again_by_socket(workspace: SlackEmu
 
 
 async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(
-    workspace: SlackEmulator, anna: EmulatedUser
+    emulator: SlackEmulator, anna: EmulatedUser
 ) -> None:
-    async with bare_socket(workspace) as first:
+    async with bare_socket(emulator) as first:
         await anna.say("C0SOC", "hello")
         lost = await first.receive_json(timeout=5)
-        async with bare_socket(workspace) as second:
+        async with bare_socket(emulator) as second:
             await first.close()
             again = await second.receive_json(timeout=5)
             await second.send_json({"envelope_id": again["envelope_id"]})
@@ -211,9 +211,9 @@ async def test_an_event_that_was_on_a_lost_connection_comes_on_the_next(
 
 
 async def test_an_update_and_a_deletion_reach_the_app_as_messages(
-    workspace: SlackEmulator, client: AsyncWebClient
+    emulator: SlackEmulator, client: AsyncWebClient
 ) -> None:
-    async with bare_socket(workspace) as socket:
+    async with bare_socket(emulator) as socket:
 
         async def next_event() -> Any:
             envelope = await socket.receive_json(timeout=5)
@@ -237,14 +237,14 @@ async def test_an_update_and_a_deletion_reach_the_app_as_messages(
 
 
 async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
-    workspace: SlackEmulator, client: AsyncWebClient
+    emulator: SlackEmulator, client: AsyncWebClient
 ) -> None:
-    async with bare_socket(workspace) as socket:
-        workspace.rename("C0SOC", "soc")
-        workspace.share("C0SOC")
-        workspace.share("C0SOC", False)
-        workspace.archive("C0SOC")
-        workspace.uninstall()
+    async with bare_socket(emulator) as socket:
+        emulator.rename("C0SOC", "soc")
+        emulator.share("C0SOC")
+        emulator.share("C0SOC", False)
+        emulator.archive("C0SOC")
+        emulator.uninstall()
         payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(6)]
     assert [payload["event"]["type"] for payload in payloads] == [
         "channel_rename",
@@ -260,19 +260,19 @@ async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
 
 async def test_an_eleventh_connection_is_one_too_many() -> None:
     async with AsyncExitStack() as stack:
-        workspace = await stack.enter_async_context(SlackEmulator(rates=False))
+        emulator = await stack.enter_async_context(SlackEmulator(rates=False))
         for _ in range(10):
-            await stack.enter_async_context(bare_socket(workspace))
-        client = AsyncWebClient(base_url=workspace.api_url)
-        address = (await client.apps_connections_open(app_token=workspace.app_token))["url"]
+            await stack.enter_async_context(bare_socket(emulator))
+        client = AsyncWebClient(base_url=emulator.api_url)
+        address = (await client.apps_connections_open(app_token=emulator.app_token))["url"]
         session = await stack.enter_async_context(aiohttp.ClientSession())
         socket = await stack.enter_async_context(session.ws_connect(address))
         assert (await socket.receive_json(timeout=5))["reason"] == "too_many_websockets"
 
 
-async def test_a_ticket_opens_one_connection(workspace: SlackEmulator) -> None:
-    client = AsyncWebClient(base_url=workspace.api_url)
-    address = (await client.apps_connections_open(app_token=workspace.app_token))["url"]
+async def test_a_ticket_opens_one_connection(emulator: SlackEmulator) -> None:
+    client = AsyncWebClient(base_url=emulator.api_url)
+    address = (await client.apps_connections_open(app_token=emulator.app_token))["url"]
     async with aiohttp.ClientSession() as session:
         async with session.ws_connect(address):
             pass
@@ -296,46 +296,46 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def serving(workspace: SlackEmulator, endpoint: Endpoint) -> AsyncIterator[None]:
+async def serving(emulator: SlackEmulator, endpoint: Endpoint) -> AsyncIterator[None]:
     app = web.Application()
     app.router.add_post("/in", endpoint.handle)
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    workspace.requests_url = f"http://127.0.0.1:{runner.addresses[0][1]}/in"
+    emulator.requests_url = f"http://127.0.0.1:{runner.addresses[0][1]}/in"
     yield
     await runner.cleanup()
 
 
-async def test_requests_carry_slacks_signature_and_forms(workspace: SlackEmulator, anna: EmulatedUser) -> None:
+async def test_requests_carry_slacks_signature_and_forms(emulator: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.json_response({"text": "hi"}))
-    async with serving(workspace, endpoint):
+    async with serving(emulator, endpoint):
         await anna.command("C0SOC", "/who a&b")
         await anna.say("C0SOC", "hello")
         command, event = await endpoint.heard.wait(2)
-    verifier = SignatureVerifier(workspace.signing_secret)
+    verifier = SignatureVerifier(emulator.signing_secret)
     for headers, body in (command, event):
         assert verifier.is_valid_request(body, headers)
         assert not verifier.is_valid_request(body + " ", headers)
     form = dict(parse_qsl(command[1], keep_blank_values=True))
     assert form["text"] == "a&b"
-    assert form["response_url"].startswith(workspace.url)
+    assert form["response_url"].startswith(emulator.url)
     assert json.loads(event[1])["event"]["text"] == "hello"
     assert [m["text"] for m in await anna.ephemerals("C0SOC")] == ["hi"]
 
 
-async def test_a_failed_event_request_comes_again_with_its_number(workspace: SlackEmulator, anna: EmulatedUser) -> None:
+async def test_a_failed_event_request_comes_again_with_its_number(emulator: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.Response(status=500), web.Response(status=500))
-    async with serving(workspace, endpoint):
+    async with serving(emulator, endpoint):
         await anna.say("C0SOC", "hello")
         requests = await endpoint.heard.wait(3)
     numbers = [(h.get("X-Slack-Retry-Num"), h.get("X-Slack-Retry-Reason")) for h, _ in requests]
     assert numbers == [(None, None), ("1", "http_error"), ("2", "http_error")]
 
 
-async def test_an_app_can_ask_for_no_repeats(workspace: SlackEmulator, anna: EmulatedUser) -> None:
+async def test_an_app_can_ask_for_no_repeats(emulator: SlackEmulator, anna: EmulatedUser) -> None:
     endpoint = Endpoint(web.Response(status=500, headers={"X-Slack-No-Retry": "1"}))
-    async with serving(workspace, endpoint):
+    async with serving(emulator, endpoint):
         await anna.say("C0SOC", "one")
         await endpoint.heard.wait(1)
         await anna.say("C0SOC", "two")
@@ -344,11 +344,11 @@ async def test_an_app_can_ask_for_no_repeats(workspace: SlackEmulator, anna: Emu
 
 
 @pytest.mark.parametrize(("status", "word"), [(404, "http_client_error"), (500, "http_service_error")])
-async def test_a_refused_command_is_shown(workspace: SlackEmulator, anna: EmulatedUser, status: int, word: str) -> None:
-    async with serving(workspace, Endpoint(web.Response(status=status))):
+async def test_a_refused_command_is_shown(emulator: SlackEmulator, anna: EmulatedUser, status: int, word: str) -> None:
+    async with serving(emulator, Endpoint(web.Response(status=status))):
         assert (await anna.command("C0SOC", "/who"))["text"] == f'/who failed with the error "{word}"'
 
 
-async def test_bolt_passes_slacks_handshake(workspace: SlackEmulator, app: AsyncApp) -> None:
-    async with http_requests(workspace, app):
-        assert await workspace.verify_requests_url()
+async def test_bolt_passes_slacks_handshake(emulator: SlackEmulator, app: AsyncApp) -> None:
+    async with http_requests(emulator, app):
+        assert await emulator.verify_requests_url()

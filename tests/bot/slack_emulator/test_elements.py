@@ -93,7 +93,7 @@ async def test_a_dispatched_choice_is_an_action(
 
 
 async def test_an_uploaded_file_is_in_the_submission_and_can_be_fetched(
-    workspace: SlackEmulator, heard: Heard, client: AsyncWebClient, anna: EmulatedUser
+    emulator: SlackEmulator, heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
     element = {"type": "file_input", "action_id": "it", "max_files": 1}
     block = {"type": "input", "block_id": "b", "label": plain("It"), "element": element}
@@ -103,7 +103,7 @@ async def test_an_uploaded_file_is_in_the_submission_and_can_be_fetched(
     submission = next(body for body in heard.things if body.get("type") == "view_submission")
     given = submission["view"]["state"]["values"]["b"]["it"]["files"][0]
     assert (given, (await client.files_info(file=file["id"]))["file"]) == (file, file)
-    headers = {"Authorization": f"Bearer {workspace.bot_token}"}
+    headers = {"Authorization": f"Bearer {emulator.bot_token}"}
     async with aiohttp.ClientSession() as session:
         async with session.get(given["url_private"], headers=headers) as answer:
             assert await answer.read() == b"{}"
@@ -140,5 +140,5 @@ async def test_slack_itself_refuses_a_wrong_field(
     block = {"type": "input", "block_id": "b", "label": plain("It"), "element": element}
     view = await opened(heard, client, anna, {**modal(), "blocks": [block]})
     assert (await anna.submit(view["id"], {"b": {"it": given}}))["errors"] == {"b": problem}
-    assert (await anna.until(lambda sight: sight.errors)) == {"b": problem}
+    assert (await anna.until(lambda view: view.errors)) == {"b": problem}
     assert [body for body in heard.things if body.get("type") == "view_submission"] == []

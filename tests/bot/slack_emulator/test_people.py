@@ -194,12 +194,12 @@ async def test_a_submission_has_slacks_fields(heard: Heard, client: AsyncWebClie
     assert body["view"]["state"]["values"] == {"name": {"text": {"type": "plain_text_input", "value": "mine"}}}
 
 
-async def test_a_mention_and_a_message_are_events(workspace: SlackEmulator, heard: Heard, anna: EmulatedUser) -> None:
-    await anna.say("C0SOC", f"<@{workspace.bot_user_id}> a < b & @ben")
+async def test_a_mention_and_a_message_are_events(emulator: SlackEmulator, heard: Heard, anna: EmulatedUser) -> None:
+    await anna.say("C0SOC", f"<@{emulator.bot_user_id}> a < b & @ben")
     bodies = await heard.wait(2)
     message, mention = (body["event"] for body in bodies)
     assert (message["type"], mention["type"]) == ("message", "app_mention")
-    assert message["text"] == f"<@{workspace.bot_user_id}> a &lt; b &amp; <@U0BEN>"
+    assert message["text"] == f"<@{emulator.bot_user_id}> a &lt; b &amp; <@U0BEN>"
     assert (message["channel"], message["channel_type"], message["user"]) == ("C0SOC", "channel", "U0ANNA")
     envelope = {key: bodies[0][key] for key in ("type", "team_id", "api_app_id", "is_ext_shared_channel")}
     assert envelope == {
@@ -208,26 +208,26 @@ async def test_a_mention_and_a_message_are_events(workspace: SlackEmulator, hear
         "api_app_id": "A0LOCAL",
         "is_ext_shared_channel": False,
     }
-    assert bodies[0]["authorizations"][0]["user_id"] == workspace.bot_user_id
+    assert bodies[0]["authorizations"][0]["user_id"] == emulator.bot_user_id
 
 
 async def test_a_shared_channel_is_marked_in_its_events(
-    workspace: SlackEmulator, heard: Heard, anna: EmulatedUser
+    emulator: SlackEmulator, heard: Heard, anna: EmulatedUser
 ) -> None:
-    workspace.add_channel("C0FRIENDS", name="friends", is_shared=True)
+    emulator.add_channel("C0FRIENDS", name="friends", is_shared=True)
     await anna.say("C0FRIENDS", "hello")
     assert (await heard.wait(1))[0]["is_ext_shared_channel"] is True
 
 
 async def test_joining_reactions_and_direct_messages_are_events(
-    workspace: SlackEmulator, heard: Heard, anna: EmulatedUser
+    emulator: SlackEmulator, heard: Heard, anna: EmulatedUser
 ) -> None:
-    workspace.add_channel("C0NEW", name="new", members=["U0BEN"], bot=False)
+    emulator.add_channel("C0NEW", name="new", members=["U0BEN"], bot=False)
     await anna.command("C0NEW", "/invite @app")
     await anna.say("C0NEW", "hi")
     ts = (await anna.say("C0SOC", "look"))["ts"]
     await anna.react("C0SOC", ts, "eyes")
-    dm = await anna.dm(workspace.bot_user_id)
+    dm = await anna.dm(emulator.bot_user_id)
     await anna.say(dm, "psst")
     events = [(b["event"]["type"], b["event"].get("channel_type")) for b in await heard.wait(7)]
     assert sorted(events, key=str) == [
@@ -248,13 +248,13 @@ async def test_a_second_modal_action_waits_in_the_form_until_it_is_submitted(
     view = (await client.views_open(trigger_id=heard.things[0]["trigger_id"], view=modal()))["view"]
     assert await anna.click(None, view_id=view["id"], action_id="text", value="typed") == {"ok": True}
     assert [body for body in heard.things if body.get("type") == "block_actions"] == []
-    now = await anna.view()
+    now = await anna.modal()
     assert now is not None
     assert now["state"]["values"]["name"]["text"]["value"] == "typed"
 
 
-async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: SlackEmulator, anna: EmulatedUser) -> None:
-    workspace.add_channel("C0SECRET", name="secret", members=["U0BEN"], is_private=True)
+async def test_deeds_that_cant_be_done_are_refused_with_a_reason(emulator: SlackEmulator, anna: EmulatedUser) -> None:
+    emulator.add_channel("C0SECRET", name="secret", members=["U0BEN"], is_private=True)
     with pytest.raises(Refused, match="channel_not_found"):
         await anna.say("C0SECRET", "x")
     with pytest.raises(Refused, match="no_such_message"):
@@ -264,7 +264,7 @@ async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: Slac
         await anna.click("C0SOC", ts, action_id="x")
     with pytest.raises(Refused, match="no_such_view"):
         await anna.submit("VNONE", {})
-    async with EmulatedUser(workspace.url, workspace.page_token, workspace.bot_user_id) as nobody:
+    async with EmulatedUser(emulator.url, emulator.page_token, emulator.bot_user_id) as nobody:
         with pytest.raises(Refused, match="not_a_person"):
             await nobody.say("C0SOC", "x")
 
@@ -272,7 +272,7 @@ async def test_deeds_that_cant_be_done_are_refused_with_a_reason(workspace: Slac
 async def test_unread_marks_count_what_others_wrote(anna: EmulatedUser, ben: EmulatedUser) -> None:
     await anna.say("C0SOC", "one")
     await anna.say("C0SOC", "two")
-    assert await ben.until(lambda sight: sight.channels["C0SOC"]["unread"] == 2)
+    assert await ben.until(lambda view: view.channels["C0SOC"]["unread"] == 2)
     assert (await anna.state())["channels"][0]["unread"] == 0
     await ben.read("C0SOC")
-    assert await ben.until(lambda sight: sight.channels["C0SOC"]["unread"] == 0)
+    assert await ben.until(lambda view: view.channels["C0SOC"]["unread"] == 0)

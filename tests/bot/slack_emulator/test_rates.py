@@ -59,9 +59,9 @@ def test_switched_off_the_rates_let_everything_pass() -> None:
 
 async def test_the_app_is_told_how_long_to_wait() -> None:
     clock = Clock()
-    async with SlackEmulator(clock=clock) as workspace:
-        fill(workspace)
-        client = AsyncWebClient(token=workspace.bot_token, base_url=workspace.api_url)
+    async with SlackEmulator(clock=clock) as emulator:
+        fill(emulator)
+        client = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url)
         for n in range(5):
             await client.chat_postMessage(channel="C0SOC", text=f"{n}")
         with pytest.raises(SlackApiError) as limited:

@@ -30,14 +30,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def workspace(clock: Clock) -> AsyncIterator[SlackEmulator]:
-    async with SlackEmulator(clock=clock) as workspace:
-        fill(workspace)
-        yield workspace
+async def emulator(clock: Clock) -> AsyncIterator[SlackEmulator]:
+    async with SlackEmulator(clock=clock) as emulator:
+        fill(emulator)
+        yield emulator
 
 
 @pytest.fixture
-async def url(workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser) -> AsyncIterator[str]:
+async def url(emulator: SlackEmulator, app: AsyncApp, anna: EmulatedUser) -> AsyncIterator[str]:
     """The response_url of a command."""
     urls: list[str] = []
 
@@ -46,7 +46,7 @@ async def url(workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser) -> As
         urls.append(command["response_url"])
         await ack()
 
-    async with socket_mode(workspace, app):
+    async with socket_mode(emulator, app):
         await anna.command("C0SOC", "/go")
         yield urls[0]
 
@@ -67,8 +67,8 @@ async def test_after_thirty_minutes_it_is_refused(url: str, clock: Clock) -> Non
     assert (late.status_code, late.body) == (404, '{"ok": false, "error": "expired_url"}')
 
 
-async def test_an_invented_address_is_refused(workspace: SlackEmulator) -> None:
-    answer = await AsyncWebhookClient(f"{workspace.url}/actions/T0LOCAL/none").send(text="x")
+async def test_an_invented_address_is_refused(emulator: SlackEmulator) -> None:
+    answer = await AsyncWebhookClient(f"{emulator.url}/actions/T0LOCAL/none").send(text="x")
     assert answer.status_code == 404
 
 
@@ -112,7 +112,7 @@ async def test_an_ephemeral_message_is_replaced_and_deleted_by_its_click(
     assert [(m["ts"], m["text"]) for m in await anna.ephemerals("C0SOC")] == [(asked["ts"], "Running")]
     await hook.send(delete_original=True)
     assert await anna.ephemerals("C0SOC") == []
-    await anna.until(lambda sight: not sight.ephemerals("C0SOC"))
+    await anna.until(lambda view: not view.ephemerals("C0SOC"))
 
 
 async def test_a_message_is_replaced_and_deleted_by_its_click(

@@ -129,7 +129,7 @@ async def opened(app: AsyncApp, connected: object, anna: EmulatedUser) -> dict[s
         await client.views_open(trigger_id=body["trigger_id"], view={**modal(), "notify_on_close": True})
 
     await anna.command("C0SOC", "/form")
-    view = await anna.until(lambda sight: sight.view)
+    view = await anna.until(lambda view: view.modal)
     assert view is not None
     return view
 
@@ -171,15 +171,15 @@ async def test_an_answer_that_slack_cant_read_leaves_the_form_open(
 
     result = await anna.submit(opened["id"], {"name": {"text": "x"}})
     assert (result["ok"], result["error"]) == (False, "invalid_response")
-    view = await anna.view()
+    view = await anna.modal()
     assert view is not None
     assert view["state"]["values"]["name"]["text"]["value"] == "x"
 
 
 async def test_a_late_answer_leaves_the_form_open_with_a_notice(
-    workspace: SlackEmulator, app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]
+    emulator: SlackEmulator, app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]
 ) -> None:
-    workspace.ack_limit_s = 0.2
+    emulator.ack_limit_s = 0.2
     release = asyncio.Event()
 
     @app.view("form")
@@ -189,10 +189,10 @@ async def test_a_late_answer_leaves_the_form_open_with_a_notice(
 
     result = await anna.submit(opened["id"], {"name": {"text": "x"}})
     assert (result["ok"], result["error"]) == (False, "operation_timeout")
-    notices = await anna.until(lambda sight: sight.notices)
+    notices = await anna.until(lambda view: view.notices)
     assert notices[0]["text"] == "We had some trouble connecting. Try again?"
     release.set()
-    assert await anna.view() is not None
+    assert await anna.modal() is not None
 
 
 async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]) -> None:
@@ -206,7 +206,7 @@ async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: EmulatedU
 
     first = asyncio.create_task(anna.submit(opened["id"], {"name": {"text": "x"}}))
     await reached.wait()
-    now = await anna.view()
+    now = await anna.modal()
     assert now is not None
     assert now["busy"] is True
     with pytest.raises(Refused, match="busy"):
@@ -227,16 +227,16 @@ async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Emulated
     assert [(body["type"], body["is_cleared"], body["view"]["id"]) for body in told] == [
         ("view_closed", False, opened["id"])
     ]
-    assert await anna.view() is None
+    assert await anna.modal() is None
 
 
 async def test_the_app_opens_a_view_by_the_web_api_only_in_time(
-    workspace: SlackEmulator, client: AsyncWebClient
+    emulator: SlackEmulator, client: AsyncWebClient
 ) -> None:
     with pytest.raises(SlackApiError) as refused:
         await client.views_open(trigger_id="1.2.x", view={**modal(), "title": plain("Hi")})
     assert refused.value.response["error"] == "invalid_arguments"
-    assert workspace.traffic[-1][1:] == (
+    assert emulator.traffic[-1][1:] == (
         "views.open",
         {
             "trigger_id": "…",

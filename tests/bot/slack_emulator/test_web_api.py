@@ -25,8 +25,8 @@ async def refusal(call: Awaitable[Any]) -> dict[str, Any]:
     return dict(caught.value.response.data)
 
 
-def client_of(workspace: SlackEmulator, token: str | None) -> AsyncWebClient:
-    return AsyncWebClient(token=token, base_url=workspace.api_url)
+def client_of(emulator: SlackEmulator, token: str | None) -> AsyncWebClient:
+    return AsyncWebClient(token=token, base_url=emulator.api_url)
 
 
 MANIFEST = {
@@ -42,25 +42,25 @@ MANIFEST = {
 
 @pytest.fixture
 async def strict() -> AsyncIterator[SlackEmulator]:
-    """A workspace with a manifest of few scopes."""
-    async with SlackEmulator(MANIFEST) as workspace:
-        fill(workspace)
-        yield workspace
+    """An emulator with a manifest of few scopes."""
+    async with SlackEmulator(MANIFEST) as emulator:
+        fill(emulator)
+        yield emulator
 
 
-async def test_the_app_learns_who_it_is(workspace: SlackEmulator, client: AsyncWebClient) -> None:
+async def test_the_app_learns_who_it_is(emulator: SlackEmulator, client: AsyncWebClient) -> None:
     answer = await client.auth_test()
-    assert (answer["user_id"], answer["team_id"], answer["bot_id"]) == (workspace.bot_user_id, "T0LOCAL", "B0LOCAL")
+    assert (answer["user_id"], answer["team_id"], answer["bot_id"]) == (emulator.bot_user_id, "T0LOCAL", "B0LOCAL")
     assert (await client.api_test(foo="bar"))["args"] == {"foo": "bar"}
 
 
-async def test_tokens_are_checked(workspace: SlackEmulator) -> None:
-    assert (await refusal(client_of(workspace, None).auth_test()))["error"] == "not_authed"
-    assert (await refusal(client_of(workspace, "xoxb-wrong").auth_test()))["error"] == "invalid_auth"
-    app_token = client_of(workspace, workspace.app_token)
+async def test_tokens_are_checked(emulator: SlackEmulator) -> None:
+    assert (await refusal(client_of(emulator, None).auth_test()))["error"] == "not_authed"
+    assert (await refusal(client_of(emulator, "xoxb-wrong").auth_test()))["error"] == "invalid_auth"
+    app_token = client_of(emulator, emulator.app_token)
     assert (await refusal(app_token.auth_test()))["error"] == "not_allowed_token_type"
-    bot_token = client_of(workspace, workspace.bot_token)
-    opened = bot_token.apps_connections_open(app_token=workspace.bot_token)
+    bot_token = client_of(emulator, emulator.bot_token)
+    opened = bot_token.apps_connections_open(app_token=emulator.bot_token)
     assert (await refusal(opened))["error"] == "not_allowed_token_type"
 
 
@@ -108,10 +108,10 @@ async def test_what_isnt_the_apps_own_cant_be_changed(client: AsyncWebClient, an
     assert (await refusal(client.chat_delete(channel="C0SOC", ts=ts)))["error"] == "cant_delete_message"
 
 
-async def test_places_where_the_app_cant_post(workspace: SlackEmulator, client: AsyncWebClient) -> None:
-    workspace.add_channel("C0OUT", name="elsewhere", bot=False)
-    workspace.add_channel("C0SECRET", name="secret", is_private=True, bot=False)
-    workspace.add_channel("C0OLD", name="old", is_archived=True)
+async def test_places_where_the_app_cant_post(emulator: SlackEmulator, client: AsyncWebClient) -> None:
+    emulator.add_channel("C0OUT", name="elsewhere", bot=False)
+    emulator.add_channel("C0SECRET", name="secret", is_private=True, bot=False)
+    emulator.add_channel("C0OLD", name="old", is_archived=True)
     for channel, error in [
         ("C0NONE", "channel_not_found"),
         ("C0OUT", "not_in_channel"),
@@ -184,12 +184,12 @@ async def test_a_thread_counts_its_replies(client: AsyncWebClient, anna: Emulate
     assert (tombstone["subtype"], tombstone["text"]) == ("tombstone", "This message was deleted.")
 
 
-async def test_channels_and_people_are_described(workspace: SlackEmulator, client: AsyncWebClient) -> None:
-    workspace.add_channel("C0SHARED", name="with-friends", is_shared=True)
+async def test_channels_and_people_are_described(emulator: SlackEmulator, client: AsyncWebClient) -> None:
+    emulator.add_channel("C0SHARED", name="with-friends", is_shared=True)
     shared = (await client.conversations_info(channel="C0SHARED"))["channel"]
     assert (shared["is_ext_shared"], shared["is_member"]) == (True, True)
     members = (await client.conversations_members(channel="C0SOC"))["members"]
-    assert members == ["U0ANNA", "U0BEN", workspace.bot_user_id]
+    assert members == ["U0ANNA", "U0BEN", emulator.bot_user_id]
     listed = await client.conversations_list(types="public_channel,im")
     assert [c["id"] for c in listed["channels"]] == ["C0SOC", "C0SHARED"]
     found = (await client.users_lookupByEmail(email="anna@example.org"))["user"]
@@ -204,7 +204,7 @@ async def test_a_direct_message_is_opened_once(client: AsyncWebClient, anna: Emu
     assert (again["id"], again["user"], again["is_im"]) == (first, "U0ANNA", True)
     posted = await client.chat_postMessage(channel="U0ANNA", text="hi")
     assert posted["channel"] == first
-    seen = await anna.until(lambda sight: sight.channels.get(first))
+    seen = await anna.until(lambda view: view.channels.get(first))
     assert seen is not None
     assert [m["text"] for m in await anna.messages(first)] == ["hi"]
 
@@ -244,18 +244,18 @@ async def test_a_reaction_is_counted_once(client: AsyncWebClient, anna: Emulated
     assert (await refusal(again))["error"] == "already_reacted"
 
 
-async def test_a_permalink_leads_to_the_message(workspace: SlackEmulator, client: AsyncWebClient) -> None:
+async def test_a_permalink_leads_to_the_message(emulator: SlackEmulator, client: AsyncWebClient) -> None:
     ts = (await client.chat_postMessage(channel="C0SOC", text="x"))["ts"]
     link = (await client.chat_getPermalink(channel="C0SOC", message_ts=ts))["permalink"]
     async with aiohttp.ClientSession() as session, session.get(link, allow_redirects=False) as answer:
         assert answer.headers["Location"] == f"/?channel=C0SOC&ts={ts}"
 
 
-async def test_a_request_that_isnt_json_is_refused(workspace: SlackEmulator) -> None:
-    headers = {"Authorization": f"Bearer {workspace.bot_token}", "Content-Type": "application/json"}
+async def test_a_request_that_isnt_json_is_refused(emulator: SlackEmulator) -> None:
+    headers = {"Authorization": f"Bearer {emulator.bot_token}", "Content-Type": "application/json"}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
-        session.post(f"{workspace.api_url}chat.postMessage", data="{") as answer,
+        session.post(f"{emulator.api_url}chat.postMessage", data="{") as answer,
     ):
         assert await answer.json() == {"ok": False, "error": "invalid_json"}
 
