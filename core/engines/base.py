@@ -88,9 +88,6 @@ class Progress:
     engine_job_id: str
     running: bool = False
     """True once the program has started; moves the action to `InProgress`."""
-    pid: int | None = None
-    pid_started: int | None = None
-    """Start time of that process in clock ticks since boot (`/proc/<pid>/stat` field 22)."""
 
 
 @dataclass(frozen=True)

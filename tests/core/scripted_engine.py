@@ -34,7 +34,7 @@ class Run:
     outcome: asyncio.Future[Report]
 
     async def begin(self, job_id: str = "job-1") -> None:
-        await self.on_progress(Progress(engine_job_id=job_id, running=True, pid=4711, pid_started=1))
+        await self.on_progress(Progress(engine_job_id=job_id, running=True))
 
     def finish(self, report: Report) -> None:
         self.outcome.set_result(report)

@@ -71,7 +71,7 @@ async def stopped(core: CoreProcess) -> int | None:
 
 
 @KINDS
-async def test_four_such_runs_at_once_end_at_their_deadline_and_core_goes_on(kind: str, tmp_path: Path) -> None:
+async def test_hostile_runs_at_once_end_at_their_deadline(kind: str, tmp_path: Path) -> None:
     place = await planting_place(tmp_path, jobTimeout=0.05)
     async with core_process(place) as core:
         actions, pids = await planted(core, kind, [[name for part in NAMES for name in part]] * 4)
@@ -85,7 +85,7 @@ async def test_four_such_runs_at_once_end_at_their_deadline_and_core_goes_on(kin
 
 
 @KINDS
-async def test_after_a_kill_of_core_the_next_one_ends_them_all(kind: str, tmp_path: Path) -> None:
+async def test_after_a_crash_the_next_core_ends_hostile_runs(kind: str, tmp_path: Path) -> None:
     place = await planting_place(tmp_path)
     async with core_process(place) as core:
         actions, pids = await planted(core, kind, NAMES)

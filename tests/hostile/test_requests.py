@@ -77,7 +77,9 @@ def key_of(core: CoreProcess, name: str = "lead") -> dict[str, str]:
 
 @pytest.mark.parametrize("what", BOMBS)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_small_body_that_means_a_lot_of_work_stops_nobody(core: CoreProcess, at_rest: Watch, what: str) -> None:
+async def test_a_small_body_that_is_expensive_to_parse_delays_no_one(
+    core: CoreProcess, at_rest: Watch, what: str
+) -> None:
     address, body = BOMBS[what]
     method, _, path = address.rpartition(" ")
     assert len(body) <= 1_048_576, "a body over the limit would only test the limit"
@@ -97,7 +99,7 @@ async def test_a_small_body_that_means_a_lot_of_work_stops_nobody(core: CoreProc
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_readers_who_do_not_read_keep_no_memory_and_no_connection(core: CoreProcess, at_rest: Watch) -> None:
+async def test_clients_that_do_not_read_hold_no_memory_and_no_connection(core: CoreProcess, at_rest: Watch) -> None:
     for number in range(20):
         alert = {**ALERT, "sourceRef": f"unread-{number}", "description": "x" * 900_000}
         await core.client("lead").create_alert(alert)
@@ -137,7 +139,7 @@ def memory_kib(core: CoreProcess) -> int:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_searches_nobody_waits_for_any_more_keep_nobody_waiting(core: CoreProcess, at_rest: Watch) -> None:
+async def test_abandoned_searches_delay_no_one(core: CoreProcess, at_rest: Watch) -> None:
     await alert_in(core, "searched")
     slow = {"query": {"_or": [{"_string": f"a*b*c*{n}"} for n in range(8)]}}
     slower = {"query": {"_like": {"_field": "description", "_value": "*a*b*c*d*e*f*"}}}
@@ -172,7 +174,7 @@ PARTIAL: dict[str, bytes] = {
 
 @pytest.mark.parametrize("what", PARTIAL)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_connections_that_stop_half_way_keep_nobody_waiting(core: CoreProcess, at_rest: Watch, what: str) -> None:
+async def test_half_sent_requests_delay_no_one(core: CoreProcess, at_rest: Watch, what: str) -> None:
     async with beside(core) as watch:
         writers = [await _silent(core, PARTIAL[what]) for _ in range(200)]
         for _ in range(3):
@@ -195,7 +197,7 @@ EARLY: dict[str, Callable[[httpx.AsyncClient, dict[str, str]], Awaitable[httpx.R
 
 @pytest.mark.parametrize("status", EARLY)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_early_answer_is_the_only_one(core: CoreProcess, at_rest: Watch, status: str) -> None:
+async def test_an_early_answer_is_sent_once(core: CoreProcess, at_rest: Watch, status: str) -> None:
     async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, beside(core) as watch:
         answers = [await EARLY[status](http, key_of(core)) for _ in range(15)]
         then = await http.get("/health")

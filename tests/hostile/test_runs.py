@@ -133,7 +133,7 @@ async def ended(core: CoreProcess, action_id: str) -> Action:
 
 @pytest.mark.parametrize("what", PROGRAMS)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_run_that_attacks_core_ends_and_nobody_else_notices(
+async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
     core: CoreProcess, at_rest: Watch, what: str
 ) -> None:
     name = f"Hostile{list(PROGRAMS).index(what)}_1_0"
@@ -172,7 +172,7 @@ def left_running(place: Place) -> list[str]:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_four_hostile_runs_at_once_take_no_place_for_ever(core: CoreProcess, at_rest: Watch) -> None:
+async def test_hostile_runs_at_once_free_their_capacity(core: CoreProcess, at_rest: Watch) -> None:
     alert = await alert_in(core, "four")
     async with beside(core) as watch:
         runs = [await core.client().run(asked(alert, "Hostile0_1_0")) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Find indicators in the text of an alert or of a task log, and write them down so that nobody clicks them."""
+"""Find indicators in the text of an alert or of a task log, and list them defanged."""
 
 import ipaddress
 import json
@@ -18,21 +18,21 @@ FILE_ENDING = re.compile(
     "bat|bin|cfg|conf|csv|db|dll|docx?|exe|gif|gz|html?|ini|jar|jpe?g|js|json|lnk|log|md|msi|pdf|php|png|pptx?|ps1|py"
     "|rar|rtf|scr|sh|sys|tar|tmp|txt|vbs|xlsx?|xml|ya?ml|zip"
 )
-"""Words that end file names far more often than host names."""
+"""Extensions of file names, which are rarely top-level domains."""
 
 
 def main(job: Path) -> None:
-    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-    answer = report(asked)
+    job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    output = report(job_input)
     (job / "output").mkdir(exist_ok=True)
-    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
-    print(answer["full"]["message"])
+    (job / "output" / "output.json").write_text(json.dumps(output, ensure_ascii=False), encoding="utf-8")
+    print(output["full"]["message"])
 
 
-def report(asked: dict[str, Any]) -> dict[str, Any]:
-    """The responder's report on what it was given."""
-    is_log = str(asked.get("dataType", "")).rpartition(":")[2].lower() == "case_task_log"
-    data = asked.get("data") or {}
+def report(job_input: dict[str, Any]) -> dict[str, Any]:
+    """The content of output.json."""
+    is_log = str(job_input.get("dataType", "")).rpartition(":")[2].lower() == "case_task_log"
+    data = job_input.get("data") or {}
     text = str(data.get("message") or "") if is_log else f"{data.get('title') or ''}\n{data.get('description') or ''}"
     found = indicators(text)
     count = sum(len(values) for values in found.values())
@@ -54,26 +54,26 @@ def report(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def indicators(text: str) -> dict[str, Any]:
-    """Everything found, by kind, each value once, in the order of the text."""
-    rest = refanged(text)
+    """The indicators by kind, without duplicates, in the order of the text."""
+    rest = refang(text)
     urls = unique(url.rstrip(".,;:!?)]'\"") for url in URL.findall(rest))
     rest = URL.sub(" ", rest)
-    addresses = unique(value for value in IP.findall(rest) if is_worth_it(value))
+    addresses = unique(value for value in IP.findall(rest) if is_relevant(value))
     domains = unique(name.lower() for name in DOMAIN.findall(rest) if is_domain(name))
     hashes = unique(value.lower() for value in HASH.findall(rest))
     return {"ip": addresses, "domain": domains, "url": urls, "hash": hashes}
 
 
-def refanged(text: str) -> str:
-    """Undo the usual ways of making an indicator harmless."""
+def refang(text: str) -> str:
+    """Undo the usual ways of defanging."""
     text = re.sub(r"\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)", ".", text, flags=re.IGNORECASE)
     text = re.sub(r"\[:\]", ":", text)
     text = re.sub(r"\[://\]", "://", text)
     return re.sub(r"\bh(?:xx|\*\*)p(s?)\b", r"http\1", text, flags=re.IGNORECASE)
 
 
-def defanged(kind: str, value: str) -> str:
-    """Harmless to click and still readable."""
+def defang(kind: str, value: str) -> str:
+    """The value as text that is not clickable."""
     if kind == "hash":
         return value
     return re.sub(r"^(h)tt(ps?)", r"\1xx\2", value, flags=re.IGNORECASE).replace(".", "[.]")
@@ -83,8 +83,8 @@ def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def is_worth_it(value: str) -> bool:
-    """Addresses that mean nobody say nothing."""
+def is_relevant(value: str) -> bool:
+    """Whether an address can identify a host."""
     address = ipaddress.ip_address(value)
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or value == "255.255.255.255")
 
@@ -110,7 +110,7 @@ def listing(found: dict[str, Any]) -> str:
     blocks = []
     for kind, values in found.items():
         if values:
-            blocks.append("\n".join([f"**{kind}**", *(f"- `{defanged(kind, value)}`" for value in values)]))
+            blocks.append("\n".join([f"**{kind}**", *(f"- `{defang(kind, value)}`" for value in values)]))
     return "\n\n".join(blocks)
 
 

@@ -10,61 +10,61 @@ from typing import Any
 VERDICTS = ("good", "bad")
 
 
-class Unreadable(Exception):
-    """The list can't be used, and why."""
+class UnreadableListError(Exception):
+    """Why the list can't be used."""
 
 
 def main(job: Path) -> None:
-    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
     try:
-        answer = report(asked, read_list(str((asked.get("config") or {}).get("csv") or "")))
-    except Unreadable as error:
-        answer = {"success": False, "errorMessage": str(error)}
+        output = report(job_input, read_list(str((job_input.get("config") or {}).get("csv") or "")))
+    except UnreadableListError as error:
+        output = {"success": False, "errorMessage": str(error)}
     (job / "output").mkdir(exist_ok=True)
-    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
-    print(answer.get("errorMessage") or answer["full"]["message"])
+    (job / "output" / "output.json").write_text(json.dumps(output, ensure_ascii=False), encoding="utf-8")
+    print(output.get("errorMessage") or output["full"]["message"])
 
 
 def read_list(path: str) -> dict[str, Any]:
-    """All indicators of the file, normalised; of one that comes twice, `bad` wins."""
+    """The entries by normalised indicator; where they contradict each other, `bad` wins."""
     if not Path(path).is_absolute():
-        raise Unreadable(f"The configured csv {path!r} must be an absolute path.")
+        raise UnreadableListError(f"The configured csv {path!r} must be an absolute path.")
     known: dict[str, Any] = {}
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             if not {"indicator", "verdict"} <= set(rows.fieldnames or ()):
-                raise Unreadable(f"{path} has no columns `indicator` and `verdict` in its first line.")
+                raise UnreadableListError(f"{path} has no columns `indicator` and `verdict` in its first line.")
             for row in rows:
                 add(known, row, f"{path}, line {rows.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise Unreadable(f"{path} can't be read: {error}") from error
+        raise UnreadableListError(f"{path} can't be read: {error}") from error
     return known
 
 
-def add(known: dict[str, Any], row: dict[str, Any], place: str) -> None:
-    indicator, verdict = normal(row.get("indicator")), str(row.get("verdict") or "").strip().lower()
+def add(known: dict[str, Any], row: dict[str, Any], location: str) -> None:
+    indicator, verdict = normalise(row.get("indicator")), str(row.get("verdict") or "").strip().lower()
     if not indicator:
         return
     if verdict not in VERDICTS:
-        raise Unreadable(f"{place}: the verdict {verdict!r} is neither good nor bad.")
+        raise UnreadableListError(f"{location}: the verdict {verdict!r} is neither good nor bad.")
     if verdict == "bad" or indicator not in known:
         known[indicator] = {"verdict": verdict, "note": str(row.get("note") or "").strip()}
 
 
-def normal(value: object) -> str:
-    """One spelling for one indicator, defanged or not."""
+def normalise(value: object) -> str:
+    """The same spelling for an indicator, defanged or not."""
     text = re.sub(r"\[\.\]|\(\.\)", ".", str(value or "").strip().lower())
     return re.sub(r"^hxxp", "http", text).rstrip("/")
 
 
-def report(asked: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """The responder's report on the observables it was given."""
-    is_alert = str(asked.get("dataType", "")).rpartition(":")[2].lower() == "alert"
-    data = asked.get("data") or {}
+def report(job_input: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The content of output.json."""
+    is_alert = str(job_input.get("dataType", "")).rpartition(":")[2].lower() == "alert"
+    data = job_input.get("data") or {}
     observables = data.get("artifacts") or [] if is_alert else [data]
     values = [str(item["data"]) for item in observables if isinstance(item, dict) and item.get("data")]
-    matches = [{"data": value, **known[normal(value)]} for value in values if normal(value) in known]
+    matches = [{"data": value, **known[normalise(value)]} for value in values if normalise(value) in known]
     bad = [match for match in matches if match["verdict"] == "bad"]
     good = [match for match in matches if match["verdict"] == "good"]
     tag = "AddTagToAlert" if is_alert else "AddTagToArtifact"

@@ -14,24 +14,24 @@ LEVELS: dict[Any, str] = {0: "CLEAR", 1: "GREEN", 2: "AMBER", 3: "RED"}
 
 
 def main(job: Path) -> None:
-    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-    config = asked.get("config") or {}
-    answer = send(written(asked, config), config)
+    job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    config = job_input.get("config") or {}
+    output = send(compose(job_input, config), config)
     (job / "output").mkdir(exist_ok=True)
-    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
-    print(answer.get("errorMessage") or answer["full"]["message"])
+    (job / "output" / "output.json").write_text(json.dumps(output, ensure_ascii=False), encoding="utf-8")
+    print(output.get("errorMessage") or output["full"]["message"])
 
 
-def written(asked: dict[str, Any], config: dict[str, Any]) -> EmailMessage:
-    """The mail, made of the object."""
-    kind = KINDS.get(str(asked.get("dataType", "")).rpartition(":")[2].lower(), "Object")
+def compose(job_input: dict[str, Any], config: dict[str, Any]) -> EmailMessage:
+    """A mail about the object."""
+    kind = KINDS.get(str(job_input.get("dataType", "")).rpartition(":")[2].lower(), "Object")
     mail = EmailMessage()
     mail["From"] = one_line(config.get("from"))
     mail["To"] = ", ".join(one_line(address) for address in config.get("to") or [])
-    mail["Subject"] = f"[TLP:{LEVELS.get(asked.get('tlp'), '?')}] {kind}: {one_line(title(asked))[:150]}"
+    mail["Subject"] = f"[TLP:{LEVELS.get(job_input.get('tlp'), '?')}] {kind}: {one_line(title(job_input))[:150]}"
     mail["Date"] = formatdate()
     mail["Message-ID"] = make_msgid(domain="responder-bot.invalid")
-    mail.set_content(body(asked, kind))
+    mail.set_content(body(job_input, kind))
     return mail
 
 
@@ -40,28 +40,28 @@ def file_name(artifact: dict[str, Any]) -> object:
 
 
 def one_line(value: object) -> str:
-    """Foreign text in a header must not begin another header."""
+    """Text for a header: a line break would begin another header."""
     return " ".join(str(value or "").split())
 
 
-def title(asked: dict[str, Any]) -> str:
-    data = asked.get("data") or {}
+def title(job_input: dict[str, Any]) -> str:
+    data = job_input.get("data") or {}
     task = data.get("case_task") or {}
     return str(data.get("title") or task.get("title") or data.get("_id") or "without a title")
 
 
-def body(asked: dict[str, Any], kind: str) -> str:
-    data = asked.get("data") or {}
+def body(job_input: dict[str, Any], kind: str) -> str:
+    data = job_input.get("data") or {}
     facts = {
-        kind: title(asked),
+        kind: title(job_input),
         "Id": data.get("_id") or data.get("id"),
         "Severity": data.get("severity"),
-        "TLP": LEVELS.get(asked.get("tlp")),
-        "PAP": LEVELS.get(asked.get("pap")),
+        "TLP": LEVELS.get(job_input.get("tlp")),
+        "PAP": LEVELS.get(job_input.get("pap")),
         "Source": data.get("source"),
         "Reference": data.get("sourceRef"),
         "Tags": ", ".join(map(str, data.get("tags") or [])),
-        "Sent by": (asked.get("parameters") or {}).get("user"),
+        "Sent by": (job_input.get("parameters") or {}).get("user"),
     }
     lines = [f"{name}: {one_line(value)}" for name, value in facts.items() if value not in (None, "")]
     observables = [
@@ -72,7 +72,7 @@ def body(asked: dict[str, Any], kind: str) -> str:
     text = str(data.get("description") or data.get("message") or "").strip()
     parts = [
         "\n".join(lines),
-        asked.get("message"),
+        job_input.get("message"),
         text,
         "\n".join(["Observables:", *observables] if observables else []),
     ]
@@ -80,7 +80,7 @@ def body(asked: dict[str, Any], kind: str) -> str:
 
 
 def send(mail: EmailMessage, config: dict[str, Any]) -> dict[str, Any]:
-    """Hand the mail to the server; the answer is the responder's report."""
+    """Send the mail. Returns the content of output.json."""
     host, port = str(config.get("smtp_host")), int(config.get("smtp_port") or 25)
     try:
         with smtplib.SMTP(host, port, timeout=float(config.get("timeout_seconds") or 30)) as server:

@@ -1,4 +1,4 @@
-"""Send an object as JSON to an address of the configuration."""
+"""Send an object as JSON to the configured URL."""
 
 import base64
 import http.client
@@ -14,30 +14,30 @@ SHOWN_CHARACTERS = 2000
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the object and the token to an address that nobody configured."""
+    """Follows no redirect, which would send the object and the token to a URL that nobody configured."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
 
 
 def main(job: Path) -> None:
-    asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-    answer = send(asked, asked.get("config") or {})
+    job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+    output = send(job_input, job_input.get("config") or {})
     (job / "output").mkdir(exist_ok=True)
-    (job / "output" / "output.json").write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
-    print(answer.get("errorMessage") or answer["full"]["message"])
+    (job / "output" / "output.json").write_text(json.dumps(output, ensure_ascii=False), encoding="utf-8")
+    print(output.get("errorMessage") or output["full"]["message"])
 
 
-def send(asked: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Post the object; the answer is the responder's report."""
+def send(job_input: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Post the object. Returns the content of output.json."""
     url = str(config.get("url") or "")
-    place = urllib.parse.urlsplit(url)
-    if place.scheme not in ("http", "https") or not place.hostname:
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         return failure("The configured url is no http or https address.")
-    body = {key: asked.get(key) for key in ("data", "dataType", "tlp", "pap", "message", "parameters")}
-    login, _, address = place.netloc.rpartition("@")
+    body = {key: job_input.get(key) for key in ("data", "dataType", "tlp", "pap", "message", "parameters")}
+    login, _, address = parts.netloc.rpartition("@")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        urllib.parse.urlunsplit(place._replace(netloc=address)),
+        urllib.parse.urlunsplit(parts._replace(netloc=address)),
         data=json.dumps(body, ensure_ascii=False).encode(),
         headers={"Content-Type": "application/json; charset=utf-8", "User-Agent": "ResponderBot_Webhook/1.0"},
         method="POST",
@@ -50,20 +50,20 @@ def send(asked: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     opener = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler(proxies(config)))
     try:
         with opener.open(request, timeout=float(config.get("timeout_seconds") or 30)) as response:
-            return success(place.hostname, response.status, response.read(SHOWN_CHARACTERS * 4))
+            return success(parts.hostname, response.status, response.read(SHOWN_CHARACTERS * 4))
     except urllib.error.HTTPError as error:
         text = error.read(SHOWN_CHARACTERS).decode("utf-8", "replace").strip()
-        return failure(f"{place.hostname} answered {error.code} {error.reason}. {text[:300]}".strip())
+        return failure(f"{parts.hostname} answered {error.code} {error.reason}. {text[:300]}".strip())
     except TimeoutError:
-        return failure(f"{place.hostname} did not answer in time; nobody knows whether it took the object.")
+        return failure(f"{parts.hostname} did not answer in time; it is not known whether it got the object.")
     except urllib.error.URLError as error:
-        return failure(f"{place.hostname} could not be reached: {error.reason}")
+        return failure(f"{parts.hostname} could not be reached: {error.reason}")
     except (OSError, http.client.HTTPException) as error:
-        return failure(f"{place.hostname} broke off the connection: {error!r}")
+        return failure(f"{parts.hostname} broke off the connection: {error!r}")
 
 
 def proxies(config: dict[str, Any]) -> dict[str, str] | None:
-    """The configured proxies; None lets the environment decide."""
+    """The configured proxies; None for those of the environment."""
     given = {scheme: proxy for scheme, proxy in (config.get("proxy") or {}).items() if proxy}
     return given or None
 

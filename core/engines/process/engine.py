@@ -178,7 +178,7 @@ class ProcessEngine:
             if record is None:
                 return await asyncio.to_thread(self._report_not_started, job.action_id, facts)
             self._running[job.action_id] = record
-            await on_progress(Progress(self.job_id(job.action_id), True, record.pid, record.pid_started))
+            await on_progress(Progress(self.job_id(job.action_id), running=True))
             return await self._follow(job.action_id, record, facts)
         finally:
             os.close(lock)

@@ -39,7 +39,7 @@ class IdleEngine(Engine):
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         if self._manner == "holds":
-            await on_progress(Progress(self.job_id(job.action_id), running=True, pid=1, pid_started=1))
+            await on_progress(Progress(self.job_id(job.action_id), running=True))
             self.taken.put_nowait(on_progress)
             await asyncio.get_running_loop().create_future()
         return Report(True, message="Nothing was done.")

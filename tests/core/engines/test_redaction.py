@@ -94,7 +94,7 @@ def decoded_in(text: str) -> str:
     encoders=st.lists(st.sampled_from(sorted(ENCODERS)), min_size=3, max_size=3),
     success=st.booleans(),
 )
-def test_no_form_of_a_secret_is_in_the_stored_action(
+def test_no_encoding_of_a_secret_is_in_the_stored_action(
     secrets: list[str], around: tuple[str, str], encoders: list[str], success: bool
 ) -> None:
     fixed = FIXED.lower()
@@ -117,19 +117,19 @@ def test_no_form_of_a_secret_is_in_the_stored_action(
                 assert secret not in decoded_in(rest)
 
 
-def test_one_pass_takes_out_hundreds_of_secrets_from_a_long_text() -> None:
+def test_hundreds_of_secrets_are_redacted_in_a_long_text() -> None:
     secrets = [f"secret-{number:05}" for number in range(300)]
     text = "nothing to see, secret- only, " * 20_000 + " ".join(secrets)
     assert Redactor(secrets).text(text) == "nothing to see, secret- only, " * 20_000 + " ".join([REMOVED] * 300)
 
 
 @pytest.mark.parametrize("start", range(65_500, 65_560, 7))
-def test_a_secret_is_found_wherever_it_stands_in_a_long_text(start: int) -> None:
+def test_a_secret_is_redacted_at_any_position_in_a_long_text(start: int) -> None:
     text = "x" * start + "open sesame" + "y" * 70_000 + "open sesame"
     assert Redactor(["open sesame"]).text(text) == text.replace("open sesame", REMOVED)
 
 
-def test_short_secrets_are_left_and_numbers_are_taken_out() -> None:
+def test_short_secrets_stay_and_numbers_are_redacted() -> None:
     assert Redactor(["abc", "123456"]).value(["abcdef", 123456, 1234567, True, "pin 123456"]) == [
         "abcdef",
         REMOVED,
@@ -151,12 +151,12 @@ def test_short_secrets_are_left_and_numbers_are_taken_out() -> None:
         ("mail ann@example.org, a token=5", "mail ann@example.org, a token=5", set()),
     ],
 )
-def test_logins_and_keys_in_addresses(text: str, shown: str, secrets: set[str]) -> None:
+def test_logins_and_keys_in_urls_are_redacted(text: str, shown: str, secrets: set[str]) -> None:
     assert redact_urls({"url": [text]}) == {"url": [shown]}
     assert secrets_in_url(text) == secrets
 
 
-def test_secrets_are_named_by_their_keys_wherever_they_stand() -> None:
+def test_secrets_are_found_by_their_keys_at_any_depth() -> None:
     config = {"a": {"api_key": ["one", 7]}, "use_key": True, "url": "http://u:hidden@h", "odd": ["x"]}
     assert secrets_in(config, frozenset({"odd"})) == {"one", "7", "x"}
     assert secrets_in(config, urls=True) >= {"one", "hidden", "u:hidden"}

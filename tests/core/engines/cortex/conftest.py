@@ -1,4 +1,4 @@
-"""A Cortex server of ours, an engine that speaks to it, and the news it tells."""
+"""Fixtures: a fake Cortex server, engines that call it, and a log of their progress."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,8 +35,8 @@ JOB = Job(
 RESUMED = replace(JOB, resumed=True)
 
 
-class News(list[Progress]):
-    """What `run` told, in order; a test can wait for it."""
+class ProgressLog(list[Progress]):
+    """Records the progress of a run; a test can wait until the program runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ async def cortex() -> AsyncIterator[FakeCortex]:
 
 
 @pytest.fixture
-def news() -> News:
-    return News()
+def progress() -> ProgressLog:
+    return ProgressLog()
 
 
 @pytest.fixture

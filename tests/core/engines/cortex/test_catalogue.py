@@ -77,7 +77,7 @@ async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: Fak
         (Hang(asyncio.Event()), "within 2 s"),
     ],
 )
-async def test_an_engine_that_cannot_say_is_unavailable_with_the_reason(
+async def test_an_engine_without_a_usable_list_is_unavailable_with_the_reason(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], fault: Fault, words: str
 ) -> None:
     cortex.always("search_responders", fault)
@@ -118,12 +118,12 @@ def test_an_address_that_cannot_work_is_refused_at_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "  ", "ключ-ключ", "two\nlines"])
-def test_a_key_that_cannot_be_one_is_refused_at_once(key: str) -> None:
+def test_an_invalid_key_is_refused_at_once(key: str) -> None:
     with pytest.raises(ResponderBotError, match="api_key"):
         CortexEngine("soar", url="http://cortex:9001", api_key=key)
 
 
-async def test_the_key_is_in_no_text(cortex: FakeCortex, make_engine: Callable[..., CortexEngine]) -> None:
+async def test_the_key_appears_in_no_error_or_log(cortex: FakeCortex, make_engine: Callable[..., CortexEngine]) -> None:
     engine = make_engine()
     echo = f"who is Bearer {cortex.api_key}?"
     cortex.always("search_responders", Say(500, {"type": cortex.api_key, "message": echo}))

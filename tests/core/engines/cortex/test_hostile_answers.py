@@ -14,7 +14,7 @@ from core.engines.base import Report
 from core.engines.cortex import CortexEngine
 from core.engines.cortex.http import read_json
 from core.engines.decoding import has_more_values
-from tests.core.engines.cortex.conftest import JOB, QUICK, News
+from tests.core.engines.cortex.conftest import JOB, QUICK, ProgressLog
 from tests.fake_cortex import FakeCortex, Operation, Say
 
 # Short pauses only: many answers are asked for again until the engine is believed to be broken.
@@ -72,7 +72,7 @@ class Bench:
         for operation, (status, body) in answers.items():
             self.cortex.always(operation, Say(status, raw=json.dumps(body).encode()))
         self.cortex.calls.clear()
-        return self.runner.run(self.engine.run(replace(JOB, **more), News()))
+        return self.runner.run(self.engine.run(replace(JOB, **more), ProgressLog()))
 
     def close(self) -> None:
         self.runner.run(self.engine.close())
@@ -111,7 +111,7 @@ def test_no_answer_makes_following_raise(bench: Bench, poll: Any) -> None:
 def test_no_bytes_make_following_raise(bench: Bench, raw: bytes) -> None:
     bench.cortex.always("wait", Say(raw=raw))
     bench.cortex.calls.clear()
-    report = bench.runner.run(bench.engine.run(replace(JOB, resumed=True, engine_job_id="AXj1"), News()))
+    report = bench.runner.run(bench.engine.run(replace(JOB, resumed=True, engine_job_id="AXj1"), ProgressLog()))
     assert not report.success
 
 
@@ -125,7 +125,7 @@ def test_json_that_is_read_can_be_written_again(value: Any) -> None:
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
 
 
-def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+def test_a_lone_surrogate_becomes_a_question_mark() -> None:
     assert read_json(r'{"a": "x\ud800y", "b": "\ud83d\ude00"}') == {"a": "x?y", "b": "😀"}
 
 
@@ -135,14 +135,14 @@ def test_json_that_others_cannot_read_is_refused(raw: bytes) -> None:
         read_json(raw)
 
 
-def test_json_of_too_many_values_is_refused_before_it_is_made() -> None:
+def test_json_of_too_many_values_is_refused_before_it_is_parsed() -> None:
     for raw in (b"[" + b"{}," * 60_000 + b"1]", b"[" + b'"",' * 60_000 + b"1]", b'{"' + b'a":1,"' * 60_000 + b'":1}'):
         with pytest.raises(ValueError, match="it has more than 50000 values"):
             read_json(raw)
 
 
 @given(JSON, st.booleans())
-def test_signs_inside_of_texts_are_no_values(value: Any, ascii_only: bool) -> None:
+def test_punctuation_inside_strings_does_not_count_as_values(value: Any, ascii_only: bool) -> None:
     text = json.dumps({"said": ',[{"\\",' * 20_000, "value": value}, ensure_ascii=ascii_only)
     assert not has_more_values(text.encode("utf-8", "surrogatepass"), 2 * values_in(value) + 3)
     assert has_more_values(text.encode("utf-8", "surrogatepass"), max(0, values_in(value) - 1))

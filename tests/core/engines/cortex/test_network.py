@@ -13,7 +13,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.cortex import CortexEngine
-from tests.core.engines.cortex.conftest import JOB, News
+from tests.core.engines.cortex.conftest import JOB, ProgressLog
 from tests.fake_cortex import FakeCortex, at_once
 
 
@@ -119,19 +119,23 @@ async def secure(certificates: Certificates) -> AsyncIterator[FakeCortex]:
 
 
 async def test_a_private_ca_is_trusted(
-    secure: FakeCortex, certificates: Certificates, make_engine: Callable[..., CortexEngine], news: News
+    secure: FakeCortex, certificates: Certificates, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     engine = make_engine(url=secure.url, ca_file=certificates.ca)
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
     assert len((await engine.catalogue()).responders) == 1
 
 
 @pytest.mark.parametrize("which", ["public", "other"])
-async def test_a_certificate_of_nobody_we_know_gets_no_key(
-    secure: FakeCortex, certificates: Certificates, make_engine: Callable[..., CortexEngine], news: News, which: str
+async def test_a_server_with_an_untrusted_certificate_gets_no_key(
+    secure: FakeCortex,
+    certificates: Certificates,
+    make_engine: Callable[..., CortexEngine],
+    progress: ProgressLog,
+    which: str,
 ) -> None:
     engine = make_engine(url=secure.url, ca_file=None if which == "public" else certificates.other_ca)
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert "its certificate is not trusted (is ca_file right?). Nothing was started" in report.message
     with pytest.raises(ResponderBotError, match="certificate is not trusted"):
         await engine.catalogue()
@@ -146,42 +150,50 @@ def test_a_ca_file_that_cannot_be_read_is_refused_at_once(tmp_path: Path) -> Non
 
 
 async def test_plain_calls_go_through_the_proxy(
-    cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     cortex.plays = at_once
     proxy.password = "let-me-out"
     url = proxy.url.replace("http://", "http://core:let-me-out@")
-    assert (await make_engine(proxy=url).run(JOB, news)).success
+    assert (await make_engine(proxy=url).run(JOB, progress)).success
     assert proxy.asked[0].startswith(f"POST {cortex.url}/api/responder/")
 
 
 async def test_secure_calls_go_through_the_proxy_with_its_password(
-    secure: FakeCortex, certificates: Certificates, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
+    secure: FakeCortex,
+    certificates: Certificates,
+    proxy: Proxy,
+    make_engine: Callable[..., CortexEngine],
+    progress: ProgressLog,
 ) -> None:
     proxy.password = "let-me-out"
     url = proxy.url.replace("http://", "http://core:let-me-out@")
     engine = make_engine(url=secure.url, ca_file=certificates.ca, proxy=url)
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
     assert set(proxy.asked) == {f"CONNECT {secure.url.removeprefix('https://')}"}
     assert "let-me-out" not in repr(vars(engine)) + repr(engine)
 
 
 async def test_a_proxy_that_refuses_starts_nothing(
-    secure: FakeCortex, certificates: Certificates, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
+    secure: FakeCortex,
+    certificates: Certificates,
+    proxy: Proxy,
+    make_engine: Callable[..., CortexEngine],
+    progress: ProgressLog,
 ) -> None:
     proxy.password = "let-me-out"
     engine = make_engine(url=secure.url, ca_file=certificates.ca, proxy=proxy.url)
-    assert "the proxy refused the connection. Nothing was started" in (await engine.run(JOB, news)).message
+    assert "the proxy refused the connection. Nothing was started" in (await engine.run(JOB, progress)).message
 
 
 async def test_a_proxy_that_is_down_starts_nothing(
-    cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     await proxy.stop()
-    assert "the proxy refused the connection" in (await make_engine(proxy=proxy.url).run(JOB, news)).message
+    assert "the proxy refused the connection" in (await make_engine(proxy=proxy.url).run(JOB, progress)).message
 
 
-def test_a_proxy_that_cannot_be_one_is_refused_without_its_password() -> None:
+def test_an_invalid_proxy_is_refused_without_showing_its_password() -> None:
     with pytest.raises(ResponderBotError, match="proxy must look like") as caught:
         CortexEngine("soar", url="http://cortex:9001", api_key="k" * 10, proxy="core:let-me-out@proxy")
     assert "let-me-out" not in str(caught.value)
@@ -191,7 +203,7 @@ async def test_a_hundred_and_fifty_jobs_do_not_keep_the_catalogue_waiting(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine]
 ) -> None:
     engine = make_engine()
-    runs = [asyncio.create_task(engine.run(JOB, News())) for _ in range(150)]
+    runs = [asyncio.create_task(engine.run(JOB, ProgressLog())) for _ in range(150)]
     await cortex.until("wait", 150)
     assert len((await engine.catalogue()).responders) == 1
     for job_id in list(cortex.jobs):

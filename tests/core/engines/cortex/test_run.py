@@ -11,18 +11,20 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
-from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, News
+from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog
 from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
 
 ASK_TIMEOUT = Say(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
 
 
-async def test_a_job_runs_and_its_report_comes_back(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+async def test_a_job_runs_and_its_report_is_returned(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.until("wait")
     await cortex.begin(job.id)
-    await news.running.wait()
+    await progress.running.wait()
     operations = [{"type": "AddTagToAlert", "tag": "blocked"}]
     await cortex.succeed(job.id, {"message": "blocked", "n": 1}, operations=operations)
     assert await run == Report(
@@ -32,14 +34,14 @@ async def test_a_job_runs_and_its_report_comes_back(cortex: FakeCortex, engine: 
         summary={"taxonomies": []},
         operations=tuple(operations),
     )
-    assert news == [Progress(job.id), Progress(job.id, running=True)]
+    assert progress == [Progress(job.id), Progress(job.id, running=True)]
 
 
 async def test_the_call_carries_the_label_and_what_the_responder_needs(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.plays = at_once
-    await engine.run(JOB, news)
+    await engine.run(JOB, progress)
     call = await cortex.until("run")
     assert call.path == f"/api/responder/{BLOCKER['id']}/run"
     assert call.authorization == f"Bearer {cortex.api_key}"
@@ -55,18 +57,18 @@ async def test_the_call_carries_the_label_and_what_the_responder_needs(
     assert (await cortex.until("wait")).query == {"atMost": "1seconds"}
 
 
-async def test_a_job_that_ends_between_two_polls_is_still_told_to_have_run(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+async def test_a_job_that_ends_between_two_polls_is_reported_as_running_first(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.plays = at_once
-    assert (await engine.run(JOB, news)).success
-    assert [one.running for one in news] == [False, True]
+    assert (await engine.run(JOB, progress)).success
+    assert [one.running for one in progress] == [False, True]
 
 
 async def test_a_failing_responder_is_a_report_without_secrets(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.begin(job.id)
     given = {"data": {"title": "x"}, "config": {"api_key": "s3cr3t", "jobTimeout": 30}}
@@ -80,10 +82,10 @@ async def test_a_failing_responder_is_a_report_without_secrets(
     )
 
 
-async def test_a_failing_responder_can_not_tell_what_is_secret_in_its_input(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+async def test_a_failing_responder_leaks_no_secret_of_its_input(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.begin(job.id)
     config = {"password": "hunter22", "proxy": {"http": "http://ann:s3cr3t-proxy@p:1"}}
@@ -111,9 +113,9 @@ async def test_a_failing_responder_can_not_tell_what_is_secret_in_its_input(
     ],
 )
 async def test_an_error_message_may_be_any_json(
-    cortex: FakeCortex, engine: CortexEngine, news: News, error_message: object, sentence: str
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, error_message: object, sentence: str
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.fail(job.id, error_message)
     report = await run
@@ -132,10 +134,10 @@ async def test_an_error_message_may_be_any_json(
         (None, "has status Success but no report"),
     ],
 )
-async def test_a_report_of_the_wrong_shape_is_a_failure_that_says_so(
-    cortex: FakeCortex, engine: CortexEngine, news: News, report: object, words: str
+async def test_a_report_of_the_wrong_shape_is_a_failure_with_the_reason(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, report: object, words: str
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.say(job.id, "Success", report)
     ended = await run
@@ -143,37 +145,43 @@ async def test_a_report_of_the_wrong_shape_is_a_failure_that_says_so(
     assert words in ended.message
 
 
-async def test_operations_null_are_no_operations(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+async def test_operations_null_are_no_operations(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.succeed(job.id, operations=None, artifacts=None, summary=None)
     assert await run == Report(True, message="done", full={"message": "done"})
 
 
-async def test_a_deleted_job_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+async def test_a_deleted_job_is_a_failure(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.remove(job.id)
     assert "deleted" in (await run).message
 
 
-async def test_a_job_the_engine_forgot_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+async def test_a_job_the_engine_forgot_is_a_failure(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.begin(job.id)
-    await news.running.wait()
+    await progress.running.wait()
     cortex.forget(job.id)
     assert "no longer knows" in (await run).message
 
 
-async def test_one_not_found_alone_is_not_believed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+async def test_a_single_404_does_not_end_polling(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
     cortex.behave("wait", Say(404, {"type": "NotFoundError"}))
     cortex.plays = at_once
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
 
 
-async def test_trouble_on_the_way_does_not_end_the_following(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+async def test_errors_in_between_do_not_end_polling(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.behave(
         "wait",
@@ -187,101 +195,105 @@ async def test_trouble_on_the_way_does_not_end_the_following(
         Say(body={"status": "Dancing"}),
     )
     cortex.plays = at_once
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
     assert cortex.count("run") == 1
 
 
 async def test_a_slow_poll_is_asked_again(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     cortex.behave("wait", Hang(asyncio.Event()))
     cortex.plays = at_once
     engine = make_engine(timeout_s=2)
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
 
 
-async def test_rubbish_without_end_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+async def test_unusable_answers_without_end_are_a_failure(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
     cortex.always("wait", Say(raw=b"<html>log in, please</html>"))
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert "returned no usable report" in report.message
     assert "not usable JSON" in report.message
 
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_key_names_what_to_fix(
-    cortex: FakeCortex, engine: CortexEngine, news: News, status: int
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, status: int
 ) -> None:
     cortex.always("wait", Say(status, {"type": "AuthorizationError", "message": "no"}))
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert "api_key of this engine in the settings" in report.message
     assert "may still run" in report.message
 
 
 async def test_a_refused_key_at_the_start_says_that_nothing_was_started(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    report = await make_engine(api_key="wrong-key-0000").run(JOB, news)
+    report = await make_engine(api_key="wrong-key-0000").run(JOB, progress)
     assert report.message == (
         "Engine 'soar' refused the API key. Put a valid one into api_key of this engine in the settings. "
         "Nothing was started."
     )
-    assert (news, cortex.jobs) == ([], {})
+    assert (progress, cortex.jobs) == ([], {})
 
 
-async def test_a_responder_that_vanished_is_a_failure(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    report = await engine.run(replace(JOB, responder_id="../gone"), news)
+async def test_a_responder_that_vanished_is_a_failure(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
+    report = await engine.run(replace(JOB, responder_id="../gone"), progress)
     assert "no longer knows" in report.message
     assert (await cortex.until("run")).path == "/api/responder/../gone/run"
 
 
-async def test_a_refused_job_shows_the_engines_words(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+async def test_a_refused_job_shows_the_message_of_the_engine(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
     cortex.behave("run", Say(400, {"type": "BadRequest", "message": "[Attribute data is missing]"}))
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert report.message == (
         "Engine 'soar' refused to run Blocker_1_0 (400). [Attribute data is missing] Nothing was started."
     )
 
 
-async def test_a_redirect_is_not_followed(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
+async def test_a_redirect_is_not_followed(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
     cortex.behave("run", Say(302, headers={"Location": "http://127.0.0.1:1/"}))
-    assert "Put its real address into url" in (await engine.run(JOB, news)).message
+    assert "Put its real address into url" in (await engine.run(JOB, progress)).message
 
 
-async def test_an_engine_that_takes_no_more_is_asked_again(
-    cortex: FakeCortex, engine: CortexEngine, news: News
-) -> None:
+async def test_a_rate_limited_start_is_retried(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
     full = Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
     cortex.behave("run", full, full)
     cortex.plays = at_once
-    assert (await engine.run(JOB, news)).success
+    assert (await engine.run(JOB, progress)).success
     assert len(cortex.jobs) == 1
 
 
-async def test_an_engine_that_never_takes_more_is_a_failure(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+async def test_a_start_that_stays_rate_limited_is_a_failure(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.always("run", Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}))
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert report.message == (
         "Engine 'soar' accepts no more runs now, so nothing was started. Rate limit of 1 per Day reached"
     )
 
 
 async def test_an_engine_that_is_down_is_a_failure_that_started_nothing(
-    cortex: FakeCortex, engine: CortexEngine, news: News
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     await cortex.stop()
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert report.message == (
         "Engine 'soar' can't be reached: it accepts no connection. Nothing was started; try again later."
     )
 
 
 async def test_a_running_job_ends_at_cores_own_deadline(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     engine = make_engine(deadline_minutes=0.005)
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.begin(job.id)
     report = await run
@@ -289,23 +301,23 @@ async def test_a_running_job_ends_at_cores_own_deadline(
 
 
 async def test_a_restart_that_forgets_a_running_job_ends_at_the_deadline(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(make_engine(deadline_minutes=0.005).run(JOB, news))
+    run = asyncio.create_task(make_engine(deadline_minutes=0.005).run(JOB, progress))
     job = await cortex.until_job()
     await cortex.begin(job.id)
-    await news.running.wait()
+    await progress.running.wait()
     await cortex.restart()
     assert "Timed out" in (await run).message
     assert cortex.count("run") == 1
 
 
 async def test_queueing_does_not_count_for_the_deadline(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     cortex.always("wait", Say(body={"status": "Waiting", "report": "Waiting"}))
     engine = make_engine(deadline_minutes=0.001)  # 60 ms, far less than the twenty polls below take together
-    run = asyncio.create_task(engine.run(JOB, news))
+    run = asyncio.create_task(engine.run(JOB, progress))
     await cortex.until("wait", 20)
     cortex.always("wait", None)
     await cortex.succeed((await cortex.until_job()).id)
@@ -313,38 +325,40 @@ async def test_queueing_does_not_count_for_the_deadline(
 
 
 async def test_a_job_that_never_starts_is_given_up(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     engine = make_engine(timing=replace(QUICK, waiting_limit_s=0.05))
-    report = await engine.run(JOB, news)
+    report = await engine.run(JOB, progress)
     assert "had not started it after" in report.message
-    assert news == [Progress(next(iter(cortex.jobs)))]
+    assert progress == [Progress(next(iter(cortex.jobs)))]
 
 
 async def test_the_time_a_job_ran_before_it_was_adopted_counts(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     job = cortex.seed({"label": "~12", "data": {}, "dataType": "thehive:alert"}, status="InProgress")
     job.start_ms, job.report = job.created_ms - 3_600_000, "Running"
-    report = await make_engine(deadline_minutes=30).run(replace(RESUMED, engine_job_id=job.id), news)
+    report = await make_engine(deadline_minutes=30).run(replace(RESUMED, engine_job_id=job.id), progress)
     assert "Timed out after 30 minutes" in report.message
 
 
-async def test_an_engine_that_stays_away_ends_at_the_deadline(
-    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], news: News
+async def test_a_job_on_an_unreachable_engine_ends_at_the_deadline(
+    cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(make_engine(deadline_minutes=0.02).run(JOB, news))
+    run = asyncio.create_task(make_engine(deadline_minutes=0.02).run(JOB, progress))
     job = await cortex.until_job()
     await cortex.say(job.id, "InProgress", "Running")  # no startDate: the deadline counts from when it is seen
-    await news.running.wait()
+    await progress.running.wait()
     await cortex.stop()
     report = await run
     assert "Timed out" in report.message
     assert "The last fault of the engine" in report.message
 
 
-async def test_stopping_core_leaves_the_job_alone(cortex: FakeCortex, engine: CortexEngine, news: News) -> None:
-    run = asyncio.create_task(engine.run(JOB, news))
+async def test_stopping_core_leaves_the_job_alone(
+    cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
+) -> None:
+    run = asyncio.create_task(engine.run(JOB, progress))
     job = await cortex.until_job()
     await cortex.until("wait")
     run.cancel()
@@ -367,7 +381,7 @@ async def test_a_running_job_cannot_be_cancelled(engine: CortexEngine) -> None:
     assert caught.value.code == "conflict"
 
 
-async def test_the_engine_has_no_id_in_advance_and_no_bound(make_engine: Callable[..., CortexEngine]) -> None:
+async def test_the_engine_has_no_job_id_in_advance_and_no_capacity(make_engine: Callable[..., CortexEngine]) -> None:
     engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
     await engine.clean_up("~12")

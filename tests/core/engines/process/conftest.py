@@ -1,4 +1,4 @@
-"""What the tests of the process engine share: an engine on real programs, and bells that programs ring."""
+"""Fixtures of the process engine: engines on real programs, and named pipes to synchronise with programs."""
 
 import asyncio
 import os
@@ -10,18 +10,18 @@ import pytest
 
 from core.engines.base import Job, Progress
 from core.engines.process.engine import ProcessEngine
-from core.engines.process.processes import wait_readable
+from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.making import engine_in
 
 MakeEngine = Callable[..., ProcessEngine]
 
 BOTH_WAYS = pytest.mark.parametrize("way", ["exec", "fork"], indirect=True)
-"""For tests of what must hold however a run was started."""
+"""For tests that must pass with the launcher and with a fork server."""
 
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """How the engines of this test start their runs; "exec" where a test doesn't say."""
+    """How the engines of this test start their programs; "exec" by default."""
     way: str = getattr(request, "param", "exec")
     if way == "fork":
         (tmp_path / "fork").touch()
@@ -30,13 +30,13 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plain environment takes a while to make: all tests have the same."""
+    """Shared by all tests: creating the plain environment takes a while."""
     return tmp_path_factory.mktemp("environments")
 
 
 @pytest.fixture
 async def make_engine(tmp_path: Path, way: str, environments: Path) -> AsyncIterator[MakeEngine]:
-    """Engines on the folder of this test; made twice, the second is core after a restart."""
+    """Creates engines on the folder of this test. The second one stands for core after a restart."""
     (tmp_path / "environments").symlink_to(environments)
     made: list[ProcessEngine] = []
 
@@ -52,7 +52,7 @@ async def make_engine(tmp_path: Path, way: str, environments: Path) -> AsyncIter
 async def job_for(
     engine: ProcessEngine, name: str, *, action_id: str = "~8257", resumed: bool = False, **parameters: Any
 ) -> Job:
-    """A job for the responder `name` (its definition's id)."""
+    """A job for the responder with the definition id `name`."""
     found = next(item for item in (await engine.catalogue()).responders if item.name == name)
     return Job(
         action_id=action_id,
@@ -67,8 +67,8 @@ async def job_for(
     )
 
 
-class Heard:
-    """Keeps what a run told, and lets a test wait for the first word."""
+class ProgressLog:
+    """Records the progress of a run; a test can wait for the first report."""
 
     def __init__(self) -> None:
         self.progress: list[Progress] = []
@@ -84,21 +84,21 @@ class Heard:
 
 
 class Bell:
-    """A named pipe that a program writes to (`rung`) or reads from (`ring`)."""
+    """A named pipe for a signal from a program (`rung`) or to it (`ring`)."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
-        # Open for both, so that neither side ever waits for the other to open it.
+        # Opened for reading and writing, so that neither side waits for the other to open it.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     async def rung(self) -> str:
-        """What the program wrote."""
+        """Wait for the program; return what it wrote."""
         await wait_readable(self._descriptor)
         return os.read(self._descriptor, 4096).decode()
 
     def ring(self) -> None:
-        """Let a program that reads a line from here go on."""
+        """Resume a program that reads a line from here."""
         os.write(self._descriptor, b"go\n")
 
     def close(self) -> None:
@@ -119,8 +119,15 @@ async def go(tmp_path: Path) -> AsyncIterator[Bell]:
     bell.close()
 
 
+def program_pid(engine: ProcessEngine, action_id: str = "~8257") -> int:
+    """The pid of the program that was started for an action."""
+    record = StartRecord.read(engine._folder(action_id).started)
+    assert record
+    return record.pid
+
+
 def is_alive(pid: int) -> bool:
-    """Whether a process still runs; one that ended and was not reaped doesn't."""
+    """Whether a process runs; a zombie doesn't."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

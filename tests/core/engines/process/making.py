@@ -1,4 +1,4 @@
-"""Makes the engines of these tests; also for the programs that stand for a core, so without pytest."""
+"""Creates the engines of these tests. Without pytest, since programs that stand for a core use it too."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ class ForkOnlyStarter(ProgramStarter):
 
 
 def engine_in(
-    place: Path,
+    folder: Path,
     *,
     config: dict[str, dict[str, Any]] | None = None,
     folders: tuple[Path, ...] = (RESPONDERS,),
@@ -29,9 +29,9 @@ def engine_in(
     name: str = "local",
     python: Path | None = None,
 ) -> ProcessEngine:
-    """An engine whose state is below `place`; `config` gives values by responder name.
+    """An engine with its state below `folder`; `config` holds values by responder name.
 
-    It forks its runs if there is a file `fork` in `place`, else it starts them by exec.
+    It forks its programs if there is a file `fork` in `folder`, else it starts them by exec.
     """
     engine = ProcessEngine(
         name,
@@ -39,14 +39,14 @@ def engine_in(
         product="thehive",
         folders=folders,
         responders={key: ResponderSection(config=values) for key, values in (config or {}).items()},
-        jobs=place / "jobs",
-        environments=place / "environments",
+        jobs=folder / "jobs",
+        environments=folder / "environments",
         capacity=4,
         keep_jobs=keep_jobs,
         python=python,
         limits=limits,
         grace_s=grace_s,
     )
-    if (place / "fork").exists():
+    if (folder / "fork").exists():
         engine._starter = ForkOnlyStarter(limits or RunLimits(), ForkServers(wait_s=30.0))
     return engine

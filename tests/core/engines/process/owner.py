@@ -1,4 +1,4 @@
-"""A core in small, for the kill table: runs one action and dies at the point it is told, by SIGKILL."""
+"""A minimal core for the crash tests: runs one action, and kills itself with SIGKILL at a given point."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def told(progress: Progress) -> None:
-    """Told that the program runs."""
-    if POINT == "running told":
+async def on_progress(progress: Progress) -> None:
+    """The program has started."""
+    if POINT == "running reported":
         die()
 
 
@@ -43,7 +43,7 @@ async def live(engine: ProcessEngine, job: Job) -> None:
         _, status = os.pipe()
         engine._starter.spawn(folder, runnable, status)
         die()
-    await engine.run(job, told)
+    await engine.run(job, on_progress)
     if POINT == "report read":
         die()
     raise SystemExit(f"{POINT} was never reached")

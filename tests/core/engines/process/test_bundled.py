@@ -13,7 +13,7 @@ import pytest
 
 from core.engines.base import Job, Report
 from core.engines.process.engine import ProcessEngine
-from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
+from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -69,14 +69,14 @@ class Post:
 
 
 async def run(engine: ProcessEngine, name: str, change: Callable[[Job], Job] = lambda job: job) -> Report:
-    return await engine.run(change(await job_for(engine, name, user="ann@example.org")), Heard())
+    return await engine.run(change(await job_for(engine, name, user="ann@example.org")), ProgressLog())
 
 
 def with_data(data: dict[str, Any], data_type: str = "thehive:alert") -> Callable[[Job], Job]:
     return lambda job: replace(job, data=data, data_type=data_type)
 
 
-async def test_without_configuration_those_that_need_it_say_what_is_missing(make_engine: MakeEngine) -> None:
+async def test_unconfigured_bundled_responders_name_what_is_missing(make_engine: MakeEngine) -> None:
     found = await make_engine(folders=()).catalogue()
     assert [item.name for item in found.responders] == [
         "ResponderBot_CloseAsFalsePositive_1_0",
@@ -89,10 +89,12 @@ async def test_without_configuration_those_that_need_it_say_what_is_missing(make
     ]
 
 
-async def test_close_as_false_positive_tags_marks_and_says_why(make_engine: MakeEngine) -> None:
+async def test_close_as_false_positive_tags_and_marks_with_the_reason(make_engine: MakeEngine) -> None:
     engine = make_engine(folders=())
     name = "ResponderBot_CloseAsFalsePositive_1_0"
-    report = await engine.run(await job_for(engine, name, user="ann@example.org", reason="Known scanner."), Heard())
+    report = await engine.run(
+        await job_for(engine, name, user="ann@example.org", reason="Known scanner."), ProgressLog()
+    )
     assert report.message == (
         "Alert “Beacon to 198.51.100.7” was closed as a false positive by ann@example.org: "
         "tagged false-positive, marked as read. Reason: Known scanner."
@@ -122,7 +124,7 @@ async def test_the_webhook_sends_the_object_with_its_token(make_engine: MakeEngi
         ("", "127.0.0.1 broke off the connection: RemoteDisconnected("),
     ],
 )
-async def test_the_webhook_says_honestly_what_went_wrong(make_engine: MakeEngine, answer: str, message: str) -> None:
+async def test_the_webhook_reports_what_went_wrong(make_engine: MakeEngine, answer: str, message: str) -> None:
     async with server(Web(answer)) as port:
         config = {"url": f"http://127.0.0.1:{port}/"}
         report = await run(
@@ -133,7 +135,7 @@ async def test_the_webhook_says_honestly_what_went_wrong(make_engine: MakeEngine
 
 
 @pytest.mark.parametrize("scheme", ["http", "ftp"])
-async def test_the_webhook_sends_a_login_of_its_address_as_such_and_shows_it_nowhere(
+async def test_the_webhook_sends_the_login_of_its_url_and_does_not_show_it(
     make_engine: MakeEngine, scheme: str
 ) -> None:
     web = Web("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\ntoken=k-77-88 is good")
@@ -167,14 +169,14 @@ async def test_a_mail_is_sent(make_engine: MakeEngine) -> None:
     assert "- ip: 198.51.100.7" in post.mail
 
 
-async def test_a_mail_that_nobody_takes_is_a_failure(make_engine: MakeEngine) -> None:
+async def test_a_mail_that_all_recipients_refuse_is_a_failure(make_engine: MakeEngine) -> None:
     async with server(Post()) as port:
         config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@refused.example"}
         report = await run(make_engine(folders=(), config={"ResponderBot_Mail_1_0": config}), "ResponderBot_Mail_1_0")
     assert report.message == ("The mail server 127.0.0.1 refused every receiver: a@refused.example: 550 no such user")
 
 
-async def test_a_mail_server_that_is_not_there_is_told_in_words(make_engine: MakeEngine) -> None:
+async def test_an_unreachable_mail_server_is_a_failure(make_engine: MakeEngine) -> None:
     async with server(Post()) as port:
         pass
     config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@example.org"}
@@ -188,7 +190,7 @@ TEXT = (
 )
 
 
-async def test_indicators_of_a_log_become_a_log_that_nobody_clicks(make_engine: MakeEngine) -> None:
+async def test_indicators_of_a_task_log_become_a_defanged_task_log(make_engine: MakeEngine) -> None:
     log = with_data({"_id": "~3", "message": TEXT}, "thehive:case_task_log")
     report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", log)
     assert report.message == "Found 1 address, 1 domain, 1 URL, 1 hash."
@@ -215,7 +217,7 @@ async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine
     assert (report.success, report.operations) == (True, ())
 
 
-async def test_the_lookup_knows_good_and_bad(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_the_lookup_reports_known_good_and_bad(make_engine: MakeEngine, tmp_path: Path) -> None:
     known = tmp_path / "known.csv"
     known.write_text("indicator,verdict,note\nevil[.]example,bad,botnet\n192.0.2.1,good,\n")
     engine = make_engine(folders=(), config={"ResponderBot_Lookup_1_0": {"csv": str(known)}})

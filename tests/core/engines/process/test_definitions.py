@@ -50,7 +50,7 @@ async def test_a_definition_becomes_a_responder(make_engine: MakeEngine, tmp_pat
     assert (responder.max_tlp, responder.max_pap) == (3, 3)
 
 
-async def test_one_responders_own_folder_may_be_named_too(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_the_folder_of_a_single_responder_may_be_configured(make_engine: MakeEngine, tmp_path: Path) -> None:
     put(tmp_path / "own")
     assert len((await catalogue(make_engine, tmp_path / "own" / "Mailer")).responders) == 1
 
@@ -83,7 +83,7 @@ async def test_one_responders_own_folder_may_be_named_too(make_engine: MakeEngin
         ({"config": {"jobTimeout": 0}}, "jobTimeout must be a number of minutes above 0."),
     ],
 )
-async def test_a_definition_that_cannot_be_used_is_left_out_with_file_and_reason(
+async def test_an_unusable_definition_is_skipped_with_file_and_reason(
     make_engine: MakeEngine, tmp_path: Path, keys: dict[str, Any], reason: str
 ) -> None:
     root = tmp_path / "own"
@@ -99,7 +99,7 @@ async def test_a_definition_that_cannot_be_used_is_left_out_with_file_and_reason
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"\xff\xfe", b"7", b"[" * 100_000])
-async def test_a_file_that_is_no_json_object_stops_no_other(
+async def test_a_file_that_is_not_a_json_object_does_not_affect_others(
     make_engine: MakeEngine, tmp_path: Path, text: bytes
 ) -> None:
     put(tmp_path / "own")
@@ -108,7 +108,7 @@ async def test_a_file_that_is_no_json_object_stops_no_other(
     assert [len(found.responders), [item.name for item in found.skipped]] == [1, ["broken"]]
 
 
-async def test_a_folder_that_is_missing_is_said(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(make_engine: MakeEngine, tmp_path: Path) -> None:
     found = await catalogue(make_engine, tmp_path / "gone")
     assert found.unreadable == (
         f"The folder of responders {tmp_path}/gone can't be read (No such file or directory); create it, or remove"
@@ -116,7 +116,7 @@ async def test_a_folder_that_is_missing_is_said(make_engine: MakeEngine, tmp_pat
     )
 
 
-async def test_one_that_came_along_is_wanted_once_somebody_configures_it(make_engine: MakeEngine) -> None:
+async def test_a_bundled_responder_is_wanted_once_it_is_configured(make_engine: MakeEngine) -> None:
     webhook, mail = "ResponderBot_Webhook_1_0", "ResponderBot_Mail_1_0"
     found = {one.name: one for one in (await make_engine(config={webhook: {"ulr": "x"}}).catalogue()).skipped}
     assert (found[webhook].is_wanted, found[mail].is_wanted) == (True, False)
@@ -126,14 +126,14 @@ async def test_one_that_came_along_is_wanted_once_somebody_configures_it(make_en
     assert {"smtp_host", "max_tlp"} <= set(would_be.items)
 
 
-async def test_a_list_that_is_none_is_not_repeated_since_it_may_hold_a_secret(tmp_path: Path) -> None:
+async def test_an_invalid_list_is_not_shown_since_it_may_hold_a_secret(tmp_path: Path) -> None:
     skipped = configure(definition(tmp_path, configurationItems=[item("a", multi=True)]), {"a": "[hunter2"})
     assert isinstance(skipped, Skipped)
     assert "hunter2" not in f"{skipped.reason} {skipped.objection}"
     assert skipped.objection.startswith("wrongly configured: the list of the configuration item 'a' is not valid JSON")
 
 
-async def test_the_first_of_a_name_is_taken_and_the_own_folders_win_over_the_bundled(
+async def test_the_first_of_a_name_is_used_and_configured_folders_win_over_bundled_ones(
     make_engine: MakeEngine, tmp_path: Path
 ) -> None:
     put(tmp_path / "a", name="ResponderBot_CloseAsFalsePositive", description="ours")
@@ -186,7 +186,7 @@ def item(name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
         (item("smtp-host"), {"SMTP_HOST": "h"}, {"smtp-host": "h"}),
     ],
 )
-def test_a_value_has_the_kind_of_its_item(
+def test_a_value_is_converted_to_the_type_of_its_item(
     tmp_path: Path, declared: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
 ) -> None:
     configured = configure(definition(tmp_path, configurationItems=[declared]), given)
@@ -204,7 +204,7 @@ def test_a_value_has_the_kind_of_its_item(
         (item("a", multi=True), {"a": [{}]}, "'a' must be a string."),
     ],
 )
-def test_a_value_of_the_wrong_kind_leaves_the_responder_out(
+def test_a_value_of_the_wrong_type_skips_the_responder(
     tmp_path: Path, declared: dict[str, Any], given: dict[str, Any], reason: str
 ) -> None:
     skipped = configure(definition(tmp_path, configurationItems=[declared]), given)
@@ -246,7 +246,7 @@ def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> 
     assert secrets_of(configured, {}) == ["open sesame"]  # a default value is public, and would blot out half of a text
 
 
-def test_a_python_file_needs_no_run_bit_and_another_program_does(tmp_path: Path) -> None:
+def test_only_a_python_file_needs_no_execute_permission(tmp_path: Path) -> None:
     root = tmp_path / "own"
     put(root, command="Mailer/run")
     program = root / "Mailer" / "run"

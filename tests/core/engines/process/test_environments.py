@@ -8,7 +8,7 @@ import pytest
 
 from core.engines.definitions import responder_folders
 from core.engines.environments import BuildStatus, Environments, Unavailable, last_message
-from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
+from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
 
 PROGRAM = """
 import json, sys, thing
@@ -66,11 +66,11 @@ async def test_two_responders_that_contradict_each_other_both_run(
     assert states == {"Never": "failed", "New": "built", "Old": "built"}
     assert {(item.folder.name, item.state) for item in progress} >= {("Old", "building"), ("Old", "built")}
     for action_id, name, version in (("~1", "Old_1_0", "1.0"), ("~2", "New_1_0", "2.0")):
-        report = await engine.run(await job_for(engine, name, action_id=action_id), Heard())
+        report = await engine.run(await job_for(engine, name, action_id=action_id), ProgressLog())
         assert report.message == version
 
 
-async def test_a_requirement_that_cannot_be_met_is_unavailable_with_the_resolvers_words(
+async def test_an_unsatisfiable_requirement_is_unavailable_with_the_message_of_uv(
     make_engine: MakeEngine, root: Path, tmp_path: Path
 ) -> None:
     engine = make_engine(folders=(root,))
@@ -95,13 +95,13 @@ async def test_an_environment_is_built_once_for_the_same_requirements(root: Path
     assert not list((tmp_path / "environments").glob(".*"))
 
 
-async def test_without_uv_the_reason_says_so(root: Path, tmp_path: Path) -> None:
+async def test_a_missing_uv_is_reported(root: Path, tmp_path: Path) -> None:
     environments = Environments(tmp_path / "environments", uv=str(tmp_path / "gone"))
     (only,) = await environments.install([root / "Old"], lambda _: None)
     assert only == BuildStatus(root / "Old", "failed", f"{tmp_path}/gone: No such file or directory.")
 
 
-def test_an_interpreter_that_is_missing_is_said(tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
     found = Environments(tmp_path, python=tmp_path / "gone").interpreter(tmp_path)
     assert found == Unavailable(f"{tmp_path}/gone is missing; correct [[engine]] python.")
 

@@ -16,7 +16,7 @@ import pytest
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServer, ForkServers
 from core.engines.process.starter import RunLimits
-from tests.core.engines.process.conftest import Bell, Heard, job_for
+from tests.core.engines.process.conftest import Bell, ProgressLog, job_for, program_pid
 from tests.core.engines.process.making import engine_in
 
 PLAIN: dict[str, Any] = {"version": "1.0", "dataTypeList": ["thehive:alert"]}
@@ -90,7 +90,7 @@ async def both_reports(engine: ProcessEngine, place: Path) -> dict[str, Any]:
         if item.name in WITH_BELLS:
             continue
         job = await job_for(engine, item.name, **PARAMETERS.get(item.name, {}))
-        report = await engine.run(job, Heard())
+        report = await engine.run(job, ProgressLog())
         output = place / "jobs" / engine.job_id(job.action_id) / "run" / "output" / "output.json"
         text = output.read_text() if output.exists() else ""
         said = (report.message, report.printed, _without_numbers(text))
@@ -107,7 +107,7 @@ def _without_numbers(text: str) -> Any:
     return output
 
 
-async def test_each_responder_gives_the_same_both_ways(
+async def test_each_responder_returns_the_same_with_exec_and_fork(
     tmp_path: Path, environments: Path, bundled_configuration: dict[str, dict[str, Any]]
 ) -> None:
     config = {**bundled_configuration, "Echo_1_0": {"greeting": "hello", "names": ["a"], "api_key": "open sesame"}}
@@ -121,7 +121,7 @@ async def test_each_responder_gives_the_same_both_ways(
     assert forked == by_exec
 
 
-async def test_a_program_sees_itself_as_if_it_had_been_started(tmp_path: Path, environments: Path) -> None:
+async def test_a_forked_program_sees_the_same_as_an_executed_one(tmp_path: Path, environments: Path) -> None:
     program = f"""{SAYS}
     import __main__, os, resource, signal, threading, pickle
     class Thing: pass
@@ -142,7 +142,7 @@ async def test_a_program_sees_itself_as_if_it_had_been_started(tmp_path: Path, e
     seen = []
     for place in places(tmp_path, environments):
         engine = engine_in(place, folders=(tmp_path / "own",))
-        report = await engine.run(await job_for(engine, "Mirror_1_0"), Heard())
+        report = await engine.run(await job_for(engine, "Mirror_1_0"), ProgressLog())
         assert report.success, report.printed
         seen.append(anywhere(report.full, place))
         await engine.close()
@@ -174,14 +174,14 @@ ENDS = {
 }
 
 
-async def test_every_end_looks_the_same_both_ways(tmp_path: Path, environments: Path) -> None:
+async def test_every_way_to_exit_looks_the_same_with_exec_and_fork(tmp_path: Path, environments: Path) -> None:
     for name, program in ENDS.items():
         responder(tmp_path / "own", name, program)
     seen = []
     for place in places(tmp_path, environments):
         engine = engine_in(place, folders=(tmp_path / "own",))
         reports = [
-            await engine.run(await job_for(engine, f"{name}_1_0", action_id=f"~{number}"), Heard())
+            await engine.run(await job_for(engine, f"{name}_1_0", action_id=f"~{number}"), ProgressLog())
             for number, name in enumerate(ENDS)
         ]
         seen.append(anywhere([(report.message, report.printed) for report in reports], place))
@@ -193,7 +193,7 @@ async def test_seeds_differ_from_run_to_run(tmp_path: Path, environments: Path) 
     responder(tmp_path / "own", "Dice", f"{SAYS}\n    import random, ssl, uuid, tempfile\n    say(a=random.random(), "
               "b=ssl.RAND_bytes(8).hex(), c=str(uuid.uuid4()), d=tempfile.mktemp())")  # fmt: skip
     engine = engine_in(places(tmp_path, environments)[1], folders=(tmp_path / "own",))
-    reports = [await engine.run(await job_for(engine, "Dice_1_0", action_id=f"~{n}"), Heard()) for n in range(3)]
+    reports = [await engine.run(await job_for(engine, "Dice_1_0", action_id=f"~{n}"), ProgressLog()) for n in range(3)]
     for letter in "abcd":
         assert len({report.full[letter] for report in reports}) == 3
     await engine.close()
@@ -217,7 +217,7 @@ async def test_no_secret_is_ever_in_a_servers_memory(
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-" + "never-to-be-seen")
     monkeypatch.setenv("http_proxy", "http://ann:" + "proxy-never-seen@127.0.0.1:1")
     engine = engine_in(places(tmp_path, environments)[1], config={"Echo_1_0": {"api_key": "key-" + "never-seen"}})
-    report = await engine.run(await job_for(engine, "Echo_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
     assert report.full["environment"]["http_proxy"] == "http://REMOVED@127.0.0.1:1"
     server = the_server(engine)
     held = [
@@ -235,29 +235,28 @@ async def test_no_secret_is_ever_in_a_servers_memory(
 
 
 async def test_a_run_outlives_its_server(tmp_path: Path, environments: Path, bell: Bell, go: Bell) -> None:
-    engine, heard = engine_in(places(tmp_path, environments)[1]), Heard()
+    engine, progress_log = engine_in(places(tmp_path, environments)[1]), ProgressLog()
     parameters: dict[str, Any] = {"runs": str(tmp_path / "runs"), "bell": str(bell.path), "go": str(go.path)}
-    running = asyncio.create_task(engine.run(await job_for(engine, "Slow_1_0", **parameters), heard))
+    running = asyncio.create_task(engine.run(await job_for(engine, "Slow_1_0", **parameters), progress_log))
     await bell.rung()
-    pid, server = (await heard.first()).pid or 0, the_server(engine).pid
+    await progress_log.first()
+    pid, server = program_pid(engine), the_server(engine).pid
     assert parent_of(parent_of(pid)) == server  # between them: the run's supervisor
     os.kill(server, signal.SIGKILL)
     go.ring()
     assert (await running).message == "Slow"
-    again = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), Heard())
+    again = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), ProgressLog())
     assert "(exit code 3)" in again.message
     assert the_server(engine).pid != server
     await engine.close()
 
 
-async def test_what_a_server_forked_is_not_reaped_before_its_end_was_asked_for(
-    tmp_path: Path, environments: Path
-) -> None:
-    engine, heard = engine_in(places(tmp_path, environments)[1]), Heard()
-    await engine.run(await job_for(engine, "Silent_1_0"), heard)
+async def test_a_forked_child_is_reaped_once_its_exit_was_read(tmp_path: Path, environments: Path) -> None:
+    engine, progress_log = engine_in(places(tmp_path, environments)[1]), ProgressLog()
+    await engine.run(await job_for(engine, "Silent_1_0"), progress_log)
     server = the_server(engine)
     assert (server.runs, server.references) == (1, 0)
-    assert not Path(f"/proc/{(await heard.first()).pid}").exists()
+    assert not Path(f"/proc/{program_pid(engine)}").exists()
     await engine.close()
     assert not Path(f"/proc/{server.pid}").exists()
 
@@ -268,7 +267,7 @@ async def test_a_program_beside_a_module_of_a_loaded_name_is_started_by_exec(
     responder(tmp_path / "own", "Shadow", f"{SAYS}\n    import smtplib\n    say(message=smtplib.MINE)")
     (tmp_path / "own" / "Shadow" / "smtplib.py").write_text("MINE = 'my own'\n")
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0), folders=(tmp_path / "own",))
-    report = await engine.run(await job_for(engine, "Shadow_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Shadow_1_0"), ProgressLog())
     assert report.message == "my own"
     assert the_server(engine).runs == 0
     await engine.close()
@@ -284,7 +283,7 @@ def forking_engine(tmp_path: Path, environments: Path, servers: ForkServers, **s
     return engine
 
 
-async def test_a_server_that_can_not_start_is_done_without(tmp_path: Path, environments: Path) -> None:
+async def test_a_server_that_cannot_start_is_not_needed(tmp_path: Path, environments: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
         f'#!/bin/sh\ncase "$*" in *fork_program*) exit 1;; esac\nexec {environments_python(environments)} "$@"\n'
@@ -292,7 +291,7 @@ async def test_a_server_that_can_not_start_is_done_without(tmp_path: Path, envir
     python.chmod(0o755)
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0), python=python)
     for number in (1, 2):
-        report = await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), Heard())
+        report = await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), ProgressLog())
         assert "(exit code 3)" in report.message
     assert engine._starter.fork_servers is not None
     assert engine._starter.fork_servers.servers() == ()
@@ -303,12 +302,12 @@ def environments_python(environments: Path) -> Path:
     return next(environments.glob("plain-*/bin/python"))
 
 
-async def test_a_server_that_does_not_answer_is_killed_and_done_without(tmp_path: Path, environments: Path) -> None:
+async def test_a_server_that_does_not_answer_is_killed_and_not_needed(tmp_path: Path, environments: Path) -> None:
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, answer_s=2.0))
-    await engine.run(await job_for(engine, "Silent_1_0"), Heard())
+    await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
     server = the_server(engine).pid
     os.kill(server, signal.SIGSTOP)
-    report = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), Heard())
+    report = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), ProgressLog())
     assert "(exit code 3)" in report.message
     assert not Path(f"/proc/{server}").exists()
     await engine.close()
@@ -320,8 +319,8 @@ async def test_a_server_is_renewed_after_some_runs_and_when_its_environment_chan
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, renewed_after=2))
     seen = []
     for number in range(5):
-        heard = Heard()
-        await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), heard)
+        progress_log = ProgressLog()
+        await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), progress_log)
         pids = [server.pid for server in engine._starter.fork_servers.servers()] if engine._starter.fork_servers else []
         seen.append(pids)
         if number == 2:
@@ -333,17 +332,17 @@ async def test_a_server_is_renewed_after_some_runs_and_when_its_environment_chan
     await engine.close()
 
 
-async def test_an_idle_server_ends_and_the_next_run_brings_a_new_one(tmp_path: Path, environments: Path) -> None:
+async def test_an_idle_server_ends_and_the_next_run_starts_a_new_one(tmp_path: Path, environments: Path) -> None:
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, idle_s=0.0))
     for number in (1, 2):
-        report = await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), Heard())
+        report = await engine.run(await job_for(engine, "Silent_1_0", action_id=f"~{number}"), ProgressLog())
         assert "(exit code 3)" in report.message
     await engine.close()
 
 
 async def test_a_run_does_not_wait_for_ever_for_a_server(tmp_path: Path, environments: Path) -> None:
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=0.0))
-    report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
     assert "(exit code 3)" in report.message
     assert the_server(engine).runs == 0
     await engine.close()
@@ -354,7 +353,7 @@ async def test_there_are_never_more_servers_than_allowed(tmp_path: Path, environ
     engine = forking_engine(tmp_path, environments, servers)
     other = forking_other(tmp_path, environments, servers)
     for number, one in enumerate((engine, other, engine)):
-        await one.run(await job_for(one, "Silent_1_0", action_id=f"~{number}"), Heard())
+        await one.run(await job_for(one, "Silent_1_0", action_id=f"~{number}"), ProgressLog())
         assert len(servers.servers()) == 1
     await engine.close()
 

@@ -16,7 +16,7 @@ import pytest
 
 from core.engines import files, job_folder
 from core.engines.process.processes import StartRecord, read_stat, wait_readable
-from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, MakeEngine, ProgressLog, is_alive, job_for, program_pid
 from tests.core.engines.process.test_fork_server import SAYS, responder
 from tests.core.engines.process.test_resume import owner, slow_job
 
@@ -61,9 +61,9 @@ async def gone(pid: int) -> None:
 
 
 @BOTH_WAYS
-async def test_a_daemon_that_nothing_marks_ends_with_its_run(make_engine: MakeEngine, own: Path) -> None:
+async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: MakeEngine, own: Path) -> None:
     engine = make_engine(folders=(own,))
-    report = await engine.run(await job_for(engine, "Daemon_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Daemon_1_0"), ProgressLog())
     assert (report.success, report.message) == (True, "Left a daemon")
     assert not is_alive(report.full["daemon"])
 
@@ -74,9 +74,9 @@ async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
 ) -> None:
     engine = make_engine(folders=(own,))
     longer = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
-    running = asyncio.create_task(engine.run(longer, Heard()))
+    running = asyncio.create_task(engine.run(longer, ProgressLog()))
     _, daemon = json.loads(await bell.rung())
-    report = await engine.run(await job_for(engine, "Daemon_1_0", action_id="~2"), Heard())
+    report = await engine.run(await job_for(engine, "Daemon_1_0", action_id="~2"), ProgressLog())
     assert (is_alive(report.full["daemon"]), is_alive(daemon)) == (False, True)
     go.ring()
     await running
@@ -89,7 +89,7 @@ async def test_a_daemon_ends_with_a_run_that_is_cancelled(
 ) -> None:
     engine = make_engine(folders=(own,))
     job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
-    running = asyncio.create_task(engine.run(job, Heard()))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
     pids = json.loads(await bell.rung())
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
@@ -108,7 +108,7 @@ async def test_a_daemon_ends_with_its_run_while_no_core_lives(
     await dead.wait()
     go.ring()
     await gone(daemon)
-    report = await engine.run(replace(job, resumed=True), Heard())
+    report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Left a daemon")
 
 
@@ -130,13 +130,13 @@ UNSUPERVISED = f"""{SAYS}
 
 @BOTH_WAYS
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_a_program_that_gets_rid_of_its_supervisor_ends_with_its_run(
+async def test_a_program_that_kills_its_supervisor_ends_with_its_run(
     number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, bell: Bell
 ) -> None:
     responder(tmp_path / "own", "Unsupervised", UNSUPERVISED)
     engine = make_engine(folders=(tmp_path / "own",), grace_s=0.2)
     job = await job_for(engine, "Unsupervised_1_0", bell=str(bell.path), signal=int(number))
-    running = asyncio.create_task(engine.run(job, Heard()))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
     pids = json.loads(await bell.rung())
     if number == signal.SIGSTOP:
         await engine.cancel(job)
@@ -145,7 +145,7 @@ async def test_a_program_that_gets_rid_of_its_supervisor_ends_with_its_run(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-async def test_many_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine, tmp_path: Path) -> None:
     program = f"""{SAYS}
     import os
     for _ in range(200):
@@ -164,7 +164,7 @@ async def test_many_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine
     """
     responder(tmp_path / "own", "Orphans", program)
     engine = make_engine(folders=(tmp_path / "own",))
-    assert (await engine.run(await job_for(engine, "Orphans_1_0"), Heard())).message == "Reaped"
+    assert (await engine.run(await job_for(engine, "Orphans_1_0"), ProgressLog())).message == "Reaped"
 
 
 # --- what is put in the place of core's own files
@@ -212,13 +212,13 @@ def target(tmp_path: Path) -> Iterator[Path]:
 
 @BOTH_WAYS
 @pytest.mark.parametrize("kind", ["directory", "link"])
-async def test_a_deadline_holds_whatever_stands_in_the_job_folder(
+async def test_a_deadline_holds_whatever_is_in_the_job_folder(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",), config={"Planting_1_0": {"jobTimeout": 0.02}})
     job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
-    running = asyncio.create_task(engine.run(job, Heard()))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
     pid = int(await bell.rung())
     assert (await running).message == "Timed out after 0.02 minutes"
     assert not is_alive(pid)
@@ -227,13 +227,13 @@ async def test_a_deadline_holds_whatever_stands_in_the_job_folder(
 
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
-async def test_a_cancel_works_whatever_stands_in_the_job_folder(
+async def test_cancelling_works_whatever_is_in_the_job_folder(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",))
     job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
-    running = asyncio.create_task(engine.run(job, Heard()))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
     pid = int(await bell.rung())
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
@@ -241,7 +241,7 @@ async def test_a_cancel_works_whatever_stands_in_the_job_folder(
 
 
 @BOTH_WAYS
-async def test_a_run_whose_folder_was_taken_away_meanwhile_is_killed(
+async def test_a_run_whose_folder_was_removed_is_killed(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
@@ -254,14 +254,14 @@ async def test_a_run_whose_folder_was_taken_away_meanwhile_is_killed(
     started = StartRecord.read(folder / "started")
     assert started
     folder.rename(tmp_path / "aside")
-    report = await engine.run(replace(job, resumed=True, seen_running=True), Heard())
+    report = await engine.run(replace(job, resumed=True, seen_running=True), ProgressLog())
     assert report.message.startswith("The job folder of this run has vanished")
     await gone(started.pid)
 
 
 @BOTH_WAYS
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
-async def test_a_sweep_kills_what_runs_in_a_folder_it_can_not_read(
+async def test_a_sweep_kills_what_runs_in_a_folder_that_it_cannot_read(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
@@ -277,7 +277,7 @@ async def test_a_sweep_kills_what_runs_in_a_folder_it_can_not_read(
 
 
 @pytest.mark.parametrize("way_out", ["forget", "sweep"])
-async def test_a_link_in_place_of_a_job_folder_is_removed_and_not_followed(
+async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     way_out: str, make_engine: MakeEngine, tmp_path: Path, target: Path
 ) -> None:
     program = f"""{SAYS}
@@ -291,14 +291,14 @@ async def test_a_link_in_place_of_a_job_folder_is_removed_and_not_followed(
     responder(tmp_path / "own", "Moving", program)
     engine = make_engine(folders=(tmp_path / "own",))
     job = await job_for(engine, "Moving_1_0")
-    await engine.run(job, Heard())
+    await engine.run(job, ProgressLog())
     place = tmp_path / "jobs" / engine.job_id(job.action_id)
     assert place.is_symlink()
     await (engine.clean_up(job.action_id) if way_out == "forget" else engine.sweep(lambda: []))
     assert not place.is_symlink()
 
 
-async def test_a_link_in_place_of_a_job_folder_to_be_made_gives_way(
+async def test_a_symlink_in_place_of_a_new_job_folder_is_replaced(
     make_engine: MakeEngine, tmp_path: Path, target: Path
 ) -> None:
     engine = make_engine()
@@ -306,10 +306,10 @@ async def test_a_link_in_place_of_a_job_folder_to_be_made_gives_way(
     place = tmp_path / "jobs" / engine.job_id(job.action_id)
     place.parent.mkdir()
     place.symlink_to(target)
-    assert (await engine.run(job, Heard())).message == "Forked"
+    assert (await engine.run(job, ProgressLog())).message == "Forked"
 
 
-async def test_what_a_program_hid_deep_down_is_removed(tmp_path: Path, target: Path) -> None:
+async def test_deeply_nested_unreadable_directories_are_removed(tmp_path: Path, target: Path) -> None:
     top = tmp_path / "jobs" / "local-1"
     top.mkdir(parents=True)
     here = os.open(top, os.O_RDONLY)
@@ -344,7 +344,7 @@ async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: Mak
     job = await job_for(engine, "Slow_1_0", runs="/dev/null", bell="/dev/null", go="/dev/null")
     before = os.umask(umask)
     try:
-        report = await engine.run(job, Heard())
+        report = await engine.run(job, ProgressLog())
     finally:
         os.umask(before)
     assert report.message == "Slow"
@@ -371,9 +371,10 @@ async def left_by_a_dead_core(
     await bell.rung()
     dead.kill()
     await dead.wait()
-    heard = Heard()
-    following = asyncio.create_task(engine.run(replace(job, resumed=True), heard))
-    pid = (await heard.first()).pid or 0
+    progress_log = ProgressLog()
+    following = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
+    await progress_log.first()
+    pid = program_pid(engine)
     following.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following
@@ -382,7 +383,7 @@ async def left_by_a_dead_core(
 
 
 @pytest.mark.parametrize("keep_jobs", [False, True])
-async def test_a_forgotten_run_is_killed(
+async def test_clean_up_kills_a_run(
     keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
@@ -391,7 +392,7 @@ async def test_a_forgotten_run_is_killed(
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
 
 
-async def test_a_sweep_kills_also_where_job_folders_are_kept(
+async def test_a_sweep_kills_even_if_job_folders_are_kept(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=True)
@@ -412,7 +413,7 @@ def as_before(job: Path) -> None:
 
 
 @BOTH_WAYS
-async def test_a_folder_of_an_earlier_release_that_was_not_started_is_used(
+async def test_an_unstarted_folder_of_an_early_release_is_used(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
@@ -420,13 +421,13 @@ async def test_a_folder_of_an_earlier_release_that_was_not_started_is_used(
     folder = engine._folder(job.action_id)
     job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
     as_before(folder.path)
-    running = asyncio.create_task(engine.run(replace(job, resumed=True), Heard()))
+    running = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
     await bell.rung()
     go.ring()
     assert (await running).message == "Slow"
 
 
-async def test_a_run_of_an_earlier_release_is_adopted_and_what_it_leaves_is_killed(
+async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
@@ -446,9 +447,10 @@ async def test_a_run_of_an_earlier_release_is_adopted_and_what_it_leaves_is_kill
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     facts = {"pid": program.pid, "pid_started": stat.pid_started, "boot": boot, "at": engine._clock()}
     folder.started.write_text(json.dumps(facts))
-    heard = Heard()
-    running = asyncio.create_task(engine.run(replace(job, resumed=True), heard))
-    assert (await heard.first()).pid == program.pid
+    progress_log = ProgressLog()
+    running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
+    await progress_log.first()
+    assert program_pid(engine) == program.pid
     (child,) = [int(pid) for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()]
     go.ring()
     assert (await running).message == "Slow"

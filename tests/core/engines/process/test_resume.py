@@ -13,7 +13,7 @@ import pytest
 
 from core.engines.base import Job
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
-from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, MakeEngine, ProgressLog, is_alive, job_for, program_pid
 
 ROOT = Path(__file__).parents[4]
 
@@ -36,20 +36,20 @@ async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, *
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running told"])
-async def test_a_core_that_died_before_the_end_is_followed_by_one_that_ends_it(
+@pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running reported"])
+async def test_the_next_core_ends_the_run_of_a_core_that_died(
     point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
     dead = await owner(point, tmp_path, job, {})
     assert await dead.wait() == -9
-    heard = Heard()
-    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), heard))
+    progress_log = ProgressLog()
+    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), progress_log))
     await bell.rung()
     go.ring()
     report = await running
     assert (report.success, report.message) == (True, "Slow")
-    assert [progress.running for progress in heard.progress] == [True]
+    assert [progress.running for progress in progress_log.progress] == [True]
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
@@ -60,17 +60,18 @@ async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: P
     await bell.rung()
     dead.kill()
     await dead.wait()
-    heard = Heard()
-    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), heard))
-    progress = await heard.first()
-    assert is_alive(progress.pid or 0)
+    progress_log = ProgressLog()
+    engine = make_engine()
+    running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
+    await progress_log.first()
+    assert is_alive(program_pid(engine))
     go.ring()
     assert (await running).message == "Slow"
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
 @BOTH_WAYS
-async def test_a_program_that_ended_while_nobody_looked_is_collected(
+async def test_a_program_that_ended_without_a_core_is_collected(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
@@ -81,7 +82,7 @@ async def test_a_program_that_ended_while_nobody_looked_is_collected(
     started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
     assert started
     await ended(started, go)
-    report = await make_engine().run(replace(job, resumed=True), Heard())
+    report = await make_engine().run(replace(job, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Slow")
     assert (tmp_path / "runs").read_text() == "one run\n"
 
@@ -95,7 +96,7 @@ async def ended(started: StartRecord, go: Bell) -> None:
 
 
 @BOTH_WAYS
-async def test_output_that_is_written_already_does_not_end_a_run_that_goes_on(
+async def test_an_early_output_file_does_not_end_a_run(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go, early=True)
@@ -103,13 +104,13 @@ async def test_output_that_is_written_already_does_not_end_a_run_that_goes_on(
     await bell.rung()
     dead.kill()
     await dead.wait()
-    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), Heard()))
+    running = asyncio.create_task(make_engine().run(replace(job, resumed=True), ProgressLog()))
     go.ring()
     assert (await running).message == "Slow"
 
 
 @BOTH_WAYS
-async def test_a_report_that_was_read_and_not_stored_is_read_again(
+async def test_a_report_that_was_not_stored_is_read_again(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
@@ -117,7 +118,7 @@ async def test_a_report_that_was_read_and_not_stored_is_read_again(
     await bell.rung()
     go.ring()
     assert await dead.wait() == -9
-    assert (await make_engine().run(replace(job, resumed=True), Heard())).message == "Slow"
+    assert (await make_engine().run(replace(job, resumed=True), ProgressLog())).message == "Slow"
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
@@ -132,13 +133,13 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     pids = json.loads(await bell.rung())
     dead.kill()
     await dead.wait()
-    report = await engine.run(replace(job, resumed=True), Heard())
+    report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert report.message == "Timed out after 0.05 minutes"
     assert not [pid for pid in pids if is_alive(pid)]
 
 
 @BOTH_WAYS
-async def test_a_cancel_that_core_did_not_survive_is_finished(
+async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
@@ -148,36 +149,38 @@ async def test_a_cancel_that_core_did_not_survive_is_finished(
     await dead.wait()
     engine = make_engine()
     (tmp_path / "jobs" / engine.job_id(job.action_id) / "stop").write_text("cancel")
-    assert (await engine.run(replace(job, resumed=True), Heard())).message == "Cancelled"
+    assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
 
 
 @BOTH_WAYS
-async def test_leaving_a_run_leaves_it_running(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
-    engine, heard = make_engine(), Heard()
+async def test_cancelling_the_coroutine_leaves_the_program_running(
+    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+) -> None:
+    engine, progress_log = make_engine(), ProgressLog()
     job = await slow_job(make_engine, tmp_path, bell, go)
-    running = asyncio.create_task(engine.run(job, heard))
+    running = asyncio.create_task(engine.run(job, progress_log))
     await bell.rung()
-    await heard.first()
+    await progress_log.first()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert is_alive((await heard.first()).pid or 0)
-    again = asyncio.create_task(engine.run(replace(job, resumed=True), Heard()))
+    assert is_alive(program_pid(engine))
+    again = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
     go.ring()
     assert (await again).message == "Slow"
 
 
-async def test_a_process_that_has_the_number_of_an_ended_one_is_not_taken_for_it(
+async def test_a_process_with_a_reused_pid_is_not_mistaken_for_the_run(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
     job = await job_for(engine, "Forking_1_0")
-    await engine.run(job, Heard())
+    await engine.run(job, ProgressLog())
     bystander = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
     started = tmp_path / "jobs" / engine.job_id(job.action_id) / "started"
     facts = json.loads(started.read_text())
     started.write_text(json.dumps({**facts, "pid": bystander.pid}))
-    report = await engine.run(replace(job, resumed=True), Heard())
+    report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert report.message == "Forked"
     assert is_alive(bystander.pid)
     await bystander.communicate(b"\n")
@@ -187,14 +190,14 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
     make_engine: MakeEngine, tmp_path: Path
 ) -> None:
     job = await job_for(make_engine(), "Slow_1_0", runs=str(tmp_path / "runs"))
-    report = await make_engine().run(replace(job, resumed=True, seen_running=True), Heard())
+    report = await make_engine().run(replace(job, resumed=True, seen_running=True), ProgressLog())
     assert report.success is False
     assert report.message.startswith("The job folder of this run has vanished")
     assert not (tmp_path / "runs").exists()
 
 
 @BOTH_WAYS
-async def test_sweeping_removes_what_belongs_to_no_open_action(
+async def test_a_sweep_removes_folders_of_actions_that_are_not_open(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
@@ -215,12 +218,12 @@ async def test_sweeping_removes_what_belongs_to_no_open_action(
     assert not is_alive(started.pid)
 
 
-async def test_sweeping_leaves_alone_what_another_core_follows(
+async def test_a_sweep_keeps_folders_that_another_core_follows(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
     job = await slow_job(make_engine, tmp_path, bell, go)
-    running = asyncio.create_task(engine.run(job, Heard()))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
     await bell.rung()
     await make_engine().sweep(lambda: [])
     go.ring()

@@ -13,7 +13,7 @@ import uvloop
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.process.starter import RunLimits, program_environment
-from tests.core.engines.process.conftest import BOTH_WAYS, Bell, Heard, MakeEngine, is_alive, job_for
+from tests.core.engines.process.conftest import BOTH_WAYS, Bell, MakeEngine, ProgressLog, is_alive, job_for, program_pid
 from tests.core.engines.process.making import engine_in
 from tests.core.stalls import longest_stall
 
@@ -22,12 +22,12 @@ ECHO = {"greeting": "hello", "names": ["a", "b"], "api_key": "open sesame"}
 
 async def echoed(make_engine: MakeEngine, **config: Any) -> Report:
     engine = make_engine(config={"Echo_1_0": {**ECHO, **config}})
-    return await engine.run(await job_for(engine, "Echo_1_0", user="ann@example.org"), Heard())
+    return await engine.run(await job_for(engine, "Echo_1_0", user="ann@example.org"), ProgressLog())
 
 
-async def test_the_input_has_its_keys_in_order_and_the_configuration_put_together(make_engine: MakeEngine) -> None:
+async def test_the_input_has_its_keys_in_order_and_the_merged_configuration(make_engine: MakeEngine) -> None:
     engine = make_engine(config={"Echo_1_0": {"greeting": "hello", "proxy_http": "http://127.0.0.1:1"}})
-    report = await engine.run(await job_for(engine, "Echo_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
     assert report.full["keys"] == ["data", "dataType", "tlp", "pap", "message", "parameters", "config"]
     assert list(report.full["input"]["config"].items()) == [
         ("service", "echo"),
@@ -44,7 +44,7 @@ async def test_the_input_has_its_keys_in_order_and_the_configuration_put_togethe
 
 
 @BOTH_WAYS
-async def test_a_program_gets_a_short_list_of_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
+async def test_a_program_gets_only_allowed_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     # LC_CTYPE is set by Python itself when it coerces the C locale
     assert set(report.full["environment"]) <= {
@@ -73,7 +73,7 @@ async def test_a_program_inherits_nothing_open_but_its_output(make_engine: MakeE
 
 
 @BOTH_WAYS
-async def test_a_program_imports_nothing_of_ours(make_engine: MakeEngine) -> None:
+async def test_a_program_cannot_import_packages_of_core(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     assert not [part for part in report.full["path"] if "site-packages" in part and ".venv" in part]
     assert str(Path(__file__).parents[4]) not in report.full["path"]
@@ -89,11 +89,9 @@ async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
 
 
 @BOTH_WAYS
-async def test_the_job_folder_is_for_its_owner_only_and_goes_when_forgotten(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
+async def test_the_job_folder_is_private_and_removed_by_clean_up(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(config={"Echo_1_0": ECHO})
-    await engine.run(await job_for(engine, "Echo_1_0"), Heard())
+    await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
     folder = tmp_path / "jobs" / engine.job_id("~8257")
     found = [folder, *folder.rglob("*")]
     assert {oct(path.stat().st_mode & 0o777) for path in found} == {"0o700", "0o600"}
@@ -108,19 +106,17 @@ async def test_it_is_an_engine(make_engine: MakeEngine) -> None:
     await engine.close()
 
 
-async def test_running_is_told_with_the_process(make_engine: MakeEngine) -> None:
-    engine, heard = make_engine(), Heard()
-    await engine.run(await job_for(engine, "Silent_1_0"), heard)
-    (progress,) = heard.progress
+async def test_running_is_reported_once(make_engine: MakeEngine) -> None:
+    engine, progress_log = make_engine(), ProgressLog()
+    await engine.run(await job_for(engine, "Silent_1_0"), progress_log)
+    (progress,) = progress_log.progress
     assert (progress.engine_job_id, progress.running) == (engine.job_id("~8257"), True)
-    assert progress.pid
-    assert progress.pid_started
 
 
 @BOTH_WAYS
-async def test_without_an_output_file_the_last_lines_say_why(make_engine: MakeEngine) -> None:
+async def test_without_an_output_file_the_report_has_the_last_lines(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    report = await engine.run(await job_for(engine, "Silent_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
     assert report.success is False
     assert report.message == (
         "The responder wrote no output/output.json (exit code 3). "
@@ -157,11 +153,11 @@ NO_FULL = "The responder's output.json says success, but its `full` is not an ob
         ('{"success": "yes"}', "The responder's output.json is not an object in which `success` is true or false."),
     ],
 )
-async def test_a_rubbish_output_file_is_a_failure_that_says_so(
+async def test_an_unusable_output_file_is_a_failure_with_the_reason(
     make_engine: MakeEngine, text: str, message: str
 ) -> None:
     engine = make_engine()
-    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), Heard())
+    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), ProgressLog())
     assert report.success is False
     assert report.message.startswith(message)
 
@@ -169,14 +165,14 @@ async def test_a_rubbish_output_file_is_a_failure_that_says_so(
 @pytest.mark.parametrize(
     ("times", "says"), [(20_000_000, "it is over 4194304 bytes"), (1_300_000, "it has more than 50000 values")]
 )
-async def test_a_bomb_of_an_output_file_is_refused_and_holds_nobody_up(
+async def test_an_oversized_output_file_is_refused_without_blocking_core(
     make_engine: MakeEngine, times: int, says: str
 ) -> None:
     engine = make_engine(limits=RunLimits(file_bytes=100_000_000))
     text = '{"success": true, "full": {"rows": [BULK{}]}}'
     job = await job_for(engine, "Rubbish_1_0", text=text, bulk="{},", times=times)
     async with longest_stall() as stall:
-        report = await engine.run(job, Heard())
+        report = await engine.run(job, ProgressLog())
     assert not report.success
     assert says in report.message
     assert stall.seconds < 2  # parsed, the larger one holds the loop for 6 s
@@ -185,14 +181,14 @@ async def test_a_bomb_of_an_output_file_is_refused_and_holds_nobody_up(
 async def test_an_output_file_that_is_a_link_or_a_pipe_is_not_read(make_engine: MakeEngine) -> None:
     engine = make_engine()
     for action_id, way in (("~1", {"link": "/etc/passwd"}), ("~2", {"pipe": True})):
-        report = await engine.run(await job_for(engine, "Rubbish_1_0", action_id=action_id, **way), Heard())
+        report = await engine.run(await job_for(engine, "Rubbish_1_0", action_id=action_id, **way), ProgressLog())
         assert report.message.startswith("The responder wrote an output/output.json that can't be read")
 
 
-async def test_half_a_character_in_the_output_does_no_harm(make_engine: MakeEngine) -> None:
+async def test_a_lone_surrogate_in_the_output_is_replaced(make_engine: MakeEngine) -> None:
     engine = make_engine()
     text = '{"success": true, "full": {"message": "half \\ud83d"}, "operations": [1, {"type": "?"}], "artifacts": {}}'
-    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), Heard())
+    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), ProgressLog())
     assert report.message == "half ?"
     assert report.operations == (1, {"type": "?"})
     assert report.artifacts == ({},)
@@ -207,17 +203,17 @@ async def test_half_a_character_in_the_output_does_no_harm(make_engine: MakeEngi
         (None, "The responder failed and gave no reason."),
     ],
 )
-async def test_a_failing_responder_may_say_why_in_any_json(make_engine: MakeEngine, error: Any, message: str) -> None:
+async def test_an_error_message_may_be_any_json(make_engine: MakeEngine, error: Any, message: str) -> None:
     engine = make_engine()
-    report = await engine.run(await job_for(engine, "Failing_1_0", error=error), Heard())
+    report = await engine.run(await job_for(engine, "Failing_1_0", error=error), ProgressLog())
     assert (report.success, report.message, report.error_message) == (False, message, error)
     assert report.input is not None
     assert report.input["parameters"] == {"error": error}
 
 
-async def test_what_is_printed_keeps_head_and_tail(make_engine: MakeEngine) -> None:
+async def test_head_and_tail_of_the_printed_text_are_kept(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=300_000), Heard())
+    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=300_000), ProgressLog())
     assert report.success is True
     assert 65_536 < len(report.printed) < 66_000
     assert "bytes left out" in report.printed
@@ -228,16 +224,16 @@ async def test_what_is_printed_keeps_head_and_tail(make_engine: MakeEngine) -> N
 @BOTH_WAYS
 async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(limits=RunLimits(file_bytes=1_000_000))
-    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), Heard())
+    report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), ProgressLog())
     assert report.success is False
     assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
 
 
 @BOTH_WAYS
-async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
+async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
     engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.05}})
     running = asyncio.create_task(
-        engine.run(await job_for(engine, "Hanging_1_0", bell=str(bell.path)), Heard()),
+        engine.run(await job_for(engine, "Hanging_1_0", bell=str(bell.path)), ProgressLog()),
     )
     pids = json.loads(await bell.rung())
     report = await running
@@ -247,20 +243,20 @@ async def test_a_run_that_hangs_is_ended_with_all_its_children(make_engine: Make
 
 
 @BOTH_WAYS
-async def test_a_program_that_ignores_the_request_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
-    engine, heard = make_engine(grace_s=0.2), Heard()
+async def test_a_program_that_ignores_sigterm_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
+    engine, progress_log = make_engine(grace_s=0.2), ProgressLog()
     job = await job_for(engine, "Stubborn_1_0", bell=str(bell.path))
-    running = asyncio.create_task(engine.run(job, heard))
+    running = asyncio.create_task(engine.run(job, progress_log))
     assert await bell.rung() == "ignoring"
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
-    assert not is_alive((await heard.first()).pid or 0)
+    assert not is_alive(program_pid(engine))
 
 
 @BOTH_WAYS
-async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_engine: MakeEngine) -> None:
+async def test_a_child_that_is_left_behind_is_killed_and_the_run_succeeds(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    report = await engine.run(await job_for(engine, "Forking_1_0"), Heard())
+    report = await engine.run(await job_for(engine, "Forking_1_0"), ProgressLog())
     assert (report.success, report.message) == (True, "Forked")
     assert not is_alive(report.full["child"])
 
@@ -279,9 +275,9 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_result_counts(make_
         ),
     ],
 )
-async def test_a_hog_fails_on_its_limit(make_engine: MakeEngine, wants: str, limits: RunLimits, says: str) -> None:
+async def test_a_run_over_a_limit_fails(make_engine: MakeEngine, wants: str, limits: RunLimits, says: str) -> None:
     engine = make_engine(limits=limits)
-    report = await engine.run(await job_for(engine, "Hog_1_0", wants=wants), Heard())
+    report = await engine.run(await job_for(engine, "Hog_1_0", wants=wants), ProgressLog())
     assert report.success is False
     assert says in report.message + report.printed
 
@@ -291,7 +287,7 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
     job = await job_for(engine, "Silent_1_0")
     with pytest.raises(ResponderBotError) as never:
         await engine.cancel(job)
-    await engine.run(job, Heard())
+    await engine.run(job, ProgressLog())
     with pytest.raises(ResponderBotError) as over:
         await engine.cancel(job)
     assert (never.value.code, over.value.code) == ("conflict", "conflict")
@@ -300,21 +296,21 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
 
 @BOTH_WAYS
 async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine, heard = make_engine(), Heard()
+    engine, progress_log = make_engine(), ProgressLog()
     runs = tmp_path / "runs"
     job = await job_for(engine, "Slow_1_0", runs=str(runs), bell="/nowhere", go="/nowhere")
-    running = asyncio.create_task(engine.run(job, heard))
+    running = asyncio.create_task(engine.run(job, progress_log))
     await asyncio.sleep(0)  # one turn of the loop: the run has begun, its folder is not there yet
     await engine.cancel(job)
     report = await running
     assert (report.success, report.message) == (False, "Cancelled")
-    assert (heard.progress, runs.exists()) == ([], False)
+    assert (progress_log.progress, runs.exists()) == ([], False)
 
 
-async def test_a_responder_that_is_gone_meanwhile_is_a_failure(make_engine: MakeEngine) -> None:
+async def test_a_responder_that_was_removed_is_a_failure(make_engine: MakeEngine) -> None:
     engine = make_engine()
     job = replace(await job_for(engine, "Silent_1_0"), responder_id="gone")
-    report = await engine.run(job, Heard())
+    report = await engine.run(job, ProgressLog())
     assert report == Report(success=False, message="Silent_1_0 is no longer on offer here.")
 
 
@@ -325,7 +321,7 @@ async def test_two_runs_of_one_action_at_once_start_one_program(
     first, second = make_engine(), make_engine()
     runs = tmp_path / "runs"
     job = await job_for(first, "Slow_1_0", runs=str(runs), bell=str(bell.path), go=str(go.path))
-    both = asyncio.gather(first.run(job, Heard()), second.run(replace(job, resumed=True), Heard()))
+    both = asyncio.gather(first.run(job, ProgressLog()), second.run(replace(job, resumed=True), ProgressLog()))
     await bell.rung()
     go.ring()
     assert [report.message for report in await both] == ["Slow", "Slow"]
@@ -335,7 +331,7 @@ async def test_two_runs_of_one_action_at_once_start_one_program(
 def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
     async def once() -> Report:
         engine = engine_in(tmp_path)
-        return await engine.run(await job_for(engine, "Forking_1_0"), Heard())
+        return await engine.run(await job_for(engine, "Forking_1_0"), ProgressLog())
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(once()).message == "Forked"
@@ -350,7 +346,7 @@ async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine, tmp_p
     assert report.config["cacerts"] == pem
 
 
-async def test_nothing_of_our_environment_leaks(make_engine: MakeEngine) -> None:
+async def test_no_variable_of_core_leaks(make_engine: MakeEngine) -> None:
     engine = make_engine(config={"Echo_1_0": ECHO})
     await engine.catalogue()
     runnable = next(item for item in engine._catalogue.load().by_id.values() if item.responder.name == "Echo_1_0")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.engines.base import Report
-from tests.core.engines.process.conftest import Heard, MakeEngine, job_for
+from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
 
 LEAKY = """
 import base64, json, sys, urllib.parse
@@ -51,14 +51,14 @@ async def leaked(make_engine: MakeEngine, tmp_path: Path, **parameters: Any) -> 
         "proxy_http": "bo:hunter22@proxy.example:3128",
     }
     engine = make_engine(folders=(folder.parent,), config={"Leaky_1": config})
-    return await engine.run(await job_for(engine, "Leaky_1", **parameters), Heard())
+    return await engine.run(await job_for(engine, "Leaky_1", **parameters), ProgressLog())
 
 
 def all_of(report: Report) -> str:
     return json.dumps([report.__dict__], ensure_ascii=False)
 
 
-async def test_no_secret_of_the_configuration_comes_back_anywhere(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_no_secret_of_the_configuration_is_in_a_report(make_engine: MakeEngine, tmp_path: Path) -> None:
     report = await leaked(make_engine, tmp_path, success=True)
     assert report.success
     assert [secret for secret in SECRETS if secret in all_of(report)] == []
@@ -74,7 +74,7 @@ async def test_no_secret_of_the_configuration_comes_back_anywhere(make_engine: M
     assert report.config["proxy"] == {"http": "REMOVED@proxy.example:3128", "https": None}
 
 
-async def test_no_secret_comes_back_by_way_of_a_failure(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_no_secret_is_in_the_report_of_a_failure(make_engine: MakeEngine, tmp_path: Path) -> None:
     report = await leaked(make_engine, tmp_path, success=False)
     assert not report.success
     assert [secret for secret in SECRETS if secret in all_of(report)] == []
