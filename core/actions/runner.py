@@ -186,7 +186,7 @@ class Runner:
             del self._following[number]
             known = self._job_id_known.pop(number, None)
             if known is not None:
-                known.set()  # there will be no job id any more: nobody is to wait for it
+                known.set()  # there will be no job id any more: nobody should wait for it
             if queue is not None:
                 queue.free += 1
                 self._start_waiting(queue, engine_name)

@@ -1,0 +1,153 @@
+"""The fields of each kind of object that can be searched and sorted by, and what their values must be."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.common.errors import ResponderBotError
+from core.models import CUSTOM_FIELD_KINDS, INT_LIMIT
+from core.records import query_string
+from core.store import objects
+from core.store.search import JsonPath, Scalar
+
+MAX_PATTERN_CHARS = 1_000
+SHOWN_CHARS = 60
+NO_ID = -1  # in place of an invalid id: it matches nothing
+
+_STORED = "_id id createdBy updatedBy createdAt updatedAt"
+_FIELDS: Mapping[str, str] = {
+    "alert": f"{_STORED} type source sourceRef externalLink case title description severity date tags tlp pap status"
+    " follow caseTemplate artifacts.dataType artifacts.data artifacts.message artifacts.tlp artifacts.ioc"
+    " artifacts.sighted",
+    "case": f"{_STORED} caseId title description severity startDate endDate owner flag tlp pap tags status"
+    " resolutionStatus impactStatus summary template",
+    "case_task": f"{_STORED} title group description order status flag owner startDate endDate dueDate",
+    "case_task_log": f"{_STORED} message startDate status owner",
+    "case_artifact": f"{_STORED} dataType data message tlp tags ioc sighted startDate attachment.name attachment.id"
+    " attachment.hashes attachment.size attachment.contentType",
+    "comment": f"{_STORED} message isEdited",
+    "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
+    " tasks.title tasks.group tasks.description",
+    "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
+    " objectId status startDate endDate",
+}
+"""By kind; alerts, cases and case templates have `customFields.<name>[.<kind>]` too."""
+_ACTION_COLUMNS: Mapping[str, str] = {
+    "status": "status",
+    "createdBy": "created_by",
+    "createdAt": "created_at",
+    "responderName": "responder_name",
+}
+"""The fields of actions with a column: there are many actions, and a column is indexed or quick to read."""
+ID_COLUMNS = ("id", "object_id")
+_WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
+
+_NUMBERS = frozenset(
+    ["createdAt", "updatedAt", "severity", "date", "tlp", "pap", "caseId", "startDate", "endDate", "dueDate"]
+) | {"order", "artifacts.tlp", "attachment.size"}
+_FLAGS = frozenset(["flag", "follow", "isEdited", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
+
+PARENTS: Mapping[str, tuple[str, ...]] = {
+    "case_task": ("case",),
+    "case_task_log": ("case_task",),
+    "case_artifact": ("case",),
+    "comment": ("alert", "case"),
+}
+_KIND_NAMES: Mapping[str, str] = {"caseTemplate": "case_template", "task": "case_task"}
+"""Clients' names of kinds that differ from ours."""
+
+
+@dataclass(frozen=True)
+class FieldPath(JsonPath):
+    """Where a field is stored, and the check of its values."""
+
+    check: "Callable[[Any], Scalar]" = lambda value: value
+
+
+def field_path(name: Any, kind: str) -> FieldPath:
+    """The path of a field of a kind. Raises ResponderBotError("bad_request") if there is no such field."""
+    if not isinstance(name, str):
+        raise bad_request("A field is named by a text")
+    if name.startswith("customFields.") and kind in _WITH_CUSTOM_FIELDS:
+        return _custom_path(name)
+    if name == query_string.ANYWHERE and kind != "action":  # of actions this would read all reports
+        return FieldPath(("$",), is_anywhere=True, check=text)
+    if name not in _FIELDS[kind].split():
+        raise bad_request(f"There is no field {shown(name)}; there are {', '.join(_FIELDS[kind].split())}")
+    if name in ("_id", "id"):
+        return FieldPath(("$.id",), column="id", check=text)
+    if kind == "action" and name == "objectId":
+        return FieldPath((f"$.{name}",), column="object_id", check=text)
+    if kind == "action" and name in _ACTION_COLUMNS:
+        return FieldPath((f"$.{name}",), column=_ACTION_COLUMNS[name], check=number if name in _NUMBERS else text)
+    check = number if name in _NUMBERS else flag if name in _FLAGS else text
+    if name.startswith("attachment."):
+        return FieldPath((f"$.{name}",), many=name == "attachment.hashes", check=check)
+    outer, _, inner = name.partition(".")
+    many = name == "tags" or bool(inner)
+    return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", check=check)
+
+
+def _custom_path(name: str) -> FieldPath:
+    """`customFields.<name>` is the value of any kind, `customFields.<name>.<kind>` the one of that kind."""
+    field = name.removeprefix("customFields.")
+    head, dot, kind = field.rpartition(".")
+    kinds = [kind] if dot and kind in CUSTOM_FIELD_KINDS else list(CUSTOM_FIELD_KINDS)
+    field = head if len(kinds) == 1 else field
+    # A quoted key of a JSON path can hold all but these.
+    if not field or any(char in field for char in '"\\\0') or len(field) > MAX_PATTERN_CHARS:
+        raise bad_request(f"There is no custom field {shown(field)}")
+    return FieldPath(tuple(f'$.customFields."{field}".{one}' for one in kinds), check=scalar)
+
+
+def scalar(value: Any) -> Scalar:
+    if isinstance(value, bool | str) or (isinstance(value, int) and -INT_LIMIT <= value < INT_LIMIT):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise bad_request("A value is a text, a number that fits into 64 bits, true or false; use _in for several")
+
+
+def number(value: Any) -> Scalar:
+    if isinstance(value, bool | str):
+        raise bad_request(f"{shown(value)} is not a number, and this field holds numbers")
+    return scalar(value)
+
+
+def flag(value: Any) -> Scalar:
+    if not isinstance(value, bool):
+        raise bad_request(f"{shown(value)} is neither true nor false, and this field is one of them")
+    return value
+
+
+def text(value: Any) -> Scalar:
+    if not isinstance(value, str):
+        raise bad_request(f"{shown(value)} is not a text, and this field holds text; use _in for several")
+    return value
+
+
+def field_value(path: FieldPath, value: Any) -> Scalar:
+    """The value to compare a field with. Raises ResponderBotError("bad_request") if it doesn't fit."""
+    checked = path.check(value)
+    if path.column not in ID_COLUMNS:
+        return checked
+    return objects.parse_id(str(checked)) or NO_ID
+
+
+def kind_of(name: Any) -> str:
+    """The kind that a client names. Raises ResponderBotError("bad_request")."""
+    kind = _KIND_NAMES.get(name, name) if isinstance(name, str) else ""
+    if kind not in _FIELDS:
+        raise bad_request(f"There is no type {shown(name)}; there are {', '.join(_FIELDS)}")
+    return kind
+
+
+def shown(value: Any) -> str:
+    """A client's value, shortened for a sentence."""
+    return repr(value)[:SHOWN_CHARS]
+
+
+def bad_request(sentence: str) -> ResponderBotError:
+    """The error for a sentence without its full stop."""
+    return ResponderBotError("bad_request", f"{sentence}.")
