@@ -1,4 +1,4 @@
-"""A bot that really runs, for tests: emulator, core and bot in one loop, over Socket Mode or signed HTTP."""
+"""Run the bot for tests: Slack's emulator, core and the bot in one event loop, over Socket Mode or signed HTTP."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ from tests.core.running import RunningCore, running_core
 SOC = "C0SOC"  # clearance amber, all alerts
 OPEN = "C0OPEN"  # clearance clear, all alerts
 RED = "C0RED"  # clearance red, high and critical alerts
-UNCONFIGURED = "C0STRANGE"  # the bot is there, the settings don't know it
+UNCONFIGURED = "C0STRANGE"  # the bot is a member, but the channel is not in the settings
 ANNA, BEN, LEA, ROB, NINA = "U0ANNA", "U0BEN", "U0LEA", "U0ROB", "U0NINA"
 
 PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
@@ -28,7 +28,7 @@ PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
     BEN: ("ben", "analyst", 2),
     LEA: ("lea", "org-admin", 3),
     ROB: ("rob", "read-only", 2),
-    NINA: ("nina", None, 0),  # not linked to anybody
+    NINA: ("nina", None, 0),  # not linked
 }
 CHANNELS: Sequence[Mapping[str, Any]] = (
     {"id": SOC, "clearance": "amber", "alerts": {}},
@@ -57,30 +57,30 @@ class BotEnvironment:
     core: RunningCore
     bot: Bot
     client: CoreClient
-    """Core, as an org-admin."""
+    """A client of core with the key of an org-admin."""
     settings: BotSettings
     service_key: str
     _core_stack: AsyncExitStack
     _stack: AsyncExitStack
 
     async def stop_core(self) -> CoreSettings:
-        """Core ends; the settings with which it would come back at the same address."""
+        """Stop core. Returns the settings that start it again at the same address."""
         settings, port = self.core.core.settings, int(self.core.url.rpartition(":")[2])
         await self._core_stack.aclose()
         return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
     async def person(self, user_id: str = ANNA) -> EmulatedUser:
-        """Somebody at the emulator's page, who leaves when the env ends."""
-        who = EmulatedUser(self.emulator.url, self.emulator.page_token, user_id)
-        return await self._stack.enter_async_context(who)
+        """A person at the emulator's page."""
+        user = EmulatedUser(self.emulator.url, self.emulator.page_token, user_id)
+        return await self._stack.enter_async_context(user)
 
     async def post_alert(self, **changes: Any) -> str:
-        """A new alert; its id."""
+        """Create an alert. Returns its id."""
         alert = await self.client.create_alert({**ALERT, **changes})
         return alert.id
 
     async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
-        """The card of an alert, once it is there."""
+        """The card of an alert, once it is posted."""
         return await who.until(lambda view: find_card(view.messages(channel), alert_id) or {})
 
 
@@ -103,27 +103,29 @@ async def running_bot(
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
-    """Emulator with people and channels, core with the same people, and the bot between them; one clock for the
-    emulator and the bot, since a lost post is looked for where it must stand by the bot's.
+    """Run the emulator with people and channels, core with the same people, and the bot between them.
 
-    `way` makes of core's address the one that the bot is given, such as a door that can be held shut.
+    The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
+    `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
+    another company.
     """
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
         add_people_and_channels(emulator)
-        for channel in shared:  # with another company
+        for channel in shared:
             members = [*PEOPLE, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
         await stack.enter_async_context(emulator)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
-        service = await people(core)
+        service = await add_users(core)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
-        running_now = running(settings, as_service, clock_ms=clock_ms, rate_limiter=RateLimiter(**UNLIMITED))
-        bot = await stack.enter_async_context(running_now)
+        bot = await stack.enter_async_context(
+            running(settings, as_service, clock_ms=clock_ms, rate_limiter=RateLimiter(**UNLIMITED))
+        )
         if isinstance(bot.transport, HttpTransport):
             emulator.requests_url = bot.transport.url + EVENTS_PATH
         else:
@@ -132,7 +134,7 @@ async def running_bot(
 
 
 def add_people_and_channels(emulator: SlackEmulator) -> None:
-    """People and channels."""
+    """Add the people and channels to the emulator."""
     for user_id, (name, _, _) in PEOPLE.items():
         emulator.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
     members = [*PEOPLE, emulator.bot_user_id]
@@ -140,8 +142,8 @@ def add_people_and_channels(emulator: SlackEmulator) -> None:
         emulator.add_channel(channel, name=channel[2:].lower(), members=members)
 
 
-async def people(core: RunningCore) -> str:
-    """The same people as users of core, linked; the key of the bot's own user."""
+async def add_users(core: RunningCore) -> str:
+    """Add the same people as users of core, linked to Slack. Returns the key of the bot's own user."""
     for user_id, (name, profile, clearance) in PEOPLE.items():
         if profile is not None:
             await core.core.access.add(name, profile, clearance=clearance)
@@ -158,8 +160,8 @@ def bot_settings(
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
     link_by_email: bool = False,
 ) -> BotSettings:
-    """Settings that bring the three together."""
-    way = {"app_token": emulator.app_token} if transport == "socket" else {"signing_secret": emulator.signing_secret}
+    """Settings of a bot for this emulator and core."""
+    socket, http = {"app_token": emulator.app_token}, {"signing_secret": emulator.signing_secret}
     return parse(
         {
             "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db", "health_port": 0},
@@ -168,7 +170,7 @@ def bot_settings(
                 "api_url": emulator.api_url,
                 "port": 0,
                 "link_by_email": link_by_email,
-                **way,
+                **(socket if transport == "socket" else http),
             },
             "channel": [dict(channel) for channel in channels],
         },

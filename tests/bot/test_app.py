@@ -44,7 +44,7 @@ KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "mes
 
 
 @pytest.mark.parametrize("transport", ["socket", "http"])
-async def test_a_new_alert_becomes_a_card_and_a_command_is_answered(
+async def test_new_alert_is_posted_and_command_is_answered(
     tmp_path: Path, transport: Literal["socket", "http"]
 ) -> None:
     async with running_bot(tmp_path, transport=transport) as env:
@@ -56,21 +56,21 @@ async def test_a_new_alert_becomes_a_card_and_a_command_is_answered(
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "ResponderBot_" in str(m)])
 
 
-async def test_somebody_who_is_not_linked_is_told(tmp_path: Path) -> None:
+async def test_unlinked_person_is_told_how_to_get_linked(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         nina = await env.person(NINA)
         await nina.command(SOC, "/responder list ~1")
         await nina.until(lambda view: [m for m in view.ephemerals(SOC) if "user link" in m["text"]])
 
 
-async def test_a_channel_that_is_not_in_the_settings_is_told_so(tmp_path: Path) -> None:
+async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         await anna.command(UNCONFIGURED, "/responder list ~1")
         await anna.until(lambda view: [m for m in view.ephemerals(UNCONFIGURED) if "not set up" in m["text"]])
 
 
-async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> None:
+async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
@@ -81,7 +81,7 @@ async def test_a_click_that_slack_delivers_twice_runs_once(tmp_path: Path) -> No
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
-async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
+async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
@@ -92,7 +92,7 @@ async def test_an_end_is_told_on_the_card_and_in_its_thread(tmp_path: Path) -> N
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
 
-async def test_what_is_above_a_channels_clearance_is_withheld_there(tmp_path: Path) -> None:
+async def test_details_above_a_channels_clearance_are_withheld(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert(tlp=3, title="Secret words")
@@ -101,7 +101,7 @@ async def test_what_is_above_a_channels_clearance_is_withheld_there(tmp_path: Pa
         assert "Secret words" in str(await env.card(anna, alert_id, RED))
 
 
-async def test_core_that_is_down_is_said_so_and_the_bot_goes_on_when_it_is_back(tmp_path: Path) -> None:
+async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
@@ -135,7 +135,7 @@ async def status_of(env: BotEnvironment, headers: dict[str, str], body: str = BO
         return answer.status
 
 
-async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
+async def test_only_recently_signed_requests_are_accepted(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         secret, now = env.emulator.signing_secret, int(time.time())
         assert await status_of(env, signed(secret, BODY, now)) == 200
@@ -154,16 +154,14 @@ async def test_only_what_slack_signed_lately_is_taken(tmp_path: Path) -> None:
         *(("{now}", said) for said in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)),
     ],
 )
-async def test_whatever_an_unsigned_request_says_it_is_refused_as_such(
-    tmp_path: Path, time_said: str, signature: str
-) -> None:
+async def test_malformed_signatures_are_refused(tmp_path: Path, time_said: str, signature: str) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         said = time_said.format(now=int(time.time()))
         head = f"X-Slack-Request-Timestamp: {said}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
         assert await statuses_of(env, head, BODY.encode()) == [401]
 
 
-async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
+async def test_http_listener_is_as_strict_as_cores(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         right = signed(env.emulator.signing_secret, BODY, int(time.time()))
         head = "\r\n".join(f"{name}: {value}" for name, value in right.items())
@@ -177,7 +175,7 @@ async def test_the_bot_listens_as_strictly_as_core(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_bot_ends_silent_and_partial_connections(tmp_path: Path) -> None:
+async def test_idle_and_partial_connections_are_closed(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         assert isinstance(env.bot.transport, HttpTransport)
         place = urlsplit(env.bot.transport.url)
@@ -205,7 +203,7 @@ async def statuses_of(env: BotEnvironment, head: str, body: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", heard)]
 
 
-async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: Path) -> None:
+async def test_person_of_another_team_is_refused_before_any_lookup(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         body = BODY.replace("T0LOCAL", "T0OTHER")
         headers = signed(env.emulator.signing_secret, body, int(time.time()))
@@ -216,9 +214,7 @@ async def test_somebody_of_another_team_is_refused_before_any_look_up(tmp_path: 
 
 
 @pytest.mark.parametrize(("transport", "way_in"), [("socket", "socket"), ("http", "requests")])
-async def test_health_and_metrics_tell_how_the_bot_is(
-    tmp_path: Path, transport: Literal["socket", "http"], way_in: str
-) -> None:
+async def test_health_and_metrics_are_served(tmp_path: Path, transport: Literal["socket", "http"], way_in: str) -> None:
     async with running_bot(tmp_path, transport=transport) as env, aiohttp.ClientSession() as session:
         anna = await env.person(ANNA)
         await anna.command(SOC, "/responder help")
@@ -264,7 +260,7 @@ def test_payloads_of_any_shape_are_parsed(interaction_type: Any, body: Any) -> N
     )
 
 
-async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:
+async def test_waiting_card_is_posted_once_the_bot_is_invited(tmp_path: Path) -> None:
     channels = [*CHANNELS, {"id": "C0LATER", "clearance": "amber", "alerts": {}}]
     async with running_bot(tmp_path, channels=channels) as env:
         env.emulator.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
@@ -277,7 +273,7 @@ async def test_a_card_that_waits_is_posted_once_the_bot_is_invited(tmp_path: Pat
         await env.card(anna, alert_id, "C0LATER")
 
 
-async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_path: Path) -> None:
+async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         async with running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)):
             await env.emulator.wait_connected(2)
@@ -294,7 +290,7 @@ async def test_two_replicas_post_each_card_once_and_either_takes_a_click(tmp_pat
             assert len(await anna.thread(SOC, message["ts"])) == 2
 
 
-async def test_doctor_finds_all_well_and_names_what_is_not(tmp_path: Path) -> None:
+async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         well = await doctor.checks(env.settings, core, {}, now_ms)
         assert [check for check in well if not check.ok] == []

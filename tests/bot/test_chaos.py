@@ -25,9 +25,9 @@ from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES, Action, Log
 from tests.bot.chaos import CHANNELS, LOGS, MANY, ON_ALERTS, SOURCES, Command, Installation, Killer, installation, life
-from tests.bot.features.environment import card_in, said
-from tests.bot.features.test_deciding import button
-from tests.bot.features.test_running import blocks, menu_block
+from tests.bot.features.environment import card_in, text_of
+from tests.bot.features.test_decisions import button
+from tests.bot.features.test_runs import blocks, menu_block
 from tests.bot.running import ALERT, ANNA, BEN, LEA, add_people_and_channels
 from tests.core.core_process import until
 
@@ -174,7 +174,7 @@ class Scene:
     def refused(self) -> int:
         """How often a person was told that nothing was done, or perhaps nothing, since core was silent."""
         return sum(
-            any(words in said(message) for words in ("Core does not answer", "may have started on"))
+            any(words in text_of(message) for words in ("Core does not answer", "may have started on"))
             for person in self.people.values()
             for channel in CHANNELS
             for message in person.live_view.ephemerals(channel)
@@ -254,7 +254,7 @@ class Scene:
             for channel in CHANNELS:
                 for card in view.messages(channel):
                     for reply in view.thread(channel, card["ts"])[1:]:
-                        if ids.APPROVE in said(reply) and _target(reply) not in self.decided:
+                        if ids.APPROVE in text_of(reply) and _target(reply) not in self.decided:
                             return channel, card, reply
             return None
 
@@ -274,7 +274,7 @@ class Scene:
     async def _decided(self, who: EmulatedUser, channel: str, card: Json, reply: Json, how: str) -> bool:
         try:
             if how == "cancel":
-                now = next((b for b in blocks(card) if "*Approved_1_0* waiting for" in said({"blocks": [b]})), None)
+                now = next((b for b in blocks(card) if "*Approved_1_0* waiting for" in text_of({"blocks": [b]})), None)
                 if now is None:  # the card comes behind its thread
                     return False
                 return bool((await who.click(channel, card["ts"], action_id=now["accessory"]["action_id"]))["ok"])
@@ -288,7 +288,7 @@ class Scene:
 
         def done(view: Any) -> bool:
             replies = view.thread(channel, card["ts"])[1:]
-            return not any(ids.APPROVE in said(m) and _target(m) == target for m in replies)
+            return not any(ids.APPROVE in text_of(m) and _target(m) == target for m in replies)
 
         try:
             await who.until(done, GIVEN_UP_S)

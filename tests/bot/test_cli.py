@@ -1,4 +1,4 @@
-"""The console script: help at once, and a sentence for what the user got wrong."""
+"""The command line: fast help, and one sentence for each mistake of the user."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 
 def run(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The script in a process of its own, with a bare environment."""
+    """Run a command in a process of its own, with a minimal environment."""
     root = Path(__file__).parents[2]
     return subprocess.run(
         [sys.executable, "-m", "bot.cli", *args],
@@ -27,21 +27,21 @@ BOT = {
     "SLACK_BOT_TOKEN": "xoxb-1",
     "SLACK_APP_TOKEN": "xapp-1",
 }
-"""A bot whose core does not answer."""
+"""The environment of a bot whose core doesn't answer."""
 
 
 @pytest.mark.parametrize(
     "command",
     ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup", "restore", "forget-messages"],
 )
-def test_help_is_there_for_each_command(tmp_path: Path, command: str) -> None:
+def test_every_command_has_help(tmp_path: Path, command: str) -> None:
     answer = run(*command.split(), "--help", folder=tmp_path)
     assert answer.returncode == 0
     assert "usage: responder-bot" in answer.stdout
     assert not command or "--config" in answer.stdout
 
 
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_help_imports_no_large_package(tmp_path: Path) -> None:
     code = "import sys, bot.cli; print(*[m for m in ('slack_sdk','aiohttp','pydantic','httpx') if m in sys.modules])"
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
@@ -67,7 +67,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
         (["frobnicate"], {}, "frobnicate"),
     ],
 )
-def test_a_mistake_of_the_user_is_one_sentence_and_2(
+def test_user_error_is_one_sentence_and_exit_code_2(
     tmp_path: Path, args: list[str], environment: dict[str, str], sentence: str
 ) -> None:
     answer = run(*args, folder=tmp_path, **environment)
@@ -77,7 +77,7 @@ def test_a_mistake_of_the_user_is_one_sentence_and_2(
     assert answer.stderr.count("\n") == 1
 
 
-def test_the_manifest_for_http_names_the_address_everywhere(tmp_path: Path) -> None:
+def test_http_manifest_has_the_url_everywhere(tmp_path: Path) -> None:
     import yaml
 
     answer = run("doctor", "--manifest", "https://bot.example.org/", folder=tmp_path)
@@ -90,7 +90,7 @@ def test_the_manifest_for_http_names_the_address_everywhere(tmp_path: Path) -> N
     assert [command["url"] for command in tree["features"]["slash_commands"]] == [address]
 
 
-def test_doctor_says_what_is_missing_and_ends_with_1(tmp_path: Path) -> None:
+def test_doctor_names_failures_and_exits_with_1(tmp_path: Path) -> None:
     answer = run("doctor", folder=tmp_path, RESPONDER_BOT_BOT_CORE_URL="http://127.0.0.1:9")
     assert answer.returncode == 1
     assert "FAIL  core: " in answer.stdout
@@ -109,7 +109,7 @@ def test_doctor_says_what_is_missing_and_ends_with_1(tmp_path: Path) -> None:
         ('[core]\nport = 9001\n[slack]\nbot_token = ""\n', 0o644, True),
     ],
 )
-def test_doctor_says_that_a_file_with_secrets_can_be_read_by_others(
+def test_doctor_fails_if_others_can_read_a_file_with_secrets(
     tmp_path: Path, text: str, mode: int, is_well: bool
 ) -> None:
     file = tmp_path / "responder-bot.toml"

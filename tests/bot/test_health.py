@@ -1,4 +1,4 @@
-"""How the bot is when its log, its database or a worker breaks: people are answered, and `/health` tells."""
+"""If the log, the database or a worker breaks, people are still answered, and `/health` reports it."""
 
 import asyncio
 import os
@@ -14,10 +14,10 @@ from bot.app.workers import Workers
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
-from tests.bot.test_serve import ROOT, SETTINGS, said, user_added
+from tests.bot.test_serve import ROOT, SETTINGS, output_after, user_added
 
 
-async def test_a_worker_is_started_again_whatever_ends_it() -> None:
+async def test_worker_is_restarted_however_it_ends() -> None:
     workers = Workers(pause_s=0)
     runs, again = 0, asyncio.Event()
 
@@ -42,7 +42,7 @@ async def test_a_worker_is_started_again_whatever_ends_it() -> None:
     assert runs == 4
 
 
-async def test_workers_that_broke_are_told_for_a_while() -> None:
+async def test_restarts_of_workers_are_reported_for_five_minutes() -> None:
     now = 0.0
     workers = Workers(pause_s=0, seconds=lambda: now)
     first, second = asyncio.Event(), asyncio.Event()
@@ -63,7 +63,7 @@ async def test_workers_that_broke_are_told_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("name", ["slack.db", "slack.db-wal"])
-async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: str) -> None:
+async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, name: str) -> None:
     async with running_bot(tmp_path) as env, aiohttp.ClientSession() as session:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
@@ -75,16 +75,16 @@ async def test_a_database_of_the_bot_that_is_gone_is_told(tmp_path: Path, name: 
         assert env.bot.health_server is not None
         async with session.get(env.bot.health_server.url + "/health") as answer:
             assert answer.status == 503
-            told = await answer.json()
+            health = await answer.json()
         async with session.get(env.bot.health_server.url + "/metrics") as answer:
             assert answer.status == 200
-        assert told["status"] == "down"
-        store = next(part for part in told["parts"] if part["name"] == "store")
+        assert health["status"] == "down"
+        store = next(part for part in health["parts"] if part["name"] == "store")
         assert store["message"].startswith(f"{name} was removed")
 
 
-async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path) -> None:
-    """Each refused command logs; more of them than there are workers."""
+async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path) -> None:
+    """Each refused command writes a log line; there are more of them than workers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -109,8 +109,8 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
         )
         os.close(writing)
         try:
-            core = await said(process, "core: ")
-            await said(process, "bot: ")
+            core = await output_after(process, "core: ")
+            await output_after(process, "bot: ")
             async with CoreClient(core, key) as client:
                 alert_id = (await client.create_alert(ALERT)).id
                 await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
@@ -121,14 +121,14 @@ async def test_commands_are_answered_though_nothing_can_be_logged(tmp_path: Path
                 while not await client.actions("alert", alert_id):
                     await client.events(0, 1)
             async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/health") as answer:
-                told = await answer.json()
+                health = await answer.json()
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-    assert told["status"] == "degraded"
-    log = next(part for part in told["parts"] if part["name"] == "log")
+    assert health["status"] == "degraded"
+    log = next(part for part in health["parts"] if part["name"] == "log")
     assert "Broken pipe" in log["message"]
-    assert not [part for part in told["parts"] if part["name"] == "workers"]
+    assert not [part for part in health["parts"] if part["name"] == "workers"]

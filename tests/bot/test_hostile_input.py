@@ -1,4 +1,4 @@
-"""All of Slack's input is hostile: whatever comes, it is acknowledged, nothing runs without a right, nothing breaks."""
+"""Untrusted payloads: each is acknowledged, nothing runs without a permission, nothing raises an internal error."""
 
 import asyncio
 import copy
@@ -30,52 +30,52 @@ from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
 WEEK_MS = 7 * 86_400_000
-PATIENCE_S = 30  # far more than anything here takes on a busy machine
+TIMEOUT_S = 30  # ample, for busy machines
 Json = dict[str, Any]
 
 
 @dataclass
-class Ear:
-    """Stands where `response_url` leads; keeps what the bot says there."""
+class ResponseUrlServer:
+    """The server of `response_url`; keeps what the bot posts there."""
 
     url: str = ""
-    heard: list[Json] = field(default_factory=list)
+    received: list[Json] = field(default_factory=list)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def hear(self, request: web.Request) -> web.Response:
+    async def receive(self, request: web.Request) -> web.Response:
         async with self._changed:
-            self.heard.append(await request.json())
+            self.received.append(await request.json())
             self._changed.notify_all()
         return web.Response(text="ok")
 
     async def until(self, words: str) -> str:
-        """What was said, once it holds these words."""
-        async with asyncio.timeout(PATIENCE_S), self._changed:
-            await self._changed.wait_for(lambda: words in json.dumps(self.heard))
-        return json.dumps(self.heard)
+        """What was posted, once it has these words."""
+        async with asyncio.timeout(TIMEOUT_S), self._changed:
+            await self._changed.wait_for(lambda: words in json.dumps(self.received))
+        return json.dumps(self.received)
 
-    async def times(self, number: int) -> None:
-        """Until something was said that many times."""
-        async with asyncio.timeout(PATIENCE_S), self._changed:
-            await self._changed.wait_for(lambda: len(self.heard) >= number)
+    async def until_count(self, number: int) -> None:
+        """Wait until this many responses were posted."""
+        async with asyncio.timeout(TIMEOUT_S), self._changed:
+            await self._changed.wait_for(lambda: len(self.received) >= number)
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Ear]:
-    ear, app = Ear(), web.Application()
-    app.router.add_post("/", ear.hear)
+async def response_url_server() -> AsyncIterator[ResponseUrlServer]:
+    responses, app = ResponseUrlServer(), web.Application()
+    app.router.add_post("/", responses.receive)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    ear.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    responses.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     try:
-        yield ear
+        yield responses
     finally:
         await runner.cleanup()
 
 
-class Slack:
-    """Sends the bot whatever it is told to, signed as Slack would."""
+class SignedRequests:
+    """Sends payloads to the bot, signed as Slack signs them."""
 
     def __init__(self, env: BotEnvironment, session: aiohttp.ClientSession) -> None:
         assert isinstance(env.bot.transport, HttpTransport)
@@ -83,7 +83,7 @@ class Slack:
         self._secret = env.emulator.signing_secret
 
     async def send(self, payload: Mapping[str, Any]) -> tuple[int, str]:
-        """Status and text of the acknowledgement."""
+        """Send a payload. Returns the status and text of the acknowledgement."""
         if payload.get("command"):
             return await self.post(
                 urlencode({k: v for k, v in payload.items() if isinstance(v, str)}, errors="replace")
@@ -96,7 +96,7 @@ class Slack:
         now, raw = int(time.time()), body.encode("utf-8", "replace")
         digest = hmac.new(self._secret.encode(), f"v0:{now}:".encode() + raw, hashlib.sha256).hexdigest()
         headers = {"X-Slack-Request-Timestamp": str(now), "X-Slack-Signature": f"v0={digest}", "Content-Type": kind}
-        async with asyncio.timeout(PATIENCE_S), self._session.post(self._url, data=raw, headers=headers) as answer:
+        async with asyncio.timeout(TIMEOUT_S), self._session.post(self._url, data=raw, headers=headers) as answer:
             return answer.status, await answer.text()
 
 
@@ -105,7 +105,7 @@ def common(kind: str, user: str = ANNA, team: str = TEAM) -> Json:
             "api_app_id": "A1", "trigger_id": "1.2.3", "is_enterprise_install": False}  # fmt: skip
 
 
-def click(action_id: str, value: str, ear: Ear | None = None, **more: Any) -> Json:
+def click(action_id: str, value: str, responses: ResponseUrlServer | None = None, **more: Any) -> Json:
     """A click on a button in a message."""
     place = {"channel": SOC, "ts": "1.000001", "user": ANNA, "team": TEAM, "block_id": "b", "at": "1.5", **more}
     element: Json = {"type": "button", "action_id": action_id, "block_id": place["block_id"], "action_ts": place["at"]}
@@ -116,7 +116,7 @@ def click(action_id: str, value: str, ear: Ear | None = None, **more: Any) -> Js
         "container": {"type": "message", "message_ts": place["ts"], "channel_id": place["channel"]},
         "channel": {"id": place["channel"], "name": "soc"},
         "message": {"ts": place["ts"], "text": "x"},
-        "response_url": ear.url if ear else "",
+        "response_url": responses.url if responses else "",
         "actions": [{**element, "value": value}],
     }
 
@@ -128,21 +128,23 @@ def submission(callback_id: str, metadata: str, values: Json, **more: Any) -> Js
     return {**common("view_submission"), "view": view, **more}
 
 
-# --- told one by one ------------------------------------------------------------------------------------------------
+# --- single payloads --------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def stage(folder: Path, **parts: Any) -> AsyncIterator[tuple[BotEnvironment, Slack, Ear]]:
+async def http_bot(
+    folder: Path, **parts: Any
+) -> AsyncIterator[tuple[BotEnvironment, SignedRequests, ResponseUrlServer]]:
     async with (
         running_bot(folder, transport="http", **parts) as env,
         aiohttp.ClientSession() as session,
-        listening() as ear,
+        response_url_server() as responses,
     ):
-        yield env, Slack(env, session), ear
+        yield env, SignedRequests(env, session), responses
 
 
-async def minted(env: BotEnvironment, alert_id: str, what: str, channel: str = SOC) -> str:
-    """A real id from the alert's card."""
+async def issue_button(env: BotEnvironment, alert_id: str, what: str, channel: str = SOC) -> str:
+    """The id of a button on the alert's card."""
     key = f"alert:{alert_id}:{channel}"
     argument = "alert" if what == "menu" else ""
     return (await env.bot.outbox.buttons.issue(channel, key, [Intent(what, alert_id, argument)]))(
@@ -150,31 +152,31 @@ async def minted(env: BotEnvironment, alert_id: str, what: str, channel: str = S
     )
 
 
-async def test_a_forged_a_forwarded_and_another_persons_button_run_nothing_and_offer_refresh(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (env, slack, ear):
+async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (env, slack, responses):
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         ts = (await env.card(anna, alert_id))["ts"]
-        read_it = await minted(env, alert_id, "read")
+        read_it = await issue_button(env, alert_id, "read")
         forged = [
-            click(ids.MORE, "AAAAAAAAAAAAAAAAAAAAAA", ear, ts=ts, at="1"),
-            click(ids.MORE, read_it, ear, ts="1.000009", at="2"),
-            click(ids.MORE, read_it, ear, channel=OPEN, ts=ts, at="3"),
-            click(ids.RUN, f'{{"run": "{CLOSE}", "on": "{alert_id}"}}', ear, ts=ts, at="4"),
-            click(ids.RUN, alert_id, ear, ts=ts, at="5"),
-            click(ids.APPROVE, read_it + "x", ear, ts=ts, at="6"),
+            click(ids.MORE, "AAAAAAAAAAAAAAAAAAAAAA", responses, ts=ts, at="1"),
+            click(ids.MORE, read_it, responses, ts="1.000009", at="2"),
+            click(ids.MORE, read_it, responses, channel=OPEN, ts=ts, at="3"),
+            click(ids.RUN, f'{{"run": "{CLOSE}", "on": "{alert_id}"}}', responses, ts=ts, at="4"),
+            click(ids.RUN, alert_id, responses, ts=ts, at="5"),
+            click(ids.APPROVE, read_it + "x", responses, ts=ts, at="6"),
         ]
         for number, payload in enumerate(forged, start=1):
             assert (await slack.send(payload))[0] == 200
-            await ear.times(number)
-        for said in map(json.dumps, ear.heard):
+            await responses.until_count(number)
+        for said in map(json.dumps, responses.received):
             assert "Nothing was run" in said
             assert ids.REFRESH in said
         assert (await env.client.alert(alert_id)).status == "New"
         assert await env.client.search_actions({}) == []
 
 
-async def test_an_expired_button_runs_nothing_and_refresh_brings_one_that_counts(tmp_path: Path) -> None:
+async def test_expired_button_runs_nothing_and_refresh_renews_it(tmp_path: Path) -> None:
     later = 0
     async with running_bot(tmp_path, clock_ms=lambda: now_ms() + later) as env:
         anna = await env.person(ANNA)
@@ -189,31 +191,31 @@ async def test_an_expired_button_runs_nothing_and_refresh_brings_one_that_counts
         await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "command and control" in str(m)])
 
 
-async def test_who_is_not_linked_has_no_right_or_is_a_bot_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (env, slack, ear):
+async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (env, slack, responses):
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         ts = (await env.card(anna, alert_id))["ts"]
-        read_it, case = await minted(env, alert_id, "read"), await minted(env, alert_id, "case")
+        read_it, case = await issue_button(env, alert_id, "read"), await issue_button(env, alert_id, "case")
         for user, words in ((NINA, "isn't linked"), (BOT, "isn't linked"), ("", "isn't linked"), (ROB, "manageAlert")):
-            ear.heard.clear()
-            await slack.send(click(ids.MORE, read_it, ear, ts=ts, user=user, at=f"{user}1"))
-            await ear.until(words)
-            await slack.send(click(ids.MORE, case, ear, ts=ts, user=user, at=f"{user}2"))
+            responses.received.clear()
+            await slack.send(click(ids.MORE, read_it, responses, ts=ts, user=user, at=f"{user}1"))
+            await responses.until(words)
+            await slack.send(click(ids.MORE, case, responses, ts=ts, user=user, at=f"{user}2"))
         alert = await env.client.alert(alert_id)
         assert (alert.status, alert.case) == ("New", None)
 
 
-async def test_a_guest_of_another_company_is_refused_on_every_surface(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (env, slack, ear):
+async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert()
         await env.card(await env.person(ANNA), alert_id)
         command = {"command": "/responder", "text": f"run {CLOSE} {alert_id}", "team_id": GUEST, "user_id": ANNA,
                    "channel_id": SOC, "trigger_id": "1"}  # fmt: skip
         status, text = await slack.send(command)
         assert (status, "Only members" in text) == (200, True)
-        await slack.send(click(ids.MENU, "x", ear, team=GUEST))
-        await ear.until("Only members")
+        await slack.send(click(ids.MENU, "x", responses, team=GUEST))
+        await responses.until("Only members")
         mixed = {**click(ids.MENU, "x"), "user": {"id": ANNA, "team_id": GUEST}}
         assert (await slack.send(mixed))[0] == 200
         status, text = await slack.send({**submission(ids.START_VIEW, "{}", {}), "team": {"id": GUEST}})
@@ -223,21 +225,21 @@ async def test_a_guest_of_another_company_is_refused_on_every_surface(tmp_path: 
         assert await env.client.search_actions({}) == []
 
 
-async def test_a_channel_that_is_not_set_up_shows_and_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (env, slack, ear):
+async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert(title="Quiet words")
         await env.card(await env.person(ANNA), alert_id)
         command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": UNCONFIGURED,
-                   "response_url": ear.url}  # fmt: skip
+                   "response_url": responses.url}  # fmt: skip
         for number, text in enumerate((f"alert {alert_id}", f"run {CLOSE} {alert_id}", "", "template", "watch ~1")):
             await slack.send({**command, "text": text, "trigger_id": f"{number}"})
-        await slack.send(click(ids.MORE, await minted(env, alert_id, "read"), ear, channel=UNCONFIGURED))
-        await ear.times(6)
-        assert all("not set up" in json.dumps(said) for said in ear.heard)
+        await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
+        await responses.until_count(6)
+        assert all("not set up" in json.dumps(said) for said in responses.received)
         assert await env.client.search_actions({}) == []
 
 
-async def test_a_channel_shared_with_another_company_shows_only_what_is_clear(tmp_path: Path) -> None:
+async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
     channels = [{"id": "C0SHARED", "clearance": "red", "alerts": {}}]
 
     async with running_bot(tmp_path, channels=channels, shared=("C0SHARED",)) as env:
@@ -248,9 +250,9 @@ async def test_a_channel_shared_with_another_company_shows_only_what_is_clear(tm
         assert "Clear words" in str(await env.card(anna, clear, "C0SHARED"))
 
 
-async def test_a_form_that_says_it_was_confirmed_still_needs_the_right(tmp_path: Path) -> None:
-    """What a view's metadata claims is the client's word; rights are core's, at each step."""
-    async with stage(tmp_path) as (env, slack, _):
+async def test_confirmed_state_in_a_forged_view_grants_no_permission(tmp_path: Path) -> None:
+    """The metadata of a view comes from the client, so core checks the permissions at each step."""
+    async with http_bot(tmp_path) as (env, slack, _):
         alert_id = await env.post_alert()
         claimed = {"id": alert_id, "kind": "alert", "responder": "x", "confirmed": True, "anyway": True, "channel": SOC}
         offered = await env.client.responders("alert", alert_id, explain=True)
@@ -262,10 +264,10 @@ async def test_a_form_that_says_it_was_confirmed_still_needs_the_right(tmp_path:
         assert await env.client.search_actions({}) == []
 
 
-async def test_what_no_release_ever_had_is_acknowledged_with_a_word(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (_, slack, ear):
-        assert (await slack.send(click("from_another_app", "x", ear)))[0] == 200
-        await ear.until("another release")
+async def test_unknown_ids_are_acknowledged_with_a_message(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (_, slack, responses):
+        assert (await slack.send(click("from_another_app", "x", responses)))[0] == 200
+        await responses.until("another release")
         status, text = await slack.send(submission("unknown_view", "{}", {}))
         assert (status, "another release" in text) == (200, True)
         status, text = await slack.send({**common("block_suggestion"), "action_id": "no_such_menu", "value": ""})
@@ -275,23 +277,23 @@ async def test_what_no_release_ever_had_is_acknowledged_with_a_word(tmp_path: Pa
         assert (await slack.send(closed))[0] == 200
 
 
-# --- at random ------------------------------------------------------------------------------------------------------
+# --- random payloads --------------------------------------------------------------------------------------------------
 
-NASTY: Sequence[Any] = (
+UNEXPECTED: Sequence[Any] = (
     None, True, 0, -1, 2**70, 1.5, "", " ", "\x00", "\ud800", "~", "~0", "~12", "~" + "9" * 40, "x" * 5_000,
     "<!channel>", "menu:", "menu:" + "x" * 255, "../../etc/passwd", "' OR 1=1 --", "{}", "[]", "null",
     '{"id": []}', "{" * 2_000, [], [[]], [None], {}, {"id": {}}, {"value": []}, "%00", "‮", "=1+1", "U0LEA\u200b",
 )  # fmt: skip
 LETTERS = st.text(st.characters(codec="utf-8"), max_size=30)
 VERBS = ("alert", "list", "run", "actions", "template", "watch", "doctor", "help", "start", "", "RUN", "watch off")
-WITHOUT_RIGHTS = (ROB, NINA, BOT, "", "U0NOBODY")
-"""None of them may run or change anything."""
-FAULTS = ("internal_error", "leading_failed", "event_failed")
+WITHOUT_PERMISSIONS = (ROB, NINA, BOT, "", "U0NOBODY")
+"""People who may not run or change anything."""
+INTERNAL_ERRORS = ("internal_error", "leading_failed", "event_failed")
 
 
 @st.composite
 def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], alert_id: str, ts: str) -> Json:
-    """A payload of some surface by one of these people, with real ids in it, bent in up to three places."""
+    """A payload of any interaction type by one of these people, with real ids, mutated in up to three places."""
     user, token = draw(st.sampled_from(users)), draw(st.sampled_from([*tokens.values(), "A" * 22]))
     place: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
     name = draw(st.sampled_from([CLOSE, "close", "Responder", '"', "x"]) | LETTERS)
@@ -331,12 +333,12 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
         )
     )  # fmt: skip
     for _ in range(draw(st.integers(0, 3))):
-        made = bent(draw, made)
+        made = mutated(draw, made)
     return made
 
 
-def bent(draw: st.DrawFn, payload: Json) -> Json:
-    """The same with one value, somewhere in it, taken away or made nasty."""
+def mutated(draw: st.DrawFn, payload: Json) -> Json:
+    """The payload with one value, somewhere in it, removed or replaced by an unexpected one."""
     changed = copy.deepcopy(payload)
     holder: Any = changed
     while True:
@@ -348,52 +350,52 @@ def bent(draw: st.DrawFn, payload: Json) -> Json:
             holder = holder[key]
             continue
         if draw(st.booleans()):
-            holder[key] = draw(st.sampled_from(NASTY))
+            holder[key] = draw(st.sampled_from(UNEXPECTED))
         else:
             del holder[key]
         return changed
 
 
-def thrown(folder: Path, users: Sequence[str], examples: int) -> tuple[int, list[Any]]:
-    """Throws payloads of these people at a bot; how many runs there were, and what the log calls a fault of ours."""
+def send_payloads(folder: Path, users: Sequence[str], examples: int) -> tuple[int, list[Any]]:
+    """Send random payloads of these people to a bot. Returns the number of runs and changes, and logged errors."""
     with structlog.testing.capture_logs() as logs, asyncio.Runner() as runner:
-        place = stage(folder)
-        env, slack, _ = runner.run(place.__aenter__())
+        bot = http_bot(folder)
+        env, slack, _ = runner.run(bot.__aenter__())
         try:
             alert_id = runner.run(env.post_alert())
             ts = runner.run(_card_ts(env, alert_id))
             wanted = ("menu", "details", "read", "unread", "case", "watch", "refresh")
-            tokens = {what: runner.run(minted(env, alert_id, what)) for what in wanted}
+            tokens = {what: runner.run(issue_button(env, alert_id, what)) for what in wanted}
 
             @given(payload=payloads(users, tokens, alert_id, ts))
             @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
-            def throw(payload: Json) -> None:
+            def send(payload: Json) -> None:
                 status, _ = runner.run(slack.send(payload))
-                assert status in (200, 400, 404)  # no payload of Slack's has a shape that isn't 200
+                assert status in (200, 400, 404)  # 4xx only for payloads that are not Slack's
 
-            throw()
+            send()
             alert = runner.run(env.client.alert(alert_id))
             changed = alert.status != "New" or alert.case is not None
             runs = runner.run(env.client.search_actions({}))
         finally:
-            runner.run(place.__aexit__(None, None, None))
-    return len(runs) + changed, [entry for entry in logs if entry["event"] in FAULTS]
+            runner.run(bot.__aexit__(None, None, None))
+    return len(runs) + changed, [entry for entry in logs if entry["event"] in INTERNAL_ERRORS]
 
 
-def test_whatever_comes_from_people_without_rights_is_acknowledged_and_changes_nothing(tmp_path: Path) -> None:
-    assert thrown(tmp_path, WITHOUT_RIGHTS, 180) == (0, [])
+def test_any_payload_without_permissions_is_acknowledged_and_changes_nothing(tmp_path: Path) -> None:
+    assert send_payloads(tmp_path, WITHOUT_PERMISSIONS, 180) == (0, [])
 
 
-def test_whatever_comes_from_an_org_admin_breaks_nothing(tmp_path: Path) -> None:
-    assert thrown(tmp_path, (LEA,), 80)[1] == []
+def test_any_payload_of_an_org_admin_causes_no_internal_error(tmp_path: Path) -> None:
+    assert send_payloads(tmp_path, (LEA,), 80)[1] == []
 
 
 async def _card_ts(env: BotEnvironment, alert_id: str) -> str:
     return str((await env.card(await env.person(ANNA), alert_id))["ts"])
 
 
-def test_the_key_of_a_repeated_delivery_is_the_same_and_of_another_click_is_not() -> None:
-    """Team, user, channel, message, action and time of it; `trigger_id` of a command, `view.id` of a form."""
+def test_idempotency_key_is_equal_for_repeated_deliveries_only() -> None:
+    """It depends on team, user, channel, message, action_id and action_ts."""
     base = click(ids.RUN, "t")
     assert parse("action", base).idempotency_key == parse("action", copy.deepcopy(base)).idempotency_key
     others = [

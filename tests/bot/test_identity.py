@@ -1,4 +1,4 @@
-"""Who is who: by link, by e-mail only when that is allowed, remembered for ten seconds."""
+"""Slack users are found by their link, by e-mail only if that is allowed, and cached for ten seconds."""
 
 from pathlib import Path
 from typing import Any
@@ -26,25 +26,25 @@ def identity(env: BotEnvironment, clock: Clock, *, link_by_email: bool = False) 
     return Identity(core, env.bot.slack, clock, link_by_email=link_by_email)
 
 
-async def test_a_linked_person_is_known_and_a_change_counts_after_ten_seconds(tmp_path: Path) -> None:
+async def test_linked_person_is_found_and_cached_for_ten_seconds(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         clock = Clock()
-        who = identity(env, clock)
-        anna = await who.person("T0LOCAL", ANNA)
+        people = identity(env, clock)
+        anna = await people.person("T0LOCAL", ANNA)
         assert anna is not None
         assert (anna.login, anna.profile, anna.clearance) == ("anna@responder-bot.local", "analyst", 2)
         await env.core.core.access.unlink("anna")
-        assert await who.person("T0LOCAL", ANNA) == anna
+        assert await people.person("T0LOCAL", ANNA) == anna
         clock.ahead_ms = 10_001
-        assert await who.person("T0LOCAL", ANNA) is None
+        assert await people.person("T0LOCAL", ANNA) is None
 
 
-async def test_the_same_id_in_another_team_is_nobody(tmp_path: Path) -> None:
+async def test_same_user_id_in_another_team_is_not_linked(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         assert await identity(env, Clock()).person("T0OTHER", ANNA) is None
 
 
-async def test_an_e_mail_address_links_nobody_unless_it_may(tmp_path: Path) -> None:
+async def test_email_links_nobody_unless_the_settings_allow_it(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         await env.core.core.access.add("nina", "analyst")
         assert await identity(env, Clock()).person("T0LOCAL", NINA) is None
@@ -53,7 +53,7 @@ async def test_an_e_mail_address_links_nobody_unless_it_may(tmp_path: Path) -> N
         assert nina.login == "nina@responder-bot.local"
 
 
-async def test_an_unknown_e_mail_address_is_nobody(tmp_path: Path) -> None:
+async def test_unknown_email_is_not_linked(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         assert await identity(env, Clock(), link_by_email=True).person("T0LOCAL", NINA) is None
 
@@ -71,18 +71,16 @@ async def test_an_unknown_e_mail_address_is_nobody(tmp_path: Path) -> None:
     ],
     ids=lambda account: " ".join(account),
 )
-async def test_an_address_links_only_a_full_member_of_the_team_who_has_confirmed_it(
-    tmp_path: Path, account: dict[str, Any]
-) -> None:
+async def test_only_confirmed_email_of_a_full_member_is_trusted(tmp_path: Path, account: dict[str, Any]) -> None:
     async with running_bot(tmp_path) as env:
         await env.core.core.access.add("nina", "org-admin")
         nina: dict[str, Any] = {"name": "nina", "email": "nina@responder-bot.local"}
         env.emulator.add_user("U0FALSE", **nina, **account)
         env.emulator.add_user("U0TRUE", **nina)
-        who = identity(env, Clock(), link_by_email=True)
-        assert await who.person("T0LOCAL", "U0FALSE") is None
-        assert await who.person("T0OTHER", "U0TRUE") is None
-        assert await who.person("T0LOCAL", "U0GONE") is None  # Slack knows no such user
-        true = await who.person("T0LOCAL", "U0TRUE")
+        people = identity(env, Clock(), link_by_email=True)
+        assert await people.person("T0LOCAL", "U0FALSE") is None
+        assert await people.person("T0OTHER", "U0TRUE") is None
+        assert await people.person("T0LOCAL", "U0GONE") is None  # Slack knows no such user
+        true = await people.person("T0LOCAL", "U0TRUE")
     assert true is not None
     assert true.login == "nina@responder-bot.local"

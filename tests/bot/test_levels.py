@@ -24,7 +24,7 @@ from core.common.clock import now_ms
 from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import responders
+from tests.bot.features.environment import write_responders
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 from tests.bot.test_delivery import Clock, until
 
@@ -143,7 +143,7 @@ def with_clearance(settings: BotSettings, channel: str, clearance: int) -> BotSe
 @asynccontextmanager
 async def story(folder: Path, **more: Any) -> AsyncIterator[Story]:
     os.mkfifo(folder / "go")
-    policies = responders(folder)
+    policies = write_responders(folder)
     engine = EngineSection(name="local", responders=(folder / "responders",))
     parts = {"clock_ms": QuickClock(), "engine": (engine,), "responder": policies, **more}
     async with running_bot(folder, **parts) as scene:

@@ -1,4 +1,4 @@
-"""Clicks that were acknowledged by a bot that then died."""
+"""Interactions that were acknowledged by a bot that was then killed."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ MINUTE_MS = 60_000
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-async def left_behind(folder: Path, text: str, minutes: int) -> None:
-    """A command that an earlier bot wrote down so long ago, before it died."""
+async def leave_pending(folder: Path, text: str, minutes: int) -> None:
+    """Put a command into the inbox, as a bot that was killed that many minutes ago."""
     body = {
         "command": "/responder",
         "text": text,
@@ -31,8 +31,8 @@ async def left_behind(folder: Path, text: str, minutes: int) -> None:
 @pytest.mark.parametrize(
     ("minutes", "answer"), [(2, "Nothing has the id ~404"), (11, "The bot was away when you asked")]
 )
-async def test_a_click_is_taken_up_after_a_restart_unless_it_is_old(tmp_path: Path, minutes: int, answer: str) -> None:
-    await left_behind(tmp_path, f"run {CLOSE} ~404", minutes)
+async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, minutes: int, answer: str) -> None:
+    await leave_pending(tmp_path, f"run {CLOSE} ~404", minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         told = await anna.until(lambda view: view.ephemerals(SOC))

@@ -20,7 +20,7 @@ from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.backup import copy, put_back
-from tests.bot.features.test_running import blocks
+from tests.bot.features.test_runs import blocks
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until
 

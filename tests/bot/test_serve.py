@@ -43,13 +43,13 @@ async def started(
     )
 
 
-async def said(process: asyncio.subprocess.Process, start: str) -> str:
-    """The rest of the first line that starts so."""
+async def output_after(process: asyncio.subprocess.Process, start: str) -> str:
+    """The rest of the first line of output that starts with `start`."""
     assert process.stdout is not None
     while line := (await process.stdout.readline()).decode():
         if line.startswith(start):
             return line.removeprefix(start).strip()
-    raise AssertionError(f"ended without saying {start!r}")
+    raise AssertionError(f"ended without the output {start!r}")
 
 
 async def user_added(folder: Path, login: str, profile: str, *more: str) -> str:
@@ -59,7 +59,7 @@ async def user_added(folder: Path, login: str, profile: str, *more: str) -> str:
     return out.decode().strip()
 
 
-async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> None:
+async def test_bot_exits_at_once_if_core_refuses_its_key(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         for key, words in (
             ("wrong", "core refuses it (Authentication failure); make one: "),
@@ -74,7 +74,7 @@ async def test_a_key_that_core_refuses_ends_the_bot_at_once(tmp_path: Path) -> N
             assert err.decode().count("\n") == 1
 
 
-async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: Path) -> None:
+async def test_restart_after_sigkill_posts_what_came_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
     emulator = SlackEmulator(rates=False)
     add_people_and_channels(emulator)
@@ -86,8 +86,8 @@ async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: P
         }
         key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
         first = await script(tmp_path, "serve", **slack)
-        core = await said(first, "core: ")
-        await said(first, "bot: ")
+        core = await output_after(first, "core: ")
+        await output_after(first, "bot: ")
         async with CoreClient(core, key) as client:
             one = (await client.create_alert(ALERT)).id
             await anna.until(lambda view: find_card(view.messages(SOC), one) or {})
@@ -95,7 +95,7 @@ async def test_killed_and_started_again_it_tells_what_came_meanwhile(tmp_path: P
         first.send_signal(signal.SIGKILL)
         await first.wait()
         second = await script(tmp_path, "serve", **slack)
-        await said(second, "bot: ")
+        await output_after(second, "bot: ")
         await anna.until(lambda view: find_card(view.messages(SOC), two) or {})
         await anna.command(SOC, f"/responder list {two}")
         await anna.until(lambda view: view.ephemerals(SOC))

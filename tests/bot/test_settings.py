@@ -1,4 +1,4 @@
-"""The bot's settings: file, environment, and a sentence for everything wrong."""
+"""The bot's settings: file, environment, and a sentence for each mistake."""
 
 import re
 from pathlib import Path
@@ -32,28 +32,28 @@ alerts = { severity_at_least = 2, sources = ["siem"] }
 """
 
 
-def written(folder: Path, text: str = FILE) -> Path:
+def write(folder: Path, text: str = FILE) -> Path:
     file = folder / "settings.toml"
     file.write_text(text)
     return file
 
 
-def test_the_file_is_read_and_paths_are_relative_to_it(tmp_path: Path) -> None:
-    settings = load(written(tmp_path), {})
+def test_paths_are_relative_to_the_settings_file(tmp_path: Path) -> None:
+    settings = load(write(tmp_path), {})
     assert settings.bot.core_url == "http://127.0.0.1:9100"
     assert settings.bot.database == tmp_path / "kept/slack.db"
     (channel,) = settings.channel
     assert (channel.id, channel.clearance) == ("C0123", 2)
 
 
-def test_no_file_means_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_apply_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(None, {})
     assert (settings.slack.port, settings.slack.command, settings.slack.link_by_email) == (3000, "/responder", False)
 
 
-def test_the_environment_wins_over_the_file_and_ours_over_slacks(tmp_path: Path) -> None:
-    file = written(tmp_path)
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path)
     assert load(file, {"SLACK_BOT_TOKEN": "xoxb-slack"}).slack.bot_token == "xoxb-slack"
     ours = {"SLACK_BOT_TOKEN": "xoxb-slack", "RESPONDER_BOT_SLACK_BOT_TOKEN": "xoxb-ours"}
     assert load(file, ours).slack.bot_token == "xoxb-ours"
@@ -61,12 +61,12 @@ def test_the_environment_wins_over_the_file_and_ours_over_slacks(tmp_path: Path)
     assert load(file, {"SLACK_API_URL": "http://127.0.0.1:1/api/"}).slack.api_url == "http://127.0.0.1:1/api/"
 
 
-def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
+def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
     named = {"RESPONDER_BOT_BOT_CORE_API_KEY_FILE": str(tmp_path / "key")}
-    assert load(written(tmp_path), named).bot.core_api_key == "secret"
+    assert load(write(tmp_path), named).bot.core_api_key == "secret"
     with pytest.raises(ResponderBotError, match="unset one of them"):
-        load(written(tmp_path), {**named, "RESPONDER_BOT_BOT_CORE_API_KEY": "other"})
+        load(write(tmp_path), {**named, "RESPONDER_BOT_BOT_CORE_API_KEY": "other"})
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_secret_may_stand_in_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[slack", "is no TOML"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_settings_are_explained_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ResponderBotError, match=r".*") as wrong:
-        load(written(tmp_path, text), {})
+        load(write(tmp_path, text), {})
     assert sentence in wrong.value.message
     assert "\n" not in wrong.value.message.removesuffix("\n") or "TOML" in wrong.value.message
 
@@ -118,7 +118,7 @@ TOML = st.recursive(
 
 
 @given(st.sampled_from(KEYS), TOML)
-def test_whatever_a_key_is_given_is_taken_or_refused_in_our_words(
+def test_any_value_is_accepted_or_refused_with_what_is_expected(
     key: tuple[type[BaseModel], str], value: object
 ) -> None:
     section, name = key
@@ -140,16 +140,16 @@ def _items(section: type[BaseModel], name: str) -> list[FieldInfo]:
 
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
-def test_every_key_says_what_it_is_to_be(section: type[BaseModel], key: str) -> None:
+def test_every_key_describes_its_values(section: type[BaseModel], key: str) -> None:
     words = expected(section.model_fields[key])
     assert re.match("(an? |one of |true or |the )", words), words
 
 
-def test_the_address_of_slack_may_lack_its_last_slash(tmp_path: Path) -> None:
-    assert load(written(tmp_path, "[slack]\napi_url = 'http://127.0.0.1:1/api'"), {}).slack.api_url.endswith("/api/")
+def test_api_url_may_lack_its_final_slash(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "[slack]\napi_url = 'http://127.0.0.1:1/api'"), {}).slack.api_url.endswith("/api/")
 
 
-def test_an_alert_is_routed_by_severity_source_type_and_tag() -> None:
+def test_route_matches_by_severity_source_and_tag() -> None:
     channel = {"id": "C1", "clearance": "red", "alerts": {"severity_at_least": 3, "sources": ["siem"], "tags": ["vip"]}}
     settings: BotSettings = parse({"channel": [channel]}, Path())
     route = settings.channel[0].alerts

@@ -1,14 +1,14 @@
-"""The whole installation, for the transcripts."""
+"""Fixtures for the tests of features."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.bot.features.environment import FeatureEnvironment, stage
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
 
 
 @pytest.fixture
 async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
-    async with stage(tmp_path) as made:
-        yield made
+    async with feature_environment(tmp_path) as environment:
+        yield environment

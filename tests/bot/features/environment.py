@@ -1,4 +1,4 @@
-"""A whole installation on the loopback: core with real responders, the bot, and a local Slack with people in it."""
+"""A whole installation on the loopback: core with real responders, the bot, and an emulator of Slack with people."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ ALERT = {
     "tags": ["c2"],
     "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
 }
-SCRIPT = '''"""Waits for `go` if it was told to, then gives its configured answer."""
+SCRIPT = '''"""Waits for the pipe `go` if it is configured, then writes the configured output."""
 import json, sys
 from pathlib import Path
 job = Path(sys.argv[1])
@@ -58,8 +58,8 @@ FAILED = {"success": False, "errorMessage": "The firewall said no."}
 REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG}, "operations": []}
 
 
-def responders(folder: Path) -> dict[str, ResponderSection]:
-    """Writes the responders of these tests; returns their settings."""
+def write_responders(folder: Path) -> dict[str, ResponderSection]:
+    """Write the responders of these tests. Returns their settings."""
     go = str(folder / "go")
     settings: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "Tell": ({"answer": DONE}, {}),
@@ -72,13 +72,13 @@ def responders(folder: Path) -> dict[str, ResponderSection]:
         "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
     }
     home = folder / "responders"
-    made: dict[str, ResponderSection] = {}
+    sections: dict[str, ResponderSection] = {}
     for name, (config, policy) in settings.items():
         _write(home / name, name)
         own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         more = dict(policy)
-        made[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
-    return made
+        sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
+    return sections
 
 
 def _write(folder: Path, name: str) -> None:
@@ -102,7 +102,7 @@ def _write(folder: Path, name: str) -> None:
 
 @dataclass
 class FeatureEnvironment:
-    """What a test needs of it."""
+    """Everything that a test of a feature needs."""
 
     core: RunningCore
     admin: CoreClient
@@ -112,67 +112,67 @@ class FeatureEnvironment:
     people: dict[str, EmulatedUser] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> EmulatedUser:
-        """A person by name."""
+        """The person with this name."""
         return self.people[f"U0{name.upper()}"]
 
-    async def alert(self, **more: Any) -> Alert:
+    async def create_alert(self, **more: Any) -> Alert:
         return await self.admin.create_alert({**ALERT, **more})
 
     async def card(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
-        """The alert's card, once it is there."""
-        return await self.seen(name, lambda view: card_in(view, channel, alert.id))
+        """The card of the alert, once it is posted."""
+        return await self.until(name, lambda view: card_in(view, channel, alert.id))
 
-    async def seen(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
-        """What a person sees, once it is there."""
+    async def until(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
+        """What `look` finds on the person's view, once it finds something."""
         found = await self[name].until(look)
         assert found is not None  # `until` waits for it
         return found
 
-    async def go(self) -> None:
-        """Let the responder that waits come to its end."""
+    async def release_responder(self) -> None:
+        """Let the responder that waits finish."""
         await asyncio.to_thread((self.folder / "go").write_text, "go\n")
 
-    async def ended(self, alert: Alert) -> Action:
+    async def ended_run(self, alert: Alert) -> Action:
         """The newest run on the alert, once it has ended."""
         newest = (await self.admin.actions("alert", alert.id))[0]
         while newest.end_date is None:
             newest = await self.admin.action(newest.id, wait_s=10)
         return newest
 
-    async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
-        """What only this person sees, once it holds these words."""
+    async def ephemeral(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
+        """The newest ephemeral message to this person with these words, once it is there."""
 
         def seen(view: EmulatorView) -> dict[str, Any] | None:
-            return next((m for m in reversed(view.ephemerals(channel)) if words in said(m)), None)
+            return next((m for m in reversed(view.ephemerals(channel)) if words in text_of(m)), None)
 
-        return checked(await self.seen(name, seen))
+        return within_limits(await self.until(name, seen))
 
 
 def card_in(view: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
-    """The card of an alert that a person sees, when it holds these words."""
+    """The card of an alert on a person's view, if it has these words."""
     for message in view.messages(channel):
-        if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in said(message):
+        if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in text_of(message):
             return message
     return None
 
 
-def said(message: Mapping[str, Any]) -> str:
-    """All that a message or a view says, as one text."""
+def text_of(message: Mapping[str, Any]) -> str:
+    """All texts of a message or view."""
     return json.dumps([message.get(k) for k in ("text", "title", "blocks", "attachments")], ensure_ascii=False)
 
 
-def checked(message: dict[str, Any]) -> dict[str, Any]:
-    """The same, held against Slack's limits."""
+def within_limits(message: dict[str, Any]) -> dict[str, Any]:
+    """The message, after a check of Slack's limits."""
     payload = {key: message[key] for key in ("text", "blocks", "attachments") if message.get(key)}
     assert problems("message", payload) == []
     return message
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[FeatureEnvironment]:
-    """Everything up; down again at the end."""
+async def feature_environment(folder: Path) -> AsyncIterator[FeatureEnvironment]:
+    """Run the installation until the block ends."""
     os.mkfifo(folder / "go")
-    policies = responders(folder)
+    policies = write_responders(folder)
     engine = EngineSection(name="local", responders=(folder / "responders",))
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(running_core(folder, engine=(engine,), responder=policies))
@@ -185,12 +185,12 @@ async def stage(folder: Path) -> AsyncIterator[FeatureEnvironment]:
         admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
         settings = bot_settings(folder, emulator, core.url, key)
         bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
-        made = FeatureEnvironment(core, admin, bot, emulator, folder)
+        env = FeatureEnvironment(core, admin, bot, emulator, folder)
         for user_id in PEOPLE:
             person = EmulatedUser(emulator.url, emulator.page_token, user_id)
-            made.people[user_id] = await stack.enter_async_context(person)
+            env.people[user_id] = await stack.enter_async_context(person)
         await bot.leading.wait()
-        yield made
+        yield env
 
 
 async def _people(core: RunningCore, emulator: SlackEmulator) -> None:
@@ -204,7 +204,7 @@ async def _people(core: RunningCore, emulator: SlackEmulator) -> None:
 
 
 def bot_settings(folder: Path, emulator: SlackEmulator, core_url: str, key: str) -> BotSettings:
-    """Settings of a bot on this folder's database."""
+    """Settings of a bot with its database in this folder."""
     slack = SlackSection(bot_token=emulator.bot_token, app_token=emulator.app_token, api_url=emulator.api_url)
     channels = (
         ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),

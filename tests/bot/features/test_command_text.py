@@ -1,4 +1,4 @@
-"""What people type, normalize."""
+"""How typed text is read."""
 
 import pytest
 from hypothesis import given
@@ -34,11 +34,11 @@ from bot.features.help import MISTYPED, UNKNOWN
         ("~0012", "", "~12"),
     ],
 )
-def test_a_name_and_an_id_are_found_however_they_are_typed(typed: str, name: str, found: str | None) -> None:
+def test_name_and_id_are_found_however_they_are_typed(typed: str, name: str, found: str | None) -> None:
     assert split_name_and_id(typed) == (name, found)
 
 
-def test_smart_quotes_blanks_and_links_are_mended() -> None:
+def test_smart_quotes_blanks_and_links_are_normalized() -> None:
     assert normalize("run\u00a0“A B”  &lt;x&gt; <http://a.example|a>") == 'run "A B" <x> http://a.example'
     assert split_words('run "A B" \'c d\' e"f') == ["run", "A B", "c d", 'e"f']
 
@@ -48,7 +48,7 @@ def test_ids_are_found_in_any_message() -> None:
     assert find_ids(text) == ["~12", "~13", "~14"]
 
 
-def test_a_name_may_be_cut_short_when_only_one_begins_so() -> None:
+def test_names_match_by_case_prefix_and_part() -> None:
     names = ["CloseFalsePositive", "Mailer", "mailer_2", "Close"]
     assert match_names("Close", names) == ["Close"]
     assert match_names("closef", names) == ["CloseFalsePositive"]
@@ -57,12 +57,12 @@ def test_a_name_may_be_cut_short_when_only_one_begins_so() -> None:
     assert match_names("", names) == []
 
 
-def test_a_verb_that_nearly_is_one_is_guessed() -> None:
+def test_closest_verb_is_found() -> None:
     assert closest_match("lsit", ["list", "run", "help"]) == "list"
     assert closest_match("zzz", ["list"]) is None
 
 
-def test_the_verb_decides_and_nothing_typed_leads_through_a_modal() -> None:
+def test_verb_selects_the_entry() -> None:
     assert command_for("list ~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("LIST\u00a0~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("  ") == (COMMANDS["start"].entry, "")
@@ -72,7 +72,7 @@ def test_the_verb_decides_and_nothing_typed_leads_through_a_modal() -> None:
 
 
 @given(st.text(max_size=200))
-def test_no_text_breaks_the_reading(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     split_name_and_id(text)
     find_ids(text)
     command_for(text)

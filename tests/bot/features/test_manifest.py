@@ -1,4 +1,4 @@
-"""manifest.yml creates the app as the code is."""
+"""manifest.yml describes the app that the code implements."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from bot.features import COMMANDS, EVENTS, SHORTCUTS
 ROOT = Path(__file__).parents[3]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "manifest.yml").read_text())
 READS, HISTORY = {"channels:read", "groups:read"}, {"channels:history", "groups:history", "im:history"}
-NEEDED: dict[str, set[str]] = {  # what Slack's documentation asks for each method that the bot calls
+NEEDED: dict[str, set[str]] = {  # the scopes that Slack documents for each method
     "apps.connections.open": set(),
     "auth.test": set(),
     "chat.delete": {"chat:write"},
@@ -40,7 +40,7 @@ FAMILIES = "chat|views|conversations|files|auth|users|team|reactions|bots|apps"
 
 
 def called() -> set[str]:
-    """Methods of Slack that the bot's own source calls, by name or through the client's methods."""
+    """The Web API methods that the bot's source calls, by name or through the client."""
     by_client = re.compile(rf"slack\.((?:{FAMILIES})_\w+)\(")
     by_name = re.compile(rf'"((?:{FAMILIES})\.[a-z]\w+)"')
     sources = [p.read_text() for p in (ROOT / "bot").rglob("*.py") if "slack_emulator" not in p.parts]
@@ -49,11 +49,11 @@ def called() -> set[str]:
     return names
 
 
-def test_the_shortcuts_are_those_of_the_code() -> None:
+def test_shortcuts_are_those_of_the_code() -> None:
     assert {s["callback_id"] for s in MANIFEST["features"]["shortcuts"]} == set(SHORTCUTS)
 
 
-def test_the_command_and_every_verb_are_named() -> None:
+def test_command_and_every_verb_are_named() -> None:
     (command,) = MANIFEST["features"]["slash_commands"]
     assert command["command"] == "/responder"
     for verb in set(COMMANDS) - {"start"}:
@@ -64,13 +64,13 @@ def test_every_event_that_the_code_handles_is_subscribed() -> None:
     assert {*EVENTS, *CHANNEL_EVENTS} <= set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 
 
-def test_the_scopes_are_those_that_the_methods_called_need() -> None:
+def test_scopes_suffice_for_the_methods_called() -> None:
     scopes = set(MANIFEST["oauth_config"]["scopes"]["bot"])
-    assert called() <= set(NEEDED), "a method whose scopes this test doesn't know"
+    assert called() <= set(NEEDED), "add the scopes of this method to NEEDED"
     for method in called():
         assert NEEDED[method] <= scopes, method
 
 
-def test_it_is_for_socket_mode() -> None:
+def test_manifest_uses_socket_mode() -> None:
     assert MANIFEST["settings"]["socket_mode_enabled"] is True
     assert "request_url" not in (ROOT / "manifest.yml").read_text()

@@ -1,4 +1,4 @@
-"""Modals, shortcuts and the Home, as transcripts."""
+"""Modals, shortcuts and the App Home."""
 
 import json
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.limits import problems
-from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, said
-from tests.bot.features.test_running import choose
+from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, text_of
+from tests.bot.features.test_runs import choose
 
 VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 
@@ -15,7 +15,7 @@ VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "priva
 def topmost(callback_id: str, words: str = "") -> Any:
     def look(view: EmulatorView) -> dict[str, Any] | None:
         modal = view.modal
-        return modal if modal and modal["callback_id"] == callback_id and words in said(modal) else None
+        return modal if modal and modal["callback_id"] == callback_id and words in text_of(modal) else None
 
     return look
 
@@ -30,42 +30,42 @@ def typed(**fields: str) -> dict[str, dict[str, str]]:
     return {block: {f"value:{block}": value} for block, value in fields.items()}
 
 
-async def test_a_template_is_made_by_the_modal_and_a_taken_name_stands_at_the_name(env: FeatureEnvironment) -> None:
+async def test_template_modal_creates_a_template_and_shows_a_taken_name(env: FeatureEnvironment) -> None:
     lea = env["lea"]
     await lea.command(SOC, "/responder template")
-    view = fine(await env.seen("lea", topmost(ids.TEMPLATE_VIEW)))
+    view = fine(await env.until("lea", topmost(ids.TEMPLATE_VIEW)))
     await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_ADD_TASK)
-    await env.seen("lea", topmost(ids.TEMPLATE_VIEW, "task:1:title"))
+    await env.until("lea", topmost(ids.TEMPLATE_VIEW, "task:1:title"))
     values = typed(**{"name": "Phishing", "tags": "mail", "task:0:title": "Look", "task:1:title": "Block"})
     await lea.submit(view["id"], values)
-    await env.seen("lea", topmost(ids.NOTICE_VIEW, "was created, with 2 tasks"))
+    await env.until("lea", topmost(ids.NOTICE_VIEW, "was created, with 2 tasks"))
     made = await env.admin.case_template("Phishing")
     assert [t.title for t in made.tasks] == ["Look", "Block"]
     assert made.created_by == "lea@soc.example"
-    await lea.close((await env.seen("lea", lambda s: s.modal))["id"])
+    await lea.close((await env.until("lea", lambda s: s.modal))["id"])
     await lea.command(SOC, "/responder template")
-    again = await env.seen("lea", topmost(ids.TEMPLATE_VIEW))
+    again = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
     answer = await lea.submit(again["id"], typed(name="Phishing"))
     assert answer["errors"] == {"name": 'The case template "Phishing" already exists'}
 
 
-async def test_a_template_from_json_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
+async def test_template_from_json_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
     lea = env["lea"]
     await lea.command(SOC, "/responder template")
-    view = await env.seen("lea", topmost(ids.TEMPLATE_VIEW))
+    view = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
     await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
-    above = fine(await env.seen("lea", topmost(ids.TEMPLATE_JSON_VIEW)))
+    above = fine(await env.until("lea", topmost(ids.TEMPLATE_JSON_VIEW)))
     answer = await lea.submit(above["id"], typed(json='{"name": '))
     assert answer["errors"]["json"].startswith("This is not valid JSON: ")
     body = json.dumps({"name": "Ransom", "tasks": [{"title": "Unplug"}], "severity": 4})
     await lea.submit(above["id"], typed(json=body))
-    check = fine(await env.seen("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
+    check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
     await lea.submit(check["id"], typed(json=body))
-    await env.seen("lea", topmost(ids.NOTICE_VIEW, "was created"))
+    await env.until("lea", topmost(ids.NOTICE_VIEW, "was created"))
     assert (await env.admin.case_template("Ransom")).severity == 4
 
 
-async def test_a_template_from_a_file_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
+async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
     lea = env["lea"]
 
     async def upload(content: bytes) -> dict[str, Any]:
@@ -73,9 +73,9 @@ async def test_a_template_from_a_file_is_shown_before_it_is_created(env: Feature
         return {"file": {"value:file": [file["id"]]}}
 
     await lea.command(SOC, "/responder template")
-    view = await env.seen("lea", topmost(ids.TEMPLATE_VIEW))
+    view = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
     await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
-    above = await env.seen("lea", topmost(ids.TEMPLATE_JSON_VIEW))
+    above = await env.until("lea", topmost(ids.TEMPLATE_JSON_VIEW))
     for content, words in (
         (b"\xff\xfe", "not UTF-8"),
         (b"[1]", "A template is a JSON object"),
@@ -85,77 +85,79 @@ async def test_a_template_from_a_file_is_shown_before_it_is_created(env: Feature
         assert words in answer["errors"]["json"]
     tasks = [{"title": f"Step {n}", "description": "x" * 200} for n in range(60)]  # more than a field could hold
     await lea.submit(above["id"], await upload(json.dumps({"name": "Long", "tasks": tasks}).encode()))
-    check = fine(await env.seen("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "60 tasks")))
+    check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "60 tasks")))
     await lea.submit(check["id"], {})
-    await env.seen("lea", topmost(ids.NOTICE_VIEW, "with 60 tasks"))
+    await env.until("lea", topmost(ids.NOTICE_VIEW, "with 60 tasks"))
     assert len((await env.admin.case_template("Long")).tasks) == 60
 
 
-async def test_who_may_not_make_templates_is_told_before_typing(env: FeatureEnvironment) -> None:
+async def test_missing_permission_for_templates_is_told_before_the_modal_opens(env: FeatureEnvironment) -> None:
     await env["anna"].command(SOC, "/responder template")
-    await env.told("anna", "manageCaseTemplate")
+    await env.ephemeral("anna", "manageCaseTemplate")
 
 
-async def test_the_command_alone_leads_through_object_responder_and_run(env: FeatureEnvironment) -> None:
-    alert = await env.alert()
+async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
     await env["anna"].command(SOC, "/responder")
-    view = fine(await env.seen("anna", topmost(ids.START_VIEW)))
+    view = fine(await env.until("anna", topmost(ids.START_VIEW)))
     answer = await env["anna"].submit(view["id"], typed(object="~99999"))
     assert "Nothing has the id ~99999" in answer["errors"]["object"]
     await env["anna"].submit(view["id"], typed(object=alert.id))
-    view = fine(await env.seen("anna", topmost(ids.START_VIEW, "ET MALWARE")))
+    view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     place: dict[str, Any] = {"view_id": view["id"], "action_id": ids.START_RESPONDER}
     groups = await env["anna"].options(query="Block", **place)
     value = groups[0]["options"][0]["value"]
     chosen = {f"responder:{alert.id}": {ids.START_RESPONDER: value}}
     await env["anna"].submit(view["id"], {**typed(object=alert.id), **chosen})
-    asked = fine(await env.seen("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
+    asked = fine(await env.until("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
     await env["anna"].submit(asked["id"], {})
-    await env.seen("anna", topmost(ids.NOTICE_VIEW, f"on {alert.id}"))
-    assert (await env.ended(alert)).responder_name == "Block_1_0"
+    await env.until("anna", topmost(ids.NOTICE_VIEW, f"on {alert.id}"))
+    assert (await env.ended_run(alert)).responder_name == "Block_1_0"
 
 
-async def test_a_shortcut_on_a_message_finds_the_alert_it_is_about(env: FeatureEnvironment) -> None:
-    alert = await env.alert()
+async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
     card = await env.card("anna", alert)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
-    view = fine(await env.seen("anna", topmost(ids.START_VIEW, "ET MALWARE")))
+    view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     await env["anna"].close(view["id"])
     await env["anna"].say(SOC, f"who looks at {alert.id}?", thread_ts=card["ts"])
 
     def reply(view: EmulatorView) -> dict[str, Any] | None:
         return next((m for m in view.thread(SOC, card["ts"]) if "who looks" in m["text"]), None)
 
-    said_in_thread = await env.seen("anna", reply)
+    said_in_thread = await env.until("anna", reply)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=said_in_thread["ts"])
-    await env.seen("anna", topmost(ids.START_VIEW, "ET MALWARE"))
+    await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE"))
 
 
-async def test_the_home_shows_what_runs_for_me_what_waits_for_me_and_what_failed(env: FeatureEnvironment) -> None:
-    alert = await env.alert()
+async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
     card = await env.card("anna", alert)
     await choose(env, "anna", card, "Isolate")
-    await env.seen("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env.seen("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
     await env["ben"].open_home()
-    home = fine(await env.seen("ben", lambda s: s.home))
-    assert "*Waiting for your approval* (1)" in said(home)
-    assert f"· {alert.id} {alert.title}" in said(home)
-    assert "You are ben, and see" in said(home)
+    home = fine(await env.until("ben", lambda s: s.home))
+    assert "*Waiting for your approval* (1)" in text_of(home)
+    assert f"· {alert.id} {alert.title}" in text_of(home)
+    assert "You are ben, and see" in text_of(home)
     approve = next(
         e for b in home["blocks"] for e in b.get("elements", []) if ids.family(str(e.get("action_id"))) == ids.APPROVE
     )
     await env["anna"].open_home()
-    mine = said(fine(await env.seen("anna", lambda s: s.home)))
+    mine = text_of(fine(await env.until("anna", lambda s: s.home)))
     assert "*Running for you* (1)" in mine
     assert "*Failed in the last day* (1)" in mine
     await env["ben"].click(None, view_id=home["id"], action_id=approve["action_id"])
-    await env.seen("ben", lambda s: s.home if "*Waiting for your approval*: nothing" in said(s.home or {}) else None)
-    assert (await env.ended(alert)).status in ("Success", "Failure")
+    await env.until(
+        "ben", lambda s: s.home if "*Waiting for your approval*: nothing" in text_of(s.home or {}) else None
+    )
+    assert (await env.ended_run(alert)).status in ("Success", "Failure")
 
 
-async def test_the_home_of_who_is_not_linked_says_how_to_be(env: FeatureEnvironment) -> None:
+async def test_home_tells_unlinked_people_how_to_get_linked(env: FeatureEnvironment) -> None:
     await env["uma"].open_home()
-    home = fine(await env.seen("uma", lambda s: s.home))
-    assert "isn't linked" in said(home)
+    home = fine(await env.until("uma", lambda s: s.home))
+    assert "isn't linked" in text_of(home)

@@ -1,4 +1,4 @@
-"""Where errors go: each to the one who can do something about it, in the place where they look."""
+"""Errors are shown to the person who can do something about them, where they look."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import structlog
 from bot.settings import Route
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ANNA, NINA, SOC, UNCONFIGURED, running_bot
-from tests.bot.test_hostile_input import TEAM, stage
+from tests.bot.test_hostile_input import TEAM, http_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 RUN = "POST /api/connector/engine/action"
@@ -25,23 +25,23 @@ COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_i
         ("“Alert”", "There is no verb"),
     ],
 )
-async def test_a_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Path, typed: str, words: str) -> None:
-    async with stage(tmp_path) as (_, slack, _ear):
+async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Path, typed: str, words: str) -> None:
+    async with http_bot(tmp_path) as (_, slack, _):
         status, text = await slack.send({**COMMAND, "text": typed, "trigger_id": "1"})
         assert status == 200
         assert words in text
         assert '"response_type": "ephemeral"' in text
 
 
-async def test_a_mistyped_command_tells_strangers_and_strange_channels_the_same_as_any(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (_, slack, _ear):
+async def test_mistyped_command_tells_unlinked_people_and_channels_what_is_missing(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (_, slack, _):
         _, text = await slack.send({**COMMAND, "text": "list", "user_id": NINA, "trigger_id": "1"})
         assert "isn't linked" in text
         _, text = await slack.send({**COMMAND, "text": "list", "channel_id": UNCONFIGURED, "trigger_id": "2"})
         assert "not set up" in text
 
 
-async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_log(tmp_path: Path) -> None:
+async def test_internal_error_is_reported_with_the_number_in_the_log(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as logs:
         async with running_bot(tmp_path) as env:
             anna = await env.person(ANNA)
@@ -53,7 +53,7 @@ async def test_a_fault_of_ours_is_a_short_sentence_with_a_number_that_is_in_the_
     assert number[1] in [entry.get("number") for entry in logs]
 
 
-async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> None:
+async def test_expired_trigger_is_not_an_internal_error(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         env.emulator.faults.error("views.open", "expired_trigger_id")
@@ -61,7 +61,7 @@ async def test_a_window_that_opens_too_late_is_nobodys_fault(tmp_path: Path) -> 
         await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "please try again" in m["text"]])
 
 
-async def test_a_run_whose_answer_was_lost_is_asked_for_again_under_its_key(tmp_path: Path) -> None:
+async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
@@ -73,7 +73,7 @@ async def test_a_run_whose_answer_was_lost_is_asked_for_again_under_its_key(tmp_
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
-async def test_of_a_run_whose_answer_never_comes_nobody_is_told_that_it_did_not_start(tmp_path: Path) -> None:
+async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
@@ -87,7 +87,7 @@ async def test_of_a_run_whose_answer_never_comes_nobody_is_told_that_it_did_not_
 
 
 @pytest.mark.parametrize("name", ["sources", "tags", "types"])
-def test_an_empty_list_of_what_is_let_in_means_nothing(name: str) -> None:
+def test_empty_list_in_a_route_matches_nothing(name: str) -> None:
     alert = {"severity": 4, "source": "suricata", "type": "ids", "tags": ["c2"]}
     assert Route().matches(**alert)  # type: ignore[arg-type]  # one dictionary of mixed values
     assert not Route.model_validate({name: []}).matches(**alert)  # type: ignore[arg-type]  # as above

@@ -1,4 +1,4 @@
-"""Several replicas of the bot, and several people at once: any replica takes a click, one run comes of it."""
+"""Several replicas of the bot, and several people at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,15 +12,15 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, said, stage
-from tests.bot.features.test_running import choose, menu_block
+from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, feature_environment, text_of
+from tests.bot.features.test_runs import choose, menu_block
 from tests.bot.running import UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.bot.test_delivery import until
 
 
 @asynccontextmanager
 async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
-    """A second bot on the same database, with a connection of its own."""
+    """A second bot on the same database."""
     key = await env.core.core.access.add("second", "service")
     settings = bot_settings(env.folder, env.emulator, env.core.url, key)
     async with CoreClient(env.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
@@ -30,7 +30,7 @@ async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
 
 @asynccontextmanager
 async def slow_replica(env: BotEnvironment, proxy: CoreProxy) -> AsyncIterator[Bot]:
-    """A second bot that reaches core by this proxy."""
+    """A second bot that reaches core through this proxy."""
     async with (
         proxy.serve(env.core.url) as address,
         CoreClient(address, env.service_key) as core,
@@ -39,18 +39,18 @@ async def slow_replica(env: BotEnvironment, proxy: CoreProxy) -> AsyncIterator[B
         yield bot
 
 
-def told_of_the_other(view: EmulatorView) -> bool:
-    return any("Nothing new was started" in said(m) for m in view.ephemerals(SOC))
+def sees_collision(view: EmulatorView) -> bool:
+    return any("Nothing new was started" in text_of(m) for m in view.ephemerals(SOC))
 
 
-async def test_two_people_who_click_at_once_start_one_run_whichever_replica_they_meet(tmp_path: Path) -> None:
-    async with stage(tmp_path) as env, another(env):
-        alert = await env.alert()
+async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env, another(env):
+        alert = await env.create_alert()
         card = await env.card("anna", alert)
         await asyncio.gather(choose(env, "anna", card, "Wait"), choose(env, "ben", card, "Wait"))
-        await env.seen("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+        await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
         people = [env["anna"], env["ben"]]
-        waiting = [asyncio.create_task(person.until(told_of_the_other)) for person in people]
+        waiting = [asyncio.create_task(person.until(sees_collision)) for person in people]
         done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in rest:
             task.cancel()
@@ -59,21 +59,21 @@ async def test_two_people_who_click_at_once_start_one_run_whichever_replica_they
         (action,) = await env.admin.actions("alert", alert.id)
         first = action.created_by.partition("@")[0]
         second = "ben" if first == "anna" else "anna"
-        assert f"{first} started it" in said(await env.told(second, "Nothing new was started"))
-        await env.go()
-        await env.ended(alert)
+        assert f"{first} started it" in text_of(await env.ephemeral(second, "Nothing new was started"))
+        await env.release_responder()
+        await env.ended_run(alert)
 
 
-async def test_what_one_replica_painted_the_other_understands_and_nothing_stands_twice(tmp_path: Path) -> None:
-    async with stage(tmp_path) as env, another(env):
-        alert = await env.alert()
+async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env, another(env):
+        alert = await env.create_alert()
         before = ""
         for _ in range(4):  # connections take turns
             card = await env.card("anna", alert)
             await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-            await env.told("anna", "host web-3 beacons")
+            await env.ephemeral("anna", "host web-3 beacons")
             await choose(env, "ben", card, "Secret")
-            await env.told("ben", "Nothing was run.")
+            await env.ephemeral("ben", "Nothing was run.")
             before = menu_block(card)
 
             def changed(view: EmulatorView, before: str = before) -> bool:
@@ -85,7 +85,7 @@ async def test_what_one_replica_painted_the_other_understands_and_nothing_stands
         assert await env.admin.actions("alert", alert.id) == []
 
 
-async def test_when_the_one_that_leads_ends_the_other_takes_over(tmp_path: Path) -> None:
+async def test_another_replica_takes_over_when_the_leader_ends(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         await env.bot.leading.wait()
         async with running(env.settings, core, clock_ms=now_ms) as second:
@@ -95,7 +95,7 @@ async def test_when_the_one_that_leads_ends_the_other_takes_over(tmp_path: Path)
             assert await env.card(anna, await env.post_alert())
 
 
-async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since(tmp_path: Path) -> None:
+async def test_late_write_of_older_state_does_not_replace_newer_state(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path) as env, slow_replica(env, proxy) as other:
         anna = await env.person()
@@ -112,7 +112,7 @@ async def test_who_reads_core_and_writes_late_does_not_undo_what_was_shown_since
         assert "Marked as read" in str(find_card(await anna.messages(SOC), alert_id))
 
 
-async def test_a_menu_that_asks_anew_goes_on_asking_when_an_older_state_of_its_card_comes_late(tmp_path: Path) -> None:
+async def test_reset_menu_stays_reset_when_older_state_of_its_card_comes_late(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env, slow_replica(env, CoreProxy()) as other:
         anna = await env.person()

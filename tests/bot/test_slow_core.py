@@ -1,4 +1,4 @@
-"""While core is slow: Slack is answered in time all the same, and nothing is shown before it is true."""
+"""While core is slow, Slack is answered in time, and nothing is shown before it is true."""
 
 from pathlib import Path
 from typing import Any
@@ -11,40 +11,40 @@ from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-def view(words: str) -> Any:
+def modal_with(words: str) -> Any:
     return lambda view: view.modal if view.modal and words in str(view.modal) else None
 
 
-async def test_a_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_path: Path) -> None:
+async def test_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna, nina = await env.person(ANNA), await env.person(NINA)
         proxy.hold("/by-slack/")
         assert (await anna.command(SOC, "/responder"))["ok"]
         assert (await nina.command(SOC, "/responder"))["ok"]
-        await anna.until(view("One moment"))
-        await nina.until(view("One moment"))
+        await anna.until(modal_with("One moment"))
+        await nina.until(modal_with("One moment"))
         proxy.release()
-        opened = await anna.until(view("'object'"))
+        opened = await anna.until(modal_with("'object'"))
         assert opened["callback_id"] == ids.START_VIEW
-        await nina.until(view("user link"))
+        await nina.until(modal_with("user link"))
 
 
-async def test_a_submission_that_core_is_late_for_says_so_and_tells_the_end_after(tmp_path: Path) -> None:
+async def test_late_submission_says_still_working_and_shows_the_result_later(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         lea = await env.person(LEA)
         await lea.command(SOC, "/responder template")
-        form = await lea.until(view("'name'"))
+        form = await lea.until(modal_with("'name'"))
         proxy.hold("/api/case/template")
         assert (await lea.submit(form["id"], {"name": {"value:name": "Phishing"}}))["ok"]
-        await lea.until(view("Still working"))
+        await lea.until(modal_with("Still working"))
         proxy.release()
-        await lea.until(view("was created"))
+        await lea.until(modal_with("was created"))
         assert (await env.client.case_template("Phishing")).created_by == "lea@responder-bot.local"
 
 
-async def test_a_menu_that_core_is_late_for_says_so(tmp_path: Path) -> None:
+async def test_late_menu_options_say_so(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
@@ -54,7 +54,7 @@ async def test_a_menu_that_core_is_late_for_says_so(tmp_path: Path) -> None:
         assert group["options"][0]["text"]["text"].startswith("Too much is going on")
 
 
-async def test_a_click_is_acknowledged_and_carried_out_once_core_answers(tmp_path: Path) -> None:
+async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
@@ -68,8 +68,8 @@ async def test_a_click_is_acknowledged_and_carried_out_once_core_answers(tmp_pat
         await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
 
 
-async def test_the_card_shows_a_run_before_core_has_answered_who_started_it(tmp_path: Path) -> None:
-    """Core waits a while for a remote engine (`slack.md 2`: the first repaint comes before the engine answers)."""
+async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: Path) -> None:
+    """The event feed updates the card, while core still waits for a remote engine to accept the run."""
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)

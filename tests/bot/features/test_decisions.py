@@ -1,0 +1,165 @@
+"""Approving, denying, cancelling, watching, marking as read."""
+
+from typing import Any
+
+from bot.cards import ids
+from bot.slack_emulator import EmulatorView
+from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.test_runs import blocks, choose
+
+
+def in_thread(ts: str, words: str) -> Any:
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in view.thread(SOC, ts)[1:] if words in text_of(m) and not m.get("ephemeral")), None)
+
+    return look
+
+
+def button(message: dict[str, Any], action_id: str) -> str:
+    """The full action_id of a button of this family."""
+    found = [e for b in blocks(message) for e in [*(b.get("elements") or []), b.get("accessory")] if e]
+    return next(str(e["action_id"]) for e in found if ids.family(str(e.get("action_id"))) == action_id)
+
+
+async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    await env.ephemeral("anna", "waits for 1 other person")
+    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1): see the thread"))
+    await env["anna"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    refused = await env.ephemeral("anna", "You asked for this action; somebody else must approve or deny it.")
+    assert refused["thread_ts"] == card["ts"]
+    assert (await env.admin.actions("alert", alert.id))[0].status == "Waiting"
+    await env["eve"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env.ephemeral("eve", "manageAction")
+    await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    agreed = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
+    assert agreed["thread_ts"] == card["ts"]
+    decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
+    assert ids.APPROVE not in text_of(within_limits(decided))
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Quarantine")
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; 1 more must agree.")
+
+
+async def test_click_in_a_thread_is_answered_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+    failed = await env.until("anna", in_thread(card["ts"], "Run again"))
+    await env["eve"].click(SOC, failed["ts"], action_id=ids.RUN_AGAIN)
+    refused = await env.ephemeral("eve", "manageAction")
+    assert refused["thread_ts"] == card["ts"]
+    root = await env.card("eve", alert)
+    assert root["thread_ts"] == root["ts"]
+    await env["eve"].click(SOC, root["ts"], action_id=ids.DETAILS)
+    assert "thread_ts" not in await env.ephemeral("eve", "host web-3 beacons")
+
+
+async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=ids.DENY)
+    await env.ephemeral("ben", f"You denied Isolate_1_0 on {alert.id}; it will not run.")
+    assert (await env.ended_run(alert)).status == "Failure"
+    failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* failed"))
+    assert "ben" in text_of(within_limits(failed))
+
+
+async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
+    await env["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
+    told = await env.ephemeral("anna", f"You cancelled Isolate_1_0 on {alert.id}; it will not run.")
+    assert "thread_ts" not in told  # the card was clicked in the channel
+    done = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* cancelled"))
+    assert ids.CANCEL not in text_of(within_limits(done))
+
+
+async def test_watcher_gets_one_direct_message_at_the_end(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env.card("ben", alert)
+    await env["ben"].command(SOC, f"/responder watch {alert.id}")
+    await env.ephemeral("ben", "You watch")
+    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+
+    (message,) = await env.until("ben", direct)
+    assert "Told the firewall." in text_of(within_limits(message))
+    await env["ben"].command(SOC, f"/responder watch off {alert.id}")
+    await env.ephemeral("ben", "You no longer watch")
+    await env["ben"].command(SOC, "/responder watch")
+    await env.ephemeral("ben", "You watch nothing.")
+
+
+def direct(view: EmulatorView) -> list[dict[str, Any]]:
+    """The direct messages on a person's view."""
+    return [m for c in view.channels if c.startswith("D") for m in view.messages(c)]
+
+
+async def test_responder_can_be_watched_by_name(env: FeatureEnvironment) -> None:
+    await env["ben"].command(SOC, "/responder watch tell")
+    await env.ephemeral("ben", "There is no alert yet")
+    alert = await env.create_alert()
+    await env.card("ben", alert)
+    elsewhere = await env["ben"].dm(env.emulator.bot_user_id)
+    await env["ben"].command(elsewhere, "/responder watch tell")
+    await env.ephemeral("ben", "You watch Tell_1_0", channel=elsewhere)
+    await env["ben"].command(SOC, "/responder watch")
+    await env.ephemeral("ben", "• Tell_1_0")
+    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+    message = await env.until("ben", lambda s: next((m for m in direct(s) if "started by anna" in text_of(m)), None))
+    assert f"on {alert.id}, started by anna" in text_of(within_limits(message))
+
+
+async def test_withheld_details_are_shown_to_people_with_the_clearance(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert(tlp=2)
+    card = within_limits(await env.card("eve", alert, OPEN))
+    assert "Beacon" not in text_of(card)
+    assert "details withheld (TLP:AMBER)" in text_of(card)
+    await env["eve"].click(OPEN, card["ts"], action_id=ids.DETAILS)
+    await env.ephemeral("eve", "host web-3 beacons", channel=OPEN)
+    red = await env.create_alert(tlp=3, sourceRef="red")
+    card = await env.card("anna", red)
+    await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+    told = await env.ephemeral("anna", f"Alert {red.id}: details withheld")
+    assert "Beacon" not in text_of(told)
+
+
+async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await pick(env, "anna", await env.card("anna", alert), "Mark as read")
+    read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Marked as read by anna"))
+    assert '"Mark as read"' not in text_of(within_limits(read))
+    await pick(env, "ben", read, "Mark as unread")
+    unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Changed by ben"))
+    assert '"Mark as read"' in text_of(within_limits(unread))
+    assert (await env.admin.alert(alert.id)).status == "New"
+
+
+async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: str) -> None:
+    """Choose an option of the card's overflow menu."""
+    more = next(e for b in blocks(card) for e in b.get("elements") or [] if e.get("action_id") == ids.MORE)
+    value = next(o["value"] for o in more["options"] if o["text"]["text"] == words)
+    await env[name].click(SOC, card["ts"], action_id=ids.MORE, value=value)
+
+
+async def test_doctor_command_shows_every_check(env: FeatureEnvironment) -> None:
+    await env["anna"].command(SOC, "/responder doctor")
+    told = text_of(await env.ephemeral("anna", "this channel"))
+    for name in ("you", "your rights", "core", "engine local", "token"):
+        assert f"*{name}*" in told

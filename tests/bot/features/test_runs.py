@@ -1,0 +1,202 @@
+"""Running responders from Slack: command, menu, confirmation, duplicate, failure."""
+
+from typing import Any
+
+from bot.cards import ids
+from bot.cards.message import Intent
+from bot.slack_emulator import EmulatorView
+from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, text_of, within_limits
+
+
+async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], responder: str) -> None:
+    """Open the menu on a card, type the responder's name, choose it."""
+    person = env[name]
+    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
+    groups = await person.options(SOC, card["ts"], query=responder, **place)
+    value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
+    await person.click(SOC, card["ts"], value=value, **place)
+
+
+def menu_block(card: dict[str, Any]) -> str:
+    """The id of the block that holds the menu of responders."""
+    return next(str(b["block_id"]) for b in blocks(card) if str(b.get("block_id", "")).startswith(ids.MENU_BLOCK))
+
+
+def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [b for a in message.get("attachments") or [] for b in a.get("blocks") or []]
+    return [*(message.get("blocks") or []), *inner]
+
+
+async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
+    shown = text_of(await env.ephemeral("anna", "can run on"))
+    assert "✓ *Tell_1_0*" in shown
+    assert "asks first" in shown
+    assert "needs 1 approval" in shown
+    assert "✗ *Secret_1_0*" in shown
+    assert "TLP" in shown.partition("Secret_1_0")[2]
+
+
+async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = within_limits(await env.card("anna", alert))
+    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+    await env.ephemeral("anna", f"on {alert.id}")
+    assert (await env.ended_run(alert)).created_by == "anna@soc.example"
+    done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✓ *Tell_1_0* done in"))
+    assert within_limits(done)["ts"] == card["ts"]
+    assert "Told the firewall." in text_of(done)
+    assert "Marked as read by Tell_1_0 (anna)" in text_of(done)
+    reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    assert "marked the alert as read" in text_of(within_limits(reply[0]))
+
+
+async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Wait")
+    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+    await choose(env, "ben", running, "Wait")
+    told = await env.ephemeral("ben", "anna started it")
+    assert len(await env.admin.actions("alert", alert.id)) == 1
+    await env.release_responder()
+    await env.ended_run(alert)
+    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "running · ben"))
+    await env.release_responder()
+    assert (await env.ended_run(alert)).status == "Success"
+    assert len(await env.admin.actions("alert", alert.id)) == 2
+
+
+async def test_run_needs_confirmation_if_the_policy_says_so(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
+    await env.until("anna", lambda s: not s.ephemerals(SOC))
+    assert await env.admin.actions("alert", alert.id) == []
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.ephemeral("anna", "Blocks the host at the firewall.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.RUN)
+    await env.ephemeral("anna", f"Started Block_1_0 on {alert.id}")
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_failure_is_shown_on_card_and_thread_with_run_again(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Fail")
+    failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
+    assert "The firewall said no." in text_of(within_limits(failed))
+    reply = (await env.until("anna", lambda s: s.thread(SOC, card["ts"])[1:]))[0]
+    assert "The firewall said no." in text_of(within_limits(reply))
+    await env["ben"].click(SOC, reply["ts"], action_id=ids.RUN_AGAIN)
+    await env.until("ben", lambda s: s.thread(SOC, card["ts"])[2:])
+    assert [a.created_by for a in await env.admin.actions("alert", alert.id)] == [
+        "ben@soc.example",
+        "anna@soc.example",
+    ]
+
+
+async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await choose(env, "anna", await env.card("anna", alert), "Secret")
+    await env.ephemeral("anna", "Nothing was run.")
+    assert await env.admin.actions("alert", alert.id) == []
+
+
+async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: FeatureEnvironment) -> None:
+    """Slack keeps showing the chosen option while the block of the menu keeps its id."""
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    before = menu_block(card)
+    await choose(env, "anna", card, "Secret")
+
+    def rendered_again(view: EmulatorView) -> dict[str, Any] | None:
+        now = card_in(view, SOC, alert.id)
+        return now if now and menu_block(now) != before else None
+
+    after = await env.until("ben", rendered_again)
+    assert menu_block(within_limits(after)) != before
+    old = before.removeprefix(ids.MENU_BLOCK)
+    intent = await env.bot.outbox.buttons.resolve(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    assert intent == Intent("menu", alert.id, "alert")
+
+
+async def test_long_report_is_a_file_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    await choose(env, "anna", card, "Report")
+
+    def with_file(view: Any) -> Any:
+        return [f for m in view.thread(SOC, card["ts"]) for f in m.get("files") or []]
+
+    file = (await env.until("anna", with_file))[0]
+    text = (await env["anna"].file(file["id"])).decode()
+    assert "line 199 of the report" in text
+
+
+async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    for typed, words in {
+        "lsit ~1": "Did you mean",
+        "list": "Type `/responder list` and the id, such as /responder list ~12.",
+        "list ~999": "Nothing has the id ~999",
+        f"run Tel1_1_0 {alert.id}": "Did you mean Tell_1_0?",
+        f"run {alert.id}": "Run what?",
+        "help": "What you can do with",
+        "alert ~999": "There is no alert ~999",
+        f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
+        f"alert {alert.id}": "host web-3 beacons",
+    }.items():
+        await env["anna"].command(SOC, f"/responder {typed}")
+        await env.ephemeral("anna", words)
+
+
+async def test_missing_permission_is_named_with_who_gives_it(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["eve"].command(SOC, f"/responder run tell {alert.id}")
+    told = text_of(await env.ephemeral("eve", "manageAction"))
+    assert "org-admin" in told
+    assert await env.admin.actions("alert", alert.id) == []
+
+
+async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env.card("eve", alert)
+    await env["eve"].command(SOC, "/responder help")
+    told = text_of(await env.ephemeral("eve", "What you can do with"))
+    assert f"/responder list {alert.id}" in told
+    assert "/responder run" not in told
+    assert "/responder template" not in told
+
+
+async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    case = await env.admin.create_case_from_alert(alert.id)
+    task = await env.admin.add_task(case.id, {"title": "Look into it"})
+    log = await env.admin.add_log(task.id, {"message": "called the owner of web-3"})
+
+    def shown(view: Any) -> Any:
+        replies = [m for m in view.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in text_of(m)]
+        return replies[0] if replies else None
+
+    before = within_limits(await env.until("anna", shown))
+    await choose(env, "anna", before, "Tell")
+    await env["anna"].until(lambda s: "✓ *Tell_1_0* done" in text_of(shown(s) or {}))
+    assert menu_block(shown_now := await env.until("anna", shown)) != menu_block(before)
+    assert shown_now["ts"] == before["ts"]
+    await env["anna"].command(SOC, f"/responder list {log.id}")
+    assert "called the owner" in text_of(await env.ephemeral("anna", f"can run on {log.id}"))
+
+
+async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:
+    await env["uma"].command(SOC, "/responder list ~1")
+    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env.ephemeral("uma", "isn't linked"))
+
+
+async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:
+    await env["anna"].command("C0OTHER", "/responder list ~1")
+    await env.ephemeral("anna", "not set up", channel="C0OTHER")
