@@ -1,10 +1,13 @@
-"""What a channel or a person may see of an object, by clearance. Pure; text leaves only through here (`slack.md 2`)."""
+"""What a channel or a person may see of an object, by clearance. Pure; see bot/docs/redaction.md.
+
+All text of an object that goes to Slack passes through here.
+"""
 
 import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
@@ -18,12 +21,12 @@ SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is ca
 
 
 def may_see(clearance: int, tlp: int) -> bool:
-    """Whether something of this TLP may be shown to this clearance."""
+    """Whether this clearance covers this TLP."""
     return tlp <= clearance
 
 
 def withheld(tlp: int) -> str:
-    """What stands in place of details."""
+    """What is shown instead of details."""
     return f"details withheld (TLP:{TLP_NAMES[min(max(tlp, CLEAR), RED)].upper()})"
 
 
@@ -35,7 +38,7 @@ def kind_of(object_type: str) -> Kind:
 
 @dataclass(frozen=True)
 class Subject:
-    """What an action runs on, as far as cards show it. `root_id` is the alert or case that it belongs to."""
+    """An object that actions run on, as far as cards show it; a task, log or artifact with what its case gives it."""
 
     kind: Kind
     id: str
@@ -44,9 +47,9 @@ class Subject:
     pap: int = 2
     severity: int = 0
     link: str = ""
-    root_id: str = ""
+    root_id: str = ""  # the alert or case that it belongs to
     artifacts: tuple[Artifact, ...] = field(default=(), repr=False)
-    above_tlp: int = CLEAR  # of the parents that a responder is given with it
+    parent_tlp: int = CLEAR  # of its case, which a responder gets with it
 
     @staticmethod
     def alert(alert: Alert) -> "Subject":
@@ -59,29 +62,31 @@ class Subject:
 
     @staticmethod
     def task(task: Task, case: Case | None) -> "Subject":
-        """A task takes TLP and PAP from its case (`semantics.md 2`); not known means the highest."""
-        return _under(case, Subject("case_task", task.id, task.title, RED, RED))
+        """A task has TLP and PAP of its case; None, which couldn't be read, counts as the highest."""
+        return _with_levels_of(case, Subject("case_task", task.id, task.title, RED, RED))
 
     @staticmethod
     def log(log: Log, case: Case | None) -> "Subject":
-        """A log, named by its first line."""
-        return _under(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
+        """A task log, with TLP and PAP of its case; its title is its first line."""
+        return _with_levels_of(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
 
     @staticmethod
     def artifact(artifact: Artifact, case: Case | None = None) -> "Subject":
-        """An artifact has its own TLP and its case's PAP."""
+        """An artifact has its own TLP and the PAP of its case."""
         title = f"{artifact.data_type} {artifact.label}"
         if case is None:
-            return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, above_tlp=RED)
-        return Subject("case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, above_tlp=case.tlp)
+            return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, parent_tlp=RED)
+        return Subject(
+            "case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, parent_tlp=case.tlp
+        )
 
     @staticmethod
     def unknown(action: Action) -> "Subject":
-        """What an action runs on when it can't be read (any more): nothing of it is shown."""
+        """What an action ran on when that can't be read: nothing of it is shown."""
         return Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
 
 
-def _under(case: Case | None, subject: Subject) -> Subject:
+def _with_levels_of(case: Case | None, subject: Subject) -> Subject:
     if case is None:
         return Subject(subject.kind, subject.id, subject.title, RED, RED, root_id=subject.id)
     return Subject(subject.kind, subject.id, subject.title, case.tlp, case.pap, case.severity, root_id=case.id)
@@ -89,74 +94,71 @@ def _under(case: Case | None, subject: Subject) -> Subject:
 
 @dataclass(frozen=True)
 class RedactedView:
-    """What one clearance may see of one subject; the only way from its words to a payload."""
+    """What one clearance may see of one subject."""
 
     subject: Subject
     clearance: int
 
     @property
     def is_open(self) -> bool:
-        """Whether the subject's own words may be shown."""
+        """Whether the subject's own text may be shown."""
         return may_see(self.clearance, self.subject.tlp)
 
     @property
     def shows_reports(self) -> bool:
-        """Whether a report may be shown: its responder was given artifacts and parents, so the highest counts."""
-        return may_see(self.clearance, self.highest)
+        """Whether reports may be shown: a responder gets the artifacts and the case too, so the highest TLP counts."""
+        return may_see(self.clearance, self.highest_tlp)
 
     @property
-    def highest(self) -> int:
-        """The highest TLP among the subject, its artifacts, and what it belongs to."""
-        return max(self.subject.tlp, self.subject.above_tlp, *(a.tlp for a in self.subject.artifacts))
+    def highest_tlp(self) -> int:
+        """The highest TLP among the subject, its artifacts and its case."""
+        return max(self.subject.tlp, self.subject.parent_tlp, *(a.tlp for a in self.subject.artifacts))
 
     def text(self, words: str) -> str:
-        """These words of the subject; hidden artifacts are masked where a title or a tag repeats them."""
+        """A text of the subject, such as its title or a tag, with hidden artifacts masked in it."""
         if not self.is_open:
             return withheld(self.subject.tlp)
-        return _masked(
-            words, [t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts]
-        )
+        return _masked(words, self._hidden_texts())
 
     def title(self) -> str:
-        """The subject's title, or that it is withheld."""
+        """The title, or that it is withheld."""
         return self.text(self.subject.title)
 
     def link(self) -> str:
-        """The subject's address, unless it holds what may not be shown, as it stands or percent-encoded."""
+        """The subject's link; "" if a hidden artifact is in it, also percent-encoded."""
         if not self.is_open:
             return ""
-        told = unquote(self.subject.link)
-        return self.subject.link if self.text(told) == visible(told) else ""
+        decoded = unquote(self.subject.link)
+        return self.subject.link if self.text(decoded) == visible(decoded) else ""
 
     def report(self, words: str) -> str:
-        """Words that a responder made of the subject: withheld whole, or shown whole."""
-        return words if self.shows_reports else withheld(self.highest)
+        """Text that a responder made from the subject: shown or withheld as a whole."""
+        return words if self.shows_reports else withheld(self.highest_tlp)
 
     def artifacts(self) -> Sequence[Artifact]:
         """The artifacts that may be shown."""
         return [a for a in self.subject.artifacts if self.is_open and may_see(self.clearance, a.tlp)]
 
-    def hidden(self) -> int:
+    def hidden_count(self) -> int:
         """How many artifacts may not be shown."""
         return len(self.subject.artifacts) - len(self.artifacts())
 
+    def _hidden_texts(self) -> set[str]:
+        return {t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts}
+
     @property
     def fingerprint(self) -> str:
-        """A digest of what is withheld: a message that was made under another one is not true any more."""
+        """A digest of what is withheld: a message with another one shows too much or too little."""
         own = None if self.is_open else self.subject.tlp
-        reports = None if self.shows_reports else self.highest
-        masked = (
-            sorted({t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts})
-            if self.is_open
-            else []
-        )
+        reports = None if self.shows_reports else self.highest_tlp
+        masked = sorted(self._hidden_texts()) if self.is_open else []
         return hashlib.sha256(json.dumps([own, reports, masked]).encode()).hexdigest()
 
 
 # --- masking --------------------------------------------------------------------------------------------------------
 
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # characters that nobody sees, and that Slack would be sent without
-_OTHER_SPELLINGS: Mapping[str, str] = {  # of one character, as people defang or addresses encode it
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # Unicode categories that cards leave out
+_SPELLINGS: Mapping[str, str] = {  # patterns for a character as it is, defanged or percent-encoded
     ".": r"(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)|%2e|\.)",
     "@": r"(?:\[@\]|\(@\)|\[at\]|\(at\)|%40|@)",
     ":": r"(?:\[:\]|%3a|:)",
@@ -167,12 +169,12 @@ _ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
 
 
 def visible(words: str) -> str:
-    """Without the characters that nobody sees: with them a secret would not be found, and be shown without them."""
-    return "".join(c for c in words if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
+    """The text without invisible characters. Cards leave them out, so a secret is searched for without them."""
+    return "".join(c for c in words if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE)
 
 
-def _masked(words: str, hidden: Sequence[str]) -> str:
-    """Without what is hidden, in any letters, also where somebody wrote it defanged or with unseen characters in it."""
+def _masked(words: str, hidden: Iterable[str]) -> str:
+    """The text with the hidden data masked, in any case, also defanged or with invisible characters in it."""
     words = visible(words)
     secrets = {secret for data in hidden for secret in _secrets(visible(data).strip())}
     for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
@@ -181,16 +183,16 @@ def _masked(words: str, hidden: Sequence[str]) -> str:
 
 
 def _secrets(data: str) -> Iterator[str]:
-    """The data itself, and of an address the host that it leads to."""
+    """The data itself, and the host of a URL."""
     yield data
     plain = _refanged(data)
     if "://" in plain:
-        with suppress(ValueError):  # not an address after all
+        with suppress(ValueError):  # not a URL after all
             yield urlsplit(plain).hostname or ""
 
 
 def _refanged(data: str) -> str:
-    for character, spelling in _OTHER_SPELLINGS.items():
+    for character, spelling in _SPELLINGS.items():
         data = re.sub(spelling.replace("%2f|", "").replace("%3a|", ""), character, data, flags=re.IGNORECASE)
     return data.replace("[://]", "://").replace("[:]//", "://")
 
@@ -204,5 +206,5 @@ def _pattern(secret: str) -> re.Pattern[str]:
         parts.append(r"(?:\[://\]|\[:\]//|%3a%2f%2f|://)")
         rest = rest[3:]
     for piece in re.split(r"(\s+)", rest):
-        parts.append(r"\s+" if piece.isspace() else "".join(_OTHER_SPELLINGS.get(c, re.escape(c)) for c in piece))
+        parts.append(r"\s+" if piece.isspace() else "".join(_SPELLINGS.get(c, re.escape(c)) for c in piece))
     return re.compile("".join(parts), re.IGNORECASE)

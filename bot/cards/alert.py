@@ -1,4 +1,4 @@
-"""The card of an alert: one message that stays true, with a line for each run under it (`slack.md 2`)."""
+"""The card of an alert: one message that is kept current, with a line for each run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,28 +7,28 @@ from urllib.parse import urlsplit
 from bot.cards import ids, reports, runs
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
-    FIELD,
-    MESSAGE_TEXT,
+    FIELD_LIMIT,
+    MESSAGE_TEXT_LIMIT,
     clip,
     code,
     context,
     defang,
     foreign,
     mrkdwn,
+    person_name,
     plain,
     section,
-    when,
-    who,
+    slack_date,
 )
 from bot.redaction import MASK, RedactedView, Subject, withheld
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert
 
-TITLE = 300
-SHOWN_RUNS = 15
-SHOWN_ARTIFACTS = 3
-SHOWN_TAGS = 8
-QUIET = "#8d8d8d"  # nothing left to do
-COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity; the word always stands beside it
+TITLE_LIMIT = 300  # characters
+MAX_RUNS = 15
+MAX_ARTIFACTS = 3
+MAX_TAGS = 8
+GREY = "#8d8d8d"  # closed
+COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity, which the card also names
 RUN_CHANGED = {"MarkAlertAsRead": "Marked as read", "AddTagToAlert": "Tagged", "AddCustomFields": "Changed"}
 STATUS_WORDS = {"New": "new", "Ignored": "read", "Imported": "made into a case", "Updated": "updated"}
 
@@ -47,30 +47,30 @@ def alert_card(
     blocks: list[Block] = [headline(view, "press Details"), *_details(alert, view), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
     blocks += run_lines(newest, view, button, now_ms, alert.id)
-    return Message(_push_text(view, newest), tuple(blocks), _color(alert))
+    return Message(_push_notification(view, newest), tuple(blocks), _color(alert))
 
 
 def headline(view: RedactedView, hint: str = "") -> Block:
-    """The linked title with the severity word; without its words where they are withheld, but with our `hint`."""
+    """The severity and the linked title; if the title is withheld, the id and `hint`."""
     subject = view.subject
     word = f"*{SEVERITY_NAMES[subject.severity].upper()}* · " if subject.severity else ""
     if not view.is_open:
         return section(f"{word}{subject.id} · {withheld(subject.tlp)}" + (f": {hint}" if hint else ""))
     # A `|` in a link's label would end it, a `*` its bold.
-    title = (foreign(view.title(), TITLE) or "(no title)").replace("|", "¦").replace("*", "∗")
-    address = safe_link(view.link())
-    return section(f"{word}*<{address}|{title}>*" if address else f"{word}*{title}*")
+    title = (foreign(view.title(), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
+    url = safe_link(view.link())
+    return section(f"{word}*<{url}|{title}>*" if url else f"{word}*{title}*")
 
 
 def safe_link(link: str) -> str:
-    """An address that may stand in `<address|label>`, else nothing."""
+    """A URL that can be used in `<url|label>`; "" if this one can't."""
     try:
         parts = urlsplit(link)
     except ValueError:
         return ""
     forbidden = MASK in link or any(c in link for c in '<>|"`') or any(c.isspace() or ord(c) < 32 for c in link)
-    fine = parts.scheme in ("http", "https") and parts.netloc and not forbidden and len(link) <= 1000
-    return link.replace("&", "&amp;") if fine else ""
+    is_safe = parts.scheme in ("http", "https") and parts.netloc and not forbidden and len(link) <= 1000
+    return link.replace("&", "&amp;") if is_safe else ""
 
 
 def _details(alert: Alert, view: RedactedView) -> list[Block]:
@@ -80,11 +80,11 @@ def _details(alert: Alert, view: RedactedView) -> list[Block]:
         "Source": foreign(view.text(f"{alert.source} · {alert.source_ref}"), 150),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
         "Status": _status(alert),
-        "Raised": when(alert.date, "{ago}"),
+        "Raised": slack_date(alert.date, "{ago}"),
         "Tags": _tags(alert.tags, view),
         "Artifacts": _artifacts(view),
     }
-    shown = [mrkdwn(clip(f"*{name}*\n{value}", FIELD)) for name, value in fields.items() if value]
+    shown = [mrkdwn(clip(f"*{name}*\n{value}", FIELD_LIMIT)) for name, value in fields.items() if value]
     return [{"type": "section", "fields": shown}]
 
 
@@ -94,19 +94,19 @@ def _status(alert: Alert) -> str:
 
 
 def _tags(tags: Sequence[str], view: RedactedView) -> str:
-    shown = [code(view.text(tag), 60) for tag in tags[:SHOWN_TAGS]]
+    shown = [code(view.text(tag), 60) for tag in tags[:MAX_TAGS]]
     return " ".join(shown) + _more(len(tags) - len(shown))
 
 
 def _artifacts(view: RedactedView) -> str:
-    seen = view.artifacts()
+    visible = view.artifacts()
     lines = [
         f"{foreign(a.data_type, 30)} {code(defang(view.text(a.label)[:400], a.data_type), 160)}"
-        for a in seen[:SHOWN_ARTIFACTS]
+        for a in visible[:MAX_ARTIFACTS]
     ]
-    if more := _more(len(seen) - len(lines)):
+    if more := _more(len(visible) - len(lines)):
         lines.append(more.strip())
-    if hidden := view.hidden():
+    if hidden := view.hidden_count():
         lines.append(f"{hidden} withheld (TLP:{TLP_NAMES[max(a.tlp for a in view.subject.artifacts)].upper()})")
     return "\n".join(lines)
 
@@ -116,39 +116,39 @@ def _more(left: int) -> str:
 
 
 def _last_change(alert: Alert, newest: Sequence[Action]) -> Block:
-    """What changed last, and by whom."""
-    stories = [(alert.created_at, f"Raised by {who(alert.created_by)}")]
+    """What changed last, by whom and when."""
+    changes = [(alert.created_at, f"Raised by {person_name(alert.created_by)}")]
     if alert.updated_at is not None:
-        stories.append((alert.updated_at, _change(alert, newest)))
-    stories += [_story(action) for action in newest]
-    at, words = max(stories, key=lambda story: story[0])
-    return context(f"{alert.id} · {words} · {when(at, '{date_short_pretty} {time}')}")
+        changes.append((alert.updated_at, _change(alert, newest)))
+    changes += [_run_event(action) for action in newest]
+    at, words = max(changes, key=lambda change: change[0])
+    return context(f"{alert.id} · {words} · {slack_date(at, '{date_short_pretty} {time}')}")
 
 
 def _change(alert: Alert, newest: Sequence[Action]) -> str:
-    """The last change of the alert itself; where a run's end made it, which run, for whom, and what it did."""
-    person = who(alert.updated_by or "")
-    # Core applies a run's operations in the transaction that ends it, at the same time and in the requester's name.
+    """The last change of the alert itself; if a run made it, also which run."""
+    person = person_name(alert.updated_by or "")
+    # Core applies a run's operations in the transaction that ends it: with its end date, by its requester.
     ended = [a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by]
     for action in ended:
-        kinds = reports.applied(action)
+        kinds = reports.applied_operations(action)
         word = next((word for kind, word in RUN_CHANGED.items() if kind in kinds), "")
         if word:
-            return f"{word} by {foreign(action.responder_name, runs.NAME)} ({person})"
+            return f"{word} by {foreign(action.responder_name, runs.NAME_LIMIT)} ({person})"
     word = {"Ignored": "Marked as read", "Imported": "Made into a case"}.get(alert.status, "Changed")
     return f"{word} by {person}"
 
 
-def _story(action: Action) -> tuple[int, str]:
-    name = foreign(action.responder_name, runs.NAME)
+def _run_event(action: Action) -> tuple[int, str]:
+    name = foreign(action.responder_name, runs.NAME_LIMIT)
     if action.end_date is None:
         verb = "asks for approval of" if runs.awaits_approval(action) else "started"
-        return action.start_date, f"{who(action.created_by)} {verb} {name}"
-    return action.end_date, f"{name} {runs.STATE_WORDS[action.status]}, started by {who(action.created_by)}"
+        return action.start_date, f"{person_name(action.created_by)} {verb} {name}"
+    return action.end_date, f"{name} {runs.STATE_WORDS[action.status]}, started by {person_name(action.created_by)}"
 
 
 def _controls(alert: Alert, button: ButtonIds) -> Block:
-    """The menu of responders, and the rest in an overflow; what no longer applies is not there."""
+    """The menu of responders, Details, and the overflow menu with what applies now."""
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
@@ -157,13 +157,13 @@ def _controls(alert: Alert, button: ButtonIds) -> Block:
 
 
 def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    """Everything about it, to the one who clicks, as far as they may see it; on a withheld card too."""
+    """Shows the alert to the person who clicks, as far as they may see it; also on a withheld card."""
     value = button(Intent("details", alert.id))
     return {"type": "button", "action_id": ids.DETAILS, "text": plain("Details"), "value": value}
 
 
 def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:
-    """The searchable menu; its entries come when it is opened (0 characters, `slack.md 2`)."""
+    """The searchable menu. Its entries are loaded when it is opened, before anything is typed."""
     return {
         "type": "external_select",
         "action_id": action_id,
@@ -188,11 +188,11 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 def run_lines(
     newest: Sequence[Action], view: RedactedView, button: ButtonIds, now_ms: int, root_id: str
 ) -> list[Block]:
-    """One line for each run; open ones first, with what can be done about them."""
+    """One line for each run, open ones first, with Cancel for those that wait."""
     ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
-    blocks = [_run_line(action, view, button, now_ms) for action in ordered[:SHOWN_RUNS]]
-    if len(ordered) > SHOWN_RUNS:
-        left = ordered[SHOWN_RUNS:]
+    blocks = [_run_line(action, view, button, now_ms) for action in ordered[:MAX_RUNS]]
+    if len(ordered) > MAX_RUNS:
+        left = ordered[MAX_RUNS:]
         blocks.append(context(f"and {runs.summary(left)} more: `/responder actions {root_id}` shows all."))
     return blocks
 
@@ -213,15 +213,15 @@ def _run_line(action: Action, view: RedactedView, button: ButtonIds, now_ms: int
     }
 
 
-def _push_text(view: RedactedView, newest: Sequence[Action]) -> str:
-    """What a phone shows: the title as far as it may be seen, and how the last run stands."""
+def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
+    """The push notification: the title, as far as it may be shown, and the state of the last run."""
     subject = view.subject
     word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
-    text = f"{word} {subject.id}: {foreign(view.title(), TITLE)}"
+    text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
     if newest:
         text += f" · {runs.plain_line(newest[0], view)}"
-    return clip(text, MESSAGE_TEXT)
+    return clip(text, MESSAGE_TEXT_LIMIT)
 
 
 def _color(alert: Alert) -> str:
-    return QUIET if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]
+    return GREY if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]

@@ -1,9 +1,10 @@
-"""Ids of buttons, menus, fields and views. They never change between releases: old cards live for ever."""
+"""Ids of buttons, menus, fields and views. They never change between releases: old cards live for ever.
 
-# Where several stand in one message each has `:` and a suffix (`numbered`), since Slack wants them unique there;
-# dispatch is by what stands before it (`family`).
+Slack wants action ids to be unique in a message, so of several of a kind each gets `:` and a suffix (`numbered`);
+interactions are dispatched by what is before it (`family`).
+"""
 
-# Buttons and menus on messages. The value is an opaque id; what it means is the Intent in the bot's database.
+# Buttons and menus on messages. Their value is an opaque id, for which the bot's database has the Intent.
 RUN = "responder_run"
 RUN_ANYWAY = "responder_run_anyway"
 RUN_AGAIN = "responder_run_again"
@@ -16,18 +17,16 @@ APPROVE = "action_approve"
 DENY = "action_deny"
 REFRESH = "card_refresh"
 DETAILS = "card_details"
-LINK = "card_link"  # a button with an address: Slack tells of the click, nothing is to be done
+LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.
-START_OBJECT = "start_object"
 START_RESPONDER = "start_responder"  # external_select
-START_PARAMETERS = "start_parameters"
 TEMPLATE_ADD_TASK = "template_add_task"
 TEMPLATE_REMOVE_TASK = "template_remove_task"
 TEMPLATE_ADD_FIELD = "template_add_field"
 TEMPLATE_REMOVE_FIELD = "template_remove_field"
 TEMPLATE_FROM_JSON = "template_from_json"
-VALUE = "value"  # the one element of an input block; the block's id says which field it is
+VALUE = "value"  # the element of an input block, whose block id names the field
 
 # Views.
 START_VIEW = "start"
@@ -43,10 +42,10 @@ RUN_MESSAGE_SHORTCUT = "run_responder_on_message"
 
 
 def numbered(action_id: str, suffix: str) -> str:
-    """One of several of a kind in a message or view."""
+    """The action id of one of several of a kind."""
     return f"{action_id}:{suffix}"
 
 
 def family(action_id: str) -> str:
-    """What kind of button or menu it is."""
+    """The kind of a button or menu."""
     return action_id.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Lists that one person asked for: responders with reasons, actions, menus, an alert in full."""
+"""What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,24 +8,24 @@ from bot.cards import ids, runs
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
-    OPTION,
-    bare,
+    OPTION_LIMIT,
     code,
     context,
     count,
     defang,
     foreign,
+    foreign_plain,
+    person_name,
     plain,
     section,
-    unmarked,
-    when,
-    who,
+    slack_date,
+    strip_markup,
 )
 from bot.redaction import RedactedView, Subject, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
-OPTIONS = 100
-LINES = 40
+MAX_OPTIONS = 100
+MAX_LINES = 40
 CAN, CANNOT = "Can run", "Can't run, because ..."
 
 
@@ -78,7 +78,7 @@ def _typed(name: str) -> str:
 def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
     notes = [*(responder.reasons or []), *_asks(responder)]
-    line = f"✓ *{foreign(responder.name, runs.NAME)}*" + (f" – {about}" if about else "")
+    line = f"✓ *{foreign(responder.name, runs.NAME_LIMIT)}*" + (f" – {about}" if about else "")
     return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
 
 
@@ -91,21 +91,21 @@ def _asks(responder: OfferedResponder) -> list[str]:
 
 
 def _cannot_line(responder: OfferedResponder) -> str:
-    return f"✗ *{foreign(responder.name, runs.NAME)}*: {foreign(reasons(responder), 300)}"
+    return f"✗ *{foreign(responder.name, runs.NAME_LIMIT)}*: {foreign(reasons(responder), 300)}"
 
 
 def reasons(responder: OfferedResponder) -> str:
-    """Why it can't run, as one sentence part; foreign text, not escaped."""
+    """Why it can't run; foreign text, not escaped."""
     return "; ".join(responder.reasons or []) or "it gives no reason"
 
 
 def _lines(head: str, lines: Sequence[str]) -> list[Block]:
-    """Lines in as many sections as they need; past LINES they are counted, since the menu searches them all."""
+    """Lines in as many sections as they need; those past MAX_LINES are only counted."""
     if not lines:
         return []
-    shown = [head, *lines[:LINES]]
-    if len(lines) > LINES:
-        shown.append(f"and {len(lines) - LINES} more: the menu finds them by name.")
+    shown = [head, *lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        shown.append(f"and {len(lines) - MAX_LINES} more: the menu finds them by name.")
     parts: list[str] = [shown[0]]
     for line in shown[1:]:
         if len(parts[-1]) + len(line) + 1 > 2900:
@@ -119,14 +119,14 @@ def _lines(head: str, lines: Sequence[str]) -> list[Block]:
 
 
 def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[str, Any]:
-    """The entries of a menu: two groups, those that can run first, at most 100 together, filtered by what is typed."""
-    wanted = typed.casefold().strip()
-    found = [r for r in offered if wanted in r.name.casefold() or wanted in r.description.casefold()]
+    """The entries of a menu, filtered by what is typed: those that can run, then those that can't, at most 100."""
+    query = typed.casefold().strip()
+    found = [r for r in offered if query in r.name.casefold() or query in r.description.casefold()]
     can, cannot = split(found)
-    can = can[:OPTIONS]
-    cannot = cannot[: OPTIONS - len(can)]
+    can = can[:MAX_OPTIONS]
+    cannot = cannot[: MAX_OPTIONS - len(can)]
     groups = [
-        (CAN, [_option(r, unmarked(r.description)) for r in can]),
+        (CAN, [_option(r, strip_markup(r.description)) for r in can]),
         (CANNOT, [_option(r, reasons(r)) for r in cannot]),
     ]
     shown = [{"label": plain(label), "options": options} for label, options in groups if options]
@@ -134,24 +134,27 @@ def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[s
 
 
 def message_option(words: str) -> dict[str, Any]:
-    """A menu can say something only as an entry; choosing it runs nothing."""
-    return {"options": [{"text": plain(bare(words, OPTION)), "value": "none"}]}
+    """A sentence as the only entry of a menu; choosing it runs nothing."""
+    return {"options": [{"text": plain(foreign_plain(words, OPTION_LIMIT)), "value": "none"}]}
 
 
 def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
-    option: dict[str, Any] = {"text": plain(bare(responder.name, OPTION)), "value": option_value(responder)}
+    option: dict[str, Any] = {
+        "text": plain(foreign_plain(responder.name, OPTION_LIMIT)),
+        "value": option_value(responder),
+    }
     if about.strip():
-        option["description"] = plain(bare(about, OPTION))
+        option["description"] = plain(foreign_plain(about, OPTION_LIMIT))
     return option
 
 
 def option_value(responder: OfferedResponder) -> str:
-    """A short stand-in for a responder's id, which may be longer than the 150 characters of an option's value."""
+    """A hash of a responder's id, which may be longer than the 150 characters of an option's value."""
     return hashlib.sha256(responder.id.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def responder_of_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
-    """The responder that was chosen; None when it is no longer on offer."""
+    """The responder with this option value; None if it is no longer offered."""
     return next((r for r in offered if option_value(r) == value), None)
 
 
@@ -166,14 +169,14 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
     lines = [f"{runs.run_line(a, view, now_ms=now_ms)} · {a.id}" for a in newest]
     head = f"*{runs.summary(newest).capitalize()} on {subject.id}*"
-    parts = _lines(head, lines[:LINES])
-    if len(lines) > LINES:
-        parts.append(context(f"and {len(lines) - LINES} earlier ones."))
+    parts = _lines(head, lines[:MAX_LINES])
+    if len(lines) > MAX_LINES:
+        parts.append(context(f"and {len(lines) - MAX_LINES} earlier ones."))
     return Message(f"{runs.summary(newest)} on {subject.id}", tuple(parts))
 
 
 def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
-    """Everything about an alert, for the one who asked and may see it."""
+    """An alert in full, within the clearance of the person who asked."""
     view = RedactedView(Subject.alert(alert), clearance)
     blocks: list[Block] = [headline(view)]
     if view.is_open:
@@ -189,8 +192,8 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
         "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
-        "Raised": when(alert.date, "{date_short_pretty} {time}"),
-        "Created": f"{when(alert.created_at, '{date_short_pretty} {time}')} by {who(alert.created_by)}",
+        "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
+        "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
     }
     custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
@@ -198,7 +201,7 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
 
 
 def _custom(value: Any, view: RedactedView) -> str:
-    """The one value of a custom field, whatever its kind."""
+    """The value of a custom field of any kind."""
     if isinstance(value, Mapping):
         value = next((v for k, v in value.items() if k not in ("order", "_id") and v is not None), "")
     return foreign(view.text(str(value)), 200)
@@ -211,10 +214,10 @@ def _artifact_lines(view: RedactedView) -> list[Block]:
         + (f" – {foreign(view.text(a.message), 120)}" if a.message else "")
         for a in view.artifacts()
     ]
-    if hidden := view.hidden():
+    if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
         lines.append(f"• {count(hidden, 'artifact')}: {withheld(level)}")
-    shown = lines[: LINES - 1]
+    shown = lines[: MAX_LINES - 1]
     if len(lines) > len(shown):
         shown.append(f"and {len(lines) - len(shown)} more.")
     return _lines("*Artifacts*", shown)

@@ -1,4 +1,4 @@
-"""What the bot wants to show in Slack: a message, and what its buttons mean."""
+"""A message to Slack, and what its buttons mean."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ Block = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Message:
-    """A message: `text` is the push notification and always set; a colour makes a bar beside all but the first block.
+    """A message. `text` is the push notification and always set; a color makes a bar beside all but the first block.
 
-    The first block stays outside of the bar, since Slack shows `text` itself above an attachment that has no block
-    beside it, and the headline would stand there twice.
+    The first block stays outside of the bar, since above an attachment alone Slack shows `text`, which would repeat
+    the headline.
     """
 
     text: str
@@ -20,9 +20,9 @@ class Message:
     color: str = ""
 
     def payload(self) -> dict[str, Any]:
-        """The fields of chat.postMessage and chat.update that make this message."""
+        """The fields of chat.postMessage and chat.update."""
         if not self.color or len(self.blocks) < 2:
-            # An explicit empty list takes away what an earlier state had; chat.update would keep it otherwise.
+            # chat.update keeps what is left out, so empty lists are explicit.
             return {"text": self.text, "blocks": [dict(b) for b in self.blocks], "attachments": []}
         bar = {"color": self.color, "blocks": [dict(b) for b in self.blocks[1:]]}
         return {"text": self.text, "blocks": [dict(self.blocks[0])], "attachments": [bar]}
@@ -30,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Intent:
-    """What a button means; kept in the bot's database, never in the button (`slack.md 2`)."""
+    """What a button means; stored in the bot's database, never in the button."""
 
     what: str
     object_id: str
@@ -38,11 +38,11 @@ class Intent:
 
 
 ButtonIds = Callable[[Intent], str]
-"""Gives the opaque id for what a button means."""
+"""Gives the opaque id of a button by what it means."""
 
 
 def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
-    """What the buttons of a card mean, each once, found by rendering it; their ids are made from these."""
+    """The intents of a card's buttons, each once, found by rendering it; ids are then issued for them."""
     found: dict[Intent, None] = {}
 
     def note(intent: Intent) -> str:

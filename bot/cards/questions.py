@@ -1,22 +1,22 @@
-"""Questions before something runs: confirm with the policy's words, and the collision of two analysts."""
+"""Questions before something runs: confirmation, and what to do if it already runs."""
 
 from typing import Any
 
 from bot.cards import ids, runs
 from bot.cards.message import ButtonIds, Intent, Message
-from bot.cards.text import bare, code, count, foreign, plain, section, unmarked, when, who
+from bot.cards.text import code, count, foreign, foreign_plain, person_name, plain, section, slack_date, strip_markup
 from bot.redaction import RedactedView, Subject
 from core.models import Action, OfferedResponder
 
 
 def run_intent(what: str, subject: Subject, responder_id: str) -> Intent:
-    """`run`, or `run_anyway`, of this responder on this object."""
+    """To `run`, or `run_anyway`, this responder on this object."""
     return Intent(what, subject.id, f"{subject.kind} {responder_id}")
 
 
 def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
-    """Asks before something that changes the world: the object, the effect, whether it can be undone."""
-    name = foreign(responder.name, runs.NAME)
+    """Asks to confirm a run: the object, and what the responder's policy says of the effect."""
+    name = foreign(responder.name, runs.NAME_LIMIT)
     title = foreign(RedactedView(subject, clearance).title(), 200)
     lines = [f"Run *{name}* on {subject.id} ({title})?"]
     policy = responder.policy
@@ -30,12 +30,12 @@ def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, bu
 
 
 def collision(running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds) -> Message:
-    """Somebody started the same before: who and when, with "Run anyway"."""
-    name = foreign(responder.name, runs.NAME)
+    """Says who started the same run before and when, with "Run anyway"."""
+    name = foreign(responder.name, runs.NAME_LIMIT)
     what = "waits" if running.status == "Waiting" else "runs"
     text = (
-        f"*{name}* already {what} on {subject.id}: {who(running.created_by)} started it at "
-        f"{when(running.start_date)} ({runs.state(running)}). Nothing new was started."
+        f"*{name}* already {what} on {subject.id}: {person_name(running.created_by)} started it at "
+        f"{slack_date(running.start_date)} ({runs.state(running)}). Nothing new was started."
     )
     anyway = _button("Run anyway", ids.RUN_ANYWAY, button(run_intent("run_anyway", subject, responder.id)))
     buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
@@ -43,15 +43,14 @@ def collision(running: Action, responder: OfferedResponder, subject: Subject, *,
 
 
 def cannot_run(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
-    """Why an entry of the second group runs nothing."""
-    text = (
-        f"*{foreign(responder.name, runs.NAME)}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
-    )
-    return Message(f"{foreign(responder.name, runs.NAME)} can't run on {subject.id}.", (section(text),))
+    """Why a responder was not run."""
+    name = foreign(responder.name, runs.NAME_LIMIT)
+    text = f"*{name}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
+    return Message(f"{name} can't run on {subject.id}.", (section(text),))
 
 
 def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
-    """A name that stands for more than one."""
+    """Asks which of several responders with such a name is meant."""
     lines = [f"• {code(f'{command} run {r.name} {subject.id}', 250)}" for r in found[:10]]
     more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
     text = f"{foreign(typed, 100)} could be {count(len(found), 'responder')}; which one?\n" + "\n".join(lines) + more
@@ -59,18 +58,18 @@ def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, 
 
 
 def expired_button(subject_id: str, button: ButtonIds) -> Message:
-    """A button that no longer counts: old, forwarded or forged. No subject: Refresh is for the channel's cards."""
+    """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
     text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
-    fresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
-    return Message(text, (section(text), {"type": "actions", "elements": [fresh]}))
+    refresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
+    return Message(text, (section(text), {"type": "actions", "elements": [refresh]}))
 
 
-def confirm_object(responder_name: str, view: RedactedView, words: str) -> dict[str, Any]:
-    """Slack's own question, with the object and the policy's words, for a button that stands for one responder."""
-    on = f"On {view.subject.id} ({bare(view.title(), 60)}). "
+def confirm_dialog(responder_name: str, view: RedactedView, words: str) -> dict[str, Any]:
+    """Slack's confirmation dialog for a button, with the object and the policy's text."""
+    on = f"On {view.subject.id} ({foreign_plain(view.title(), 60)}). "
     return {
-        "title": plain(bare(f"Run {responder_name}?", 100)),
-        "text": plain(bare(on + unmarked(words), 300)),
+        "title": plain(foreign_plain(f"Run {responder_name}?", 100)),
+        "text": plain(foreign_plain(on + strip_markup(words), 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }

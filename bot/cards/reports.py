@@ -1,4 +1,4 @@
-"""An action's report read for people: its sentence, its labels, what it changed, its text."""
+"""An action's report as cards show it: its sentence, labels, changes and text."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,18 +16,18 @@ log = structlog.get_logger("bot.cards")
 
 @dataclass(frozen=True)
 class ReportView:
-    """The parts of `interface.md 2.1`'s report that cards show; foreign text, not escaped."""
+    """The parts of a report that cards show; foreign text, not escaped."""
 
     message: str = ""
     labels: tuple[str, ...] = ()  # taxonomies: `namespace:predicate=value`
-    changes: tuple[str, ...] = ()  # operations, each with how it went
+    changes: tuple[str, ...] = ()  # operations in words, with the outcome of each
     full: str = ""
-    shown: str = ""  # the same without its own sentence and without what is empty
+    shown: str = ""  # `full` without its sentence and empty values
     truncated: bool = False
 
 
-def read(action: Action) -> ReportView:
-    """The report of an action; what can't be read is left out, so that a card always tells the end."""
+def read_report(action: Action) -> ReportView:
+    """The report of an action. A malformed one raises nothing, so that a card always shows the end of a run."""
     try:
         return _read(action)
     except Exception:
@@ -49,10 +49,10 @@ def _read(action: Action) -> ReportView:
     )
 
 
-def applied(action: Action) -> frozenset[str]:
-    """The kinds of what it changed, as core names them."""
-    done = [_mapping(o) for o in _list(_json(action.operations))]
-    return frozenset(_text(o.get("type")) for o in done if o.get("status") == "Success")
+def applied_operations(action: Action) -> frozenset[str]:
+    """The types of its operations that succeeded, such as `MarkAlertAsRead`."""
+    operations = [_mapping(o) for o in _list(_json(action.operations))]
+    return frozenset(_text(o.get("type")) for o in operations if o.get("status") == "Success")
 
 
 def _json(text: str) -> Any:
@@ -77,19 +77,19 @@ def _text(value: Any) -> str:
 
 
 def _inner_message(full: Any) -> str:
-    """Most public responders put their sentence at `full.message`."""
+    """Most public responders put their sentence into `full.message`."""
     return _text(_mapping(full).get("message"))
 
 
 def _full(full: Any) -> str:
-    """The report as text; nothing when it says no more than its own sentence."""
+    """The report as text; "" if it holds only its sentence."""
     if full in (None, "", {}, []) or set(_mapping(full)) == {"message"}:
         return ""
     return full if isinstance(full, str) else json.dumps(full, ensure_ascii=False, indent=2, default=str)
 
 
 def _without(full: Any, message: str) -> Any:
-    """A report without the sentence that stands above it anyway, and without empty values."""
+    """A report without the sentence that is shown above it, and without empty values."""
     if not isinstance(full, dict):
         return full
     repeated = _inner_message(full) == message
@@ -118,17 +118,17 @@ _DONE: Mapping[str, str] = {
 
 
 def _change(operation: Any) -> str:
-    """One operation in words; one that failed says why."""
+    """An operation in words, with the reason if it failed."""
     parts = _mapping(operation)
     kind = _text(parts.get("type")) or "unknown operation"
     if parts.get("status") == "Failure":
         return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"
-    # Only our own words are a template: one of the responder's could ask for a text of gigabytes, or be no template.
+    # Only our own texts are templates: a responder's could expand to gigabytes, or be malformed.
     return _DONE[kind].format_map(_Values(parts)) if kind in _DONE else kind
 
 
 class _Values(dict[str, Any]):
-    """The values of an operation by name; a missing one is an ellipsis."""
+    """The values of an operation by name; an ellipsis for a missing one."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         super().__init__({k: _text(v) for k, v in parts.items()})

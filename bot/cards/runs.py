@@ -1,9 +1,9 @@
-"""Runs of responders as one line each: who, when, how long, with what result."""
+"""Runs of responders, one line each: who, when, how long, with what result."""
 
 from collections.abc import Sequence
 
-from bot.cards.reports import read
-from bot.cards.text import count, foreign, lasted, when, who
+from bot.cards.reports import read_report
+from bot.cards.text import count, duration, foreign, person_name, slack_date
 from bot.redaction import RedactedView
 from core.models import OPEN_STATUSES, Action
 
@@ -15,8 +15,8 @@ STATE_WORDS = {
     "Deleted": "cancelled",
 }
 MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✓", "Failure": "✗", "Deleted": "–"}
-NAME = 120
-RESULT = 300
+NAME_LIMIT = 120  # characters
+RESULT_LIMIT = 300
 
 
 def is_open(action: Action) -> bool:
@@ -24,7 +24,7 @@ def is_open(action: Action) -> bool:
 
 
 def awaits_approval(action: Action) -> bool:
-    """Whether people must still agree before it starts."""
+    """Whether it starts only after further approvals."""
     approval = action.approval
     return action.status == "Waiting" and approval is not None and len(approval.approved_by) < approval.needed
 
@@ -42,44 +42,44 @@ def state(action: Action) -> str:
     if action.end_date is None:
         return word
     link = {"Success": " in ", "Failure": " after "}.get(action.status)
-    return f"{word}{link}{lasted(action.end_date - action.start_date)}" if link else word
+    return f"{word}{link}{duration(action.end_date - action.start_date)}" if link else word
 
 
 def run_line(action: Action, view: RedactedView, *, now_ms: int, where: str = "") -> str:
-    """One line for a card: mark, name, state, who and when, and at the end the result.
+    """One line for a card: mark, name, state, who and when, and the result.
 
-    `where` tells where people agree to one that awaits it.
+    `where` says where a run that awaits approval can be approved.
     """
-    name = foreign(action.responder_name, NAME)
-    by = f"{who(action.created_by)}, {when(action.start_date)}"
-    told = state(action) + (f": {where}" if where and awaits_approval(action) else "")
-    return f"{MARKS[action.status]} *{name}* {told} · {by}{_tail(action, view, now_ms)}"
+    name = foreign(action.responder_name, NAME_LIMIT)
+    by = f"{person_name(action.created_by)}, {slack_date(action.start_date)}"
+    status = state(action) + (f": {where}" if where and awaits_approval(action) else "")
+    return f"{MARKS[action.status]} *{name}* {status} · {by}{_tail(action, view, now_ms)}"
 
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
     if action.approval is not None and awaits_approval(action):
         left = action.approval.expires_at - now_ms
-        ends = f"expires {when(action.approval.expires_at)}" if left > 0 else "expired"
+        ends = f"expires {slack_date(action.approval.expires_at)}" if left > 0 else "expired"
         return f" · {ends}"
     if is_open(action):
         return ""
-    result = result_of(action, view)
+    result = result_text(action, view)
     return f" · {result}" if result else ""
 
 
-def result_of(action: Action, view: RedactedView, limit: int = RESULT) -> str:
-    """The result's sentence, as far as it may be shown, ready for mrkdwn."""
-    message = read(action).message
+def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
+    """The sentence of a report for a mrkdwn field, as far as it may be shown."""
+    message = read_report(action).message
     return foreign(view.report(message), limit) if message else ""
 
 
 def plain_line(action: Action, view: RedactedView) -> str:
-    """The same for a push text, without markup."""
-    result = result_of(action, view)
-    return f"{foreign(action.responder_name, NAME)} {state(action)}" + (f": {result}" if result else ".")
+    """Name, state and result without markup, for a push notification."""
+    result = result_text(action, view)
+    return f"{foreign(action.responder_name, NAME_LIMIT)} {state(action)}" + (f": {result}" if result else ".")
 
 
 def summary(actions: Sequence[Action]) -> str:
     """`3 runs, 1 of them open`."""
-    still = sum(is_open(a) for a in actions)
-    return count(len(actions), "run") + (f", {still} of them open" if still else "")
+    running = sum(is_open(a) for a in actions)
+    return count(len(actions), "run") + (f", {running} of them open" if running else "")

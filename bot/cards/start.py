@@ -1,4 +1,4 @@
-"""The modal that leads through a run: object, responder, parameters, run."""
+"""The modal that leads to a run: object, responder, parameters, confirmation."""
 
 import json
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ TITLE = "Run a responder"
 
 @dataclass(frozen=True)
 class WizardState:
-    """How far the modal has come; kept in its metadata, so ids only."""
+    """What was chosen so far. It is kept in the modal's metadata, so it holds only ids."""
 
     id: str = ""
     kind: Kind = "alert"
-    responder: str = ""  # the menu's value for it, once it was asked about
+    responder: str = ""  # its option value, once its confirmation is shown
     confirmed: bool = False
     anyway: bool = False
     channel: str = ""
@@ -41,12 +41,12 @@ class WizardState:
 
 
 def start_view(
-    place: WizardState, subject: Subject | None, *, clearance: int, typed: str = "", also: tuple[str, ...] = ()
+    state: WizardState, subject: Subject | None, *, clearance: int, typed: str = "", also: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The first step asks for the object; once that is known the responder and parameters come with it."""
+    """Asks for the object, and once it is known also for the responder and its parameters."""
     hint = "An id such as ~12, then Enter." if not also else f"Also found: {', '.join(also[:8])}"
     blocks: list[Block] = [
-        views.text_field("object", "Object", initial=typed or place.id, hint=hint, optional=False, dispatch=True)
+        views.text_field("object", "Object", initial=typed or state.id, hint=hint, optional=False, dispatch=True)
     ]
     if subject is not None:
         blocks += _about(subject, clearance)
@@ -55,7 +55,7 @@ def start_view(
         blocks,
         callback_id=ids.START_VIEW,
         submit="Run" if subject else "Next",
-        metadata=place.to_text(),
+        metadata=state.to_text(),
         close="Cancel",
     )
 
@@ -65,7 +65,7 @@ def _about(subject: Subject, clearance: int) -> list[Block]:
     named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     menu = {
         "type": "input",
-        # The subject's id in the block's id empties the choice when another object is given.
+        # Another object gives another block id, with which Slack drops the old choice.
         "block_id": f"responder:{subject.id}",
         "label": {"type": "plain_text", "text": "Responder"},
         "element": responder_menu("Choose, or type to search", ids.START_RESPONDER),
@@ -78,31 +78,31 @@ def _about(subject: Subject, clearance: int) -> list[Block]:
 
 
 def confirm_view(
-    place: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
+    state: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
 ) -> dict[str, Any]:
-    """Asks with the policy's words before it runs."""
+    """Asks to confirm with the policy's text."""
     question = questions.confirm(responder, subject, clearance=clearance, button=lambda _: "-")
-    return _asking_view(place, [question.blocks[0]], parameters, "Run")
+    return _question_view(state, [question.blocks[0]], parameters, "Run")
 
 
 def collision_view(
-    place: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
+    state: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
 ) -> dict[str, Any]:
-    """Tells of the run that is open already."""
-    told = questions.collision(running, responder, subject, button=lambda _: "-")
-    return _asking_view(place, [told.blocks[0]], parameters, "Run anyway")
+    """Asks whether to run again beside a run that is open."""
+    question = questions.collision(running, responder, subject, button=lambda _: "-")
+    return _question_view(state, [question.blocks[0]], parameters, "Run anyway")
 
 
-def _asking_view(place: WizardState, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:
+def _question_view(state: WizardState, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:
     if parameters:
         blocks.append(views.text_field("parameters", "Parameters", multiline=True, initial=parameters))
     return views.modal(
-        TITLE, blocks, callback_id=ids.START_VIEW, submit=submit, metadata=place.to_text(), close="Cancel"
+        TITLE, blocks, callback_id=ids.START_VIEW, submit=submit, metadata=state.to_text(), close="Cancel"
     )
 
 
 def parse_parameters(text: str) -> Mapping[str, Any]:
-    """`name = value` lines, or a JSON object. Raises ValueError saying what is wrong."""
+    """Parameters from `name = value` lines or a JSON object. Raises ValueError with what is wrong."""
     text = text.strip()
     if not text:
         return {}
@@ -110,7 +110,7 @@ def parse_parameters(text: str) -> Mapping[str, Any]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError("This is no JSON object.") from error
+            raise ValueError("This is not a JSON object.") from error
         return dict(found)
     parameters: dict[str, Any] = {}
     for line in filter(None, map(str.strip, text.splitlines())):

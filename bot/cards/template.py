@@ -1,4 +1,4 @@
-"""The modal of a case template: every field of `interface.md 2.3`, any number of tasks, custom fields; and back."""
+"""The modal that creates a case template, and what is submitted with it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 
 from bot.cards import ids, views
 from bot.cards.message import Block
-from bot.cards.text import bare, code, context, count, foreign, plain, section
+from bot.cards.text import code, context, count, foreign, foreign_plain, plain, section
 from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
-OPEN_TASKS = 12  # 5 blocks each; a view takes 100 (slack.md 1)
-OPEN_FIELDS = 5  # 5 blocks each
+MAX_TASKS = 12  # with fields of their own: 5 blocks each, of the 100 that a view takes
+MAX_FIELDS = 5  # 5 blocks each
 KINDS = ("string", "integer", "float", "boolean", "date")
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
 SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
@@ -23,7 +23,7 @@ TITLE = "New case template"
 
 @dataclass(frozen=True)
 class Draft:
-    """Which tasks and custom fields the modal shows, by number; what is typed is in Slack, by block id."""
+    """The numbers of the tasks and custom fields that the modal shows. What is typed stays in Slack, by block id."""
 
     tasks: tuple[int, ...] = (0,)
     fields: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Draft:
             return Draft()
 
     def with_task(self) -> "Draft":
-        if len(self.tasks) >= OPEN_TASKS:
+        if len(self.tasks) >= MAX_TASKS:
             return self
         return replace(self, tasks=(*self.tasks, self.next), next=self.next + 1)
 
@@ -49,7 +49,7 @@ class Draft:
         return replace(self, tasks=tuple(n for n in self.tasks if n != number))
 
     def with_field(self) -> "Draft":
-        if len(self.fields) >= OPEN_FIELDS:
+        if len(self.fields) >= MAX_FIELDS:
             return self
         return replace(self, fields=(*self.fields, self.next), next=self.next + 1)
 
@@ -58,18 +58,18 @@ class Draft:
 
 
 def template_view(draft: Draft) -> dict[str, Any]:
-    """The modal; block ids stay the same while tasks come and go, so that Slack keeps what is typed."""
+    """The modal. A task keeps its block ids while others come and go, so that Slack keeps what is typed."""
     blocks: list[Block] = [*_head()]
-    for place, number in enumerate(draft.tasks, start=1):
-        blocks += _task(number, place)
-    if len(draft.tasks) < OPEN_TASKS:
+    for position, number in enumerate(draft.tasks, start=1):
+        blocks += _task(number, position)
+    if len(draft.tasks) < MAX_TASKS:
         blocks.append(_button("Add a task", ids.TEMPLATE_ADD_TASK))
     else:
         hint = "One task in each line: title | group | order | description"
         blocks.append(views.text_field(MORE_TASKS, "More tasks", multiline=True, hint=hint))
-    for place, number in enumerate(draft.fields, start=1):
-        blocks += _field(number, place)
-    if len(draft.fields) < OPEN_FIELDS:
+    for position, number in enumerate(draft.fields, start=1):
+        blocks += _field(number, position)
+    if len(draft.fields) < MAX_FIELDS:
         blocks.append(_button("Add a custom field", ids.TEMPLATE_ADD_FIELD))
     else:
         hint = "One custom field in each line: name | kind | value | order"
@@ -98,26 +98,26 @@ def _head() -> list[Block]:
     ]
 
 
-def _task(number: int, place: int) -> list[Block]:
+def _task(number: int, position: int) -> list[Block]:
     at = f"task:{number}"
     return [
-        _removable(f"*Task {place}*", f"{at}:head", ids.TEMPLATE_REMOVE_TASK, number),
+        _removable(f"*Task {position}*", f"{at}:head", ids.TEMPLATE_REMOVE_TASK, number),
         views.text_field(f"{at}:title", "Title", hint="A task without a title is left out."),
         views.text_field(f"{at}:group", "Group", placeholder="default"),
-        views.text_field(f"{at}:order", "Order", placeholder=str(place - 1)),
+        views.text_field(f"{at}:order", "Order", placeholder=str(position - 1)),
         views.text_field(f"{at}:description", "Description", multiline=True),
     ]
 
 
-def _field(number: int, place: int) -> list[Block]:
+def _field(number: int, position: int) -> list[Block]:
     at = f"field:{number}"
     kinds = [(kind, kind) for kind in KINDS]
     return [
-        _removable(f"*Custom field {place}*", f"{at}:head", ids.TEMPLATE_REMOVE_FIELD, number),
+        _removable(f"*Custom field {position}*", f"{at}:head", ids.TEMPLATE_REMOVE_FIELD, number),
         views.text_field(f"{at}:name", "Name"),
         views.choice_field(f"{at}:kind", "Kind", kinds, "string"),
         views.text_field(f"{at}:value", "Value", hint="Empty: none. A boolean is true or false, a date 2025-12-31."),
-        views.text_field(f"{at}:order", "Order", placeholder=str(place)),
+        views.text_field(f"{at}:order", "Order", placeholder=str(position)),
     ]
 
 
@@ -134,37 +134,37 @@ def _button(words: str, action_id: str) -> Block:
     }
 
 
-# --- what was typed, as core wants it -------------------------------------------------------------------------------
+# --- the submission -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Submission:
-    """The body for core, errors found here by block id, and where each of the body's fields was typed."""
+    """The body for core, errors by block id, and the block id of each field of the body."""
 
     body: Mapping[str, Any]
     errors: Mapping[str, str]
-    places: Mapping[str, str]  # `tasks[0].title` -> block id
+    block_ids: Mapping[str, str]  # by field, such as `tasks[0].title`
 
 
 def parse_submission(view: Mapping[str, Any]) -> Submission:
-    """The template that was typed into the modal."""
+    """The case template that was typed into the modal."""
     typed = views.values(view)
     draft = Draft.from_text(str(view.get("private_metadata") or ""))
     errors: dict[str, str] = {}
-    places: dict[str, str] = {}
+    block_ids: dict[str, str] = {}
     body: dict[str, Any] = {
         key: typed.get(key, "").strip() for key in ("name", "displayName", "titlePrefix", "description")
     }
-    body["titlePrefix"] = typed.get("titlePrefix", "")  # stored verbatim, blanks and all (semantics.md 3)
+    body["titlePrefix"] = typed.get("titlePrefix", "")  # core keeps its blanks
     body |= {key: int(typed[key]) if typed.get(key, "").isdecimal() else 2 for key in ("severity", "tlp", "pap")}
     body["tags"] = [tag.strip() for tag in typed.get("tags", "").replace("\n", ",").split(",") if tag.strip()]
-    body["tasks"] = _tasks(draft, typed, errors, places)
-    body["customFields"] = _custom_fields(draft, typed, errors, places)
-    return Submission(body, errors, places)
+    body["tasks"] = _tasks(draft, typed, errors, block_ids)
+    body["customFields"] = _custom_fields(draft, typed, errors, block_ids)
+    return Submission(body, errors, block_ids)
 
 
 def _tasks(
-    draft: Draft, typed: Mapping[str, str], errors: dict[str, str], places: dict[str, str]
+    draft: Draft, typed: Mapping[str, str], errors: dict[str, str], block_ids: dict[str, str]
 ) -> list[dict[str, Any]]:
     tasks: list[dict[str, Any]] = []
     for number in draft.tasks:
@@ -174,12 +174,14 @@ def _tasks(
                 errors[f"{at}:title"] = "A task needs a title; remove the task, or name it."
             continue
         index = len(tasks)
-        places |= {f"tasks[{index}].{key}": f"{at}:{key}" for key in ("title", "group", "order", "description")}
+        block_ids |= {f"tasks[{index}].{key}": f"{at}:{key}" for key in ("title", "group", "order", "description")}
         order = _integer(typed.get(f"{at}:order", ""), index, f"{at}:order", errors)
         tasks.append(_task_body(typed[f"{at}:title"], typed.get(f"{at}:group"), order, typed.get(f"{at}:description")))
     for line in typed.get(MORE_TASKS, "").splitlines():
         if line.strip():
-            places |= {f"tasks[{len(tasks)}].{key}": MORE_TASKS for key in ("title", "group", "order", "description")}
+            block_ids |= {
+                f"tasks[{len(tasks)}].{key}": MORE_TASKS for key in ("title", "group", "order", "description")
+            }
             tasks.append(_task_line(line, len(tasks), errors))
     return tasks
 
@@ -196,12 +198,12 @@ def _task_body(title: str, group: str | None, order: int, description: str | Non
 def _task_line(line: str, index: int, errors: dict[str, str]) -> dict[str, Any]:
     title, group, order, description = [part.strip() for part in (*line.split("|", 3), "", "", "")][:4]
     if not title:
-        errors[MORE_TASKS] = f"The line {bare(line, 60)!r} has no title before the first |."
+        errors[MORE_TASKS] = f"The line {foreign_plain(line, 60)!r} has no title before the first |."
     return _task_body(title or "-", group, _integer(order, index, MORE_TASKS, errors), description)
 
 
 def _custom_fields(
-    draft: Draft, typed: Mapping[str, str], errors: dict[str, str], places: dict[str, str]
+    draft: Draft, typed: Mapping[str, str], errors: dict[str, str], block_ids: dict[str, str]
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for number in draft.fields:
@@ -212,31 +214,35 @@ def _custom_fields(
                 errors[f"{at}:name"] = "A custom field needs a name; remove the field, or name it."
             continue
         if name in fields:
-            errors[f"{at}:name"] = f"There is a custom field {bare(name, 60)!r} already."
+            errors[f"{at}:name"] = f"There is a custom field {foreign_plain(name, 60)!r} already."
             continue
         value = _custom_value(kind, typed.get(f"{at}:value", "").strip(), f"{at}:value", errors)
         order = _integer(typed.get(f"{at}:order", ""), len(fields) + 1, f"{at}:order", errors)
         fields[name] = {kind: value, "order": order}
-        places |= {f"customFields.{name}": f"{at}:name", f"customFields.{name}.{kind}": f"{at}:value"}
-        places[f"customFields.{name}.order"] = f"{at}:order"
+        block_ids |= {f"customFields.{name}": f"{at}:name", f"customFields.{name}.{kind}": f"{at}:value"}
+        block_ids[f"customFields.{name}.order"] = f"{at}:order"
     for line in filter(str.strip, typed.get(MORE_FIELDS, "").splitlines()):
-        _field_line(line, fields, errors, places)
+        _field_line(line, fields, errors, block_ids)
     return fields
 
 
-def _field_line(line: str, fields: dict[str, Any], errors: dict[str, str], places: dict[str, str]) -> None:
-    """`name | kind | value | order`, of which only the name is needed."""
+def _field_line(line: str, fields: dict[str, Any], errors: dict[str, str], block_ids: dict[str, str]) -> None:
+    """Read `name | kind | value | order`, of which only the name is required."""
     name, kind, value, order = [part.strip() for part in (*line.split("|", 3), "", "", "")][:4]
     kind = kind.lower() or "string"
     if not name or name in fields:
-        wrong = f"there is a custom field {bare(name, 60)!r} already" if name else "it has no name before the first |"
-        errors[MORE_FIELDS] = f"In the line {bare(line, 60)!r}: {wrong}."
+        wrong = (
+            f"there is a custom field {foreign_plain(name, 60)!r} already"
+            if name
+            else "it has no name before the first |"
+        )
+        errors[MORE_FIELDS] = f"In the line {foreign_plain(line, 60)!r}: {wrong}."
     elif kind not in KINDS:
-        errors[MORE_FIELDS] = f"In the line {bare(line, 60)!r}: the kind is one of {', '.join(KINDS)}."
+        errors[MORE_FIELDS] = f"In the line {foreign_plain(line, 60)!r}: the kind is one of {', '.join(KINDS)}."
     else:
         made = _custom_value(kind, value, MORE_FIELDS, errors)
         fields[name] = {kind: made, "order": _integer(order, len(fields) + 1, MORE_FIELDS, errors)}
-        places |= {f"customFields.{name}{part}": MORE_FIELDS for part in ("", f".{kind}", ".order")}
+        block_ids |= {f"customFields.{name}{part}": MORE_FIELDS for part in ("", f".{kind}", ".order")}
 
 
 def _integer(text: str, default: int, block_id: str, errors: dict[str, str]) -> int:
@@ -253,7 +259,7 @@ def _integer(text: str, default: int, block_id: str, errors: dict[str, str]) -> 
 
 
 def _custom_value(kind: str, text: str, block_id: str, errors: dict[str, str]) -> Any:
-    """The value of its kind; null where nothing was typed."""
+    """The value of its kind; None if nothing was typed."""
     if not text:
         return None
     try:
@@ -268,11 +274,11 @@ def _boolean(text: str) -> bool:
 
 
 def _date(text: str) -> int:
-    """Milliseconds since the epoch, from a day or from digits."""
+    """Milliseconds since the epoch, from an ISO date or digits."""
     if text.isdigit():
         return int(text)
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    date = datetime.fromisoformat(text)
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _float(text: str) -> float:
@@ -286,24 +292,26 @@ _PARSERS: Mapping[str, Any] = {"string": str, "integer": int, "float": _float, "
 _EXAMPLES = {"integer": "42", "float": "0.5", "boolean": "true", "date": "2025-12-31"}
 
 
-def core_errors(fields: Sequence[Mapping[str, Any]], places: Mapping[str, str], shown: Sequence[str]) -> dict[str, str]:
-    """Errors of core at the fields where they were typed; what has no field goes to the name."""
+def place_errors(
+    fields: Sequence[Mapping[str, Any]], block_ids: Mapping[str, str], shown: Sequence[str]
+) -> dict[str, str]:
+    """Core's errors by block id; those without a field go to the name."""
     found: dict[str, str] = {}
     for field in fields:
         name = str(field.get("name") or "")
-        block_id = places.get(name) or _nearest_place(name, places, shown)
+        block_id = block_ids.get(name) or _nearest_block_id(name, block_ids, shown)
         words = str(field.get("message") or field.get("type") or "This is not accepted.")
         missing = words == "MissingAttributeError"
-        text = "This is needed." if missing else words if block_id == name or name in places else f"{name}: {words}"
+        text = "This is needed." if missing else words if block_id == name or name in block_ids else f"{name}: {words}"
         found[block_id] = f"{found[block_id]} {text}" if block_id in found else text
     return found
 
 
-def _nearest_place(name: str, places: Mapping[str, str], shown: Sequence[str]) -> str:
+def _nearest_block_id(name: str, block_ids: Mapping[str, str], shown: Sequence[str]) -> str:
     """`tags[3]` belongs to `tags`."""
-    for known in sorted(places, key=len, reverse=True):
+    for known in sorted(block_ids, key=len, reverse=True):
         if name.startswith(known):
-            return places[known]
+            return block_ids[known]
     root = name.partition(".")[0].partition("[")[0]
     return root if root in shown else "name"
 
@@ -312,7 +320,7 @@ def _nearest_place(name: str, places: Mapping[str, str], shown: Sequence[str]) -
 
 
 def json_view() -> dict[str, Any]:
-    """Paste, or upload, the JSON of a template as `interface.md 4.3` has it."""
+    """Asks for the JSON of a case template, pasted or as a file."""
     upload = {
         "type": "input",
         "block_id": "file",
@@ -329,7 +337,7 @@ def json_view() -> dict[str, Any]:
 
 
 def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str, Any]:
-    """What would be created, before it is: the parts in words, and the text itself while it fits."""
+    """Shows what would be created, in words and as JSON while it fits a field."""
     blocks: list[Block] = [section(line) for line in describe(body)]
     if not file_url:
         blocks.append(views.text_field("json", "JSON", multiline=True, initial=text, optional=False))
@@ -340,7 +348,7 @@ def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str
 
 
 def describe(body: Mapping[str, Any]) -> list[str]:
-    """A template's body in a few lines; every value in it is foreign, of any type."""
+    """A template in a few lines; its values are foreign and may be of any type."""
     tasks = body.get("tasks") if isinstance(body.get("tasks"), list) else []
     fields = body.get("customFields") if isinstance(body.get("customFields"), Mapping) else {}
     tags = body.get("tags") if isinstance(body.get("tags"), list) else []
@@ -363,7 +371,7 @@ def _title(task: Any) -> str:
 
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:
-    """That it is there now, with its id."""
+    """Says that the template was created."""
     about = f"Case template *{foreign(template.name, 200)}* ({template.id}) was created, with "
     about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
     blocks = [section(about), context("Use it: name it as `template` when a case is made.")]

@@ -1,47 +1,46 @@
-"""Foreign text made fit for Slack: escaped, clipped, defanged, and told in a person's words."""
+"""Foreign text for Slack (escaped, clipped, defanged), and dates, names and numbers in words.
+
+Foreign is all text that isn't ours: fields of objects, reports, what people type.
+"""
 
 import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
-SECTION = 3000
-FIELD = 2000
-HEADER = 150
-BUTTON = 75
-OPTION = 75
-OPTION_VALUE = 150
-VIEW_TITLE = 24
-MESSAGE_TEXT = 3900  # chat.update takes 4000, in UTF-8 units that differ between its docs and itself: a reserve
-CONFIRM_TITLE = 100
-CONFIRM_TEXT = 300
+# Slack's limits, in characters
+SECTION_LIMIT = 3000
+FIELD_LIMIT = 2000
+OPTION_LIMIT = 75
+VIEW_TITLE_LIMIT = 24
+MESSAGE_TEXT_LIMIT = 3900  # chat.update takes 4000, but counts differently than documented
 
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 
 
 def clean(text: str, *, lines: bool = False) -> str:
-    """Without characters that hide or turn round what is shown; on one line unless `lines`."""
-    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
+    """The text without invisible and bidirectional characters; on one line unless `lines`."""
+    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE)
     if lines:
         return kept.replace("\t", "    ").strip()
     return _BLANKS.sub(" ", kept).strip()
 
 
 def clip(text: str, limit: int) -> str:
-    """At most `limit` characters, with an ellipsis where something was left out."""
+    """At most `limit` characters, with an ellipsis if something was cut."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def escape(text: str) -> str:
-    """The three characters that Slack reads as markup (`slack.md 1`): `<!channel>` can't ping anybody."""
+    """Escape the three characters that Slack reads as markup, so that `<!channel>` pings nobody."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def foreign(text: str, limit: int, *, lines: bool = False) -> str:
-    """Foreign text for a mrkdwn field: cleaned, escaped, and at most `limit` characters after that."""
+    """Foreign text for a mrkdwn field: cleaned, escaped, and then at most `limit` characters."""
     escaped = escape(clip(clean(text[: limit * 4], lines=lines), limit))
     if len(escaped) <= limit:
         return escaped
@@ -51,13 +50,13 @@ def foreign(text: str, limit: int, *, lines: bool = False) -> str:
     return cut + "…"
 
 
-def bare(text: str, limit: int) -> str:
+def foreign_plain(text: str, limit: int) -> str:
     """Foreign text for a plain_text field, never empty."""
     return clip(clean(text[: limit * 4]), limit) or "(no name)"
 
 
-def unmarked(text: str) -> str:
-    """Without the signs of markup around words, which a plain_text field would show as they are."""
+def strip_markup(text: str) -> str:
+    """The text without backticks and asterisks around words, which a plain_text field would show."""
     return _MARKED.sub(r"\2", text)
 
 
@@ -72,8 +71,8 @@ def plain(text: str) -> dict[str, Any]:
 
 
 def mrkdwn(text: str) -> dict[str, Any]:
-    """A mrkdwn object; verbatim, so that Slack makes no links and mentions of its own from foreign text."""
-    return {"type": "mrkdwn", "text": clip(text, SECTION), "verbatim": True}
+    """A mrkdwn object; verbatim, so that Slack makes no links or mentions from foreign text."""
+    return {"type": "mrkdwn", "text": clip(text, SECTION_LIMIT), "verbatim": True}
 
 
 def section(text: str, **more: Any) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def context(*texts: str) -> dict[str, Any]:
 
 
 def defang(data: str, data_type: str = "") -> str:
-    """An observable that nobody can click by mistake: `hxxps://evil[.]example`."""
+    """An observable that nobody can click by mistake, such as `hxxps[://]evil[.]example`."""
     if data_type.lower() in _PLAIN_KINDS:
         return data
     safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", data)
@@ -93,8 +92,8 @@ def defang(data: str, data_type: str = "") -> str:
     return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
 
 
-# A URL, an address of mail, a host name or an IPv4 address, in the middle of other words. Each part is bounded, so
-# that no text makes the search slow.
+# A URL, an e-mail address, a host name or an IPv4 address within other text. Each part is bounded, so that no text
+# makes the search slow.
 _INDICATOR = re.compile(
     r"(?i)\b[a-z][a-z0-9+]{1,9}://[^\s<>\"']{1,2000}"
     r"|[\w+%-]{1,64}(?:\.[\w+%-]{1,64}){0,8}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
@@ -104,7 +103,7 @@ _INDICATOR = re.compile(
 
 
 def defang_indicators(text: str) -> str:
-    """A sentence in which nobody can click an observable by mistake; its own full stops stay."""
+    """A sentence with its observables defanged; its own full stops stay."""
     return _INDICATOR.sub(_defanged, text)
 
 
@@ -113,26 +112,26 @@ def _defanged(match: re.Match[str]) -> str:
     return defang(found) + match[0][len(found) :]
 
 
-def who(login: str) -> str:
-    """A person's name rather than a mention (`slack.md 2`): the part of the login before the `@`."""
+def person_name(login: str) -> str:
+    """The part of a login before the `@`, so that nobody is mentioned."""
     return foreign(login.partition("@")[0], 60) or "somebody"
 
 
-def when(at_ms: int, style: str = "{time}") -> str:
-    """A moment, in each reader's own time zone; `style` is Slack's (`{ago}`, `{date_short_pretty} {time}`)."""
-    return f"<!date^{at_ms // 1000}^{style}|{utc(at_ms)}>"
+def slack_date(at_ms: int, style: str = "{time}") -> str:
+    """A time in each reader's own time zone; `style` is Slack's (`{ago}`, `{date_short_pretty} {time}`)."""
+    return f"<!date^{at_ms // 1000}^{style}|{utc_time(at_ms)}>"
 
 
-def utc(at_ms: int) -> str:
-    """A moment for where Slack's dates don't work: push text, files, plain text."""
+def utc_time(at_ms: int) -> str:
+    """A time for where Slack's dates don't work: push notifications, files, plain text."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError, OSError):  # beyond the year 9999
         return "an unknown time"
 
 
-def lasted(duration_ms: int) -> str:
-    """How long something took: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`, `3 d 1 h`."""
+def duration(duration_ms: int) -> str:
+    """A duration in its two largest units: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`, `3 d 1 h`."""
     seconds = max(0, duration_ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -1,24 +1,24 @@
-"""Modals: the frame of every view, fields, notices, and how values are read back."""
+"""Modals: views, input fields, notices, and the values of a submission."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.cards import ids
 from bot.cards.message import Block, Message
-from bot.cards.text import VIEW_TITLE, clip, foreign, plain, section
+from bot.cards.text import VIEW_TITLE_LIMIT, clip, foreign, plain, section
 
 View = Mapping[str, Any]
-TYPED = 3000  # the most that an input takes
+INPUT_LIMIT = 3000  # characters
 
 
 def modal(
     title: str, blocks: Sequence[Block], *, callback_id: str, submit: str = "", metadata: str = "", close: str = "Close"
 ) -> dict[str, Any]:
-    """A modal; without `submit` it only shows."""
+    """A modal; without `submit` it can't be submitted."""
     view: dict[str, Any] = {
         "type": "modal",
         "callback_id": callback_id,
-        "title": plain(clip(title, VIEW_TITLE)),
+        "title": plain(clip(title, VIEW_TITLE_LIMIT)),
         "close": plain(close),
         "blocks": list(blocks),
         "private_metadata": metadata,
@@ -27,22 +27,22 @@ def modal(
 
 
 def notice(title: str, *texts: str) -> dict[str, Any]:
-    """Sentences of ours in a modal; foreign parts are escaped already."""
+    """Our own sentences in a modal; foreign parts in them are escaped already."""
     return modal(title, [section(text) for text in texts], callback_id=ids.NOTICE_VIEW)
 
 
 def loading(title: str) -> dict[str, Any]:
-    """What opens at once, to be filled after: a trigger_id lives 3 s (`slack.md 2`)."""
+    """Opens at once and is filled later, since a trigger_id lives for 3 s."""
     return notice(title, "One moment ...")
 
 
 def working(title: str = "Still working") -> dict[str, Any]:
-    """What a submission shows when core is late; it is updated after."""
+    """Shown while a submission takes long; it is updated later."""
     return notice(title, "Still working on it. This view changes when it is done; it is safe to close.")
 
 
 def message_view(title: str, message: Message) -> dict[str, Any]:
-    """A message shown as a modal."""
+    """A message as a modal."""
     return modal(title, message.blocks or [section(message.text)], callback_id=ids.NOTICE_VIEW)
 
 
@@ -52,12 +52,12 @@ def update(view: View) -> dict[str, Any]:
 
 
 def errors(found: Mapping[str, str]) -> dict[str, Any]:
-    """The acknowledgement that shows an error at each wrong field."""
+    """The acknowledgement that shows errors at their fields, by block id."""
     return {"response_action": "errors", "errors": {block: clip(text, 1000) for block, text in found.items()}}
 
 
 def problem(sentence: str) -> dict[str, Any]:
-    """The acknowledgement for an error that belongs to no field."""
+    """The acknowledgement of an error that belongs to no field."""
     return update(notice("Not done", foreign(sentence, 2800, lines=True) or "That did not work."))
 
 
@@ -75,12 +75,12 @@ def text_field(
     dispatch: bool = False,
     placeholder: str = "",
 ) -> Block:
-    """A field to type into; the block's id says which field it is."""
-    element: dict[str, Any] = {"type": "plain_text_input", "action_id": _action_id(block_id), "max_length": TYPED}
+    """A text field, named by its block id."""
+    element: dict[str, Any] = {"type": "plain_text_input", "action_id": _action_id(block_id), "max_length": INPUT_LIMIT}
     if multiline:
         element["multiline"] = True
     if initial:
-        element["initial_value"] = initial[:TYPED]
+        element["initial_value"] = initial[:INPUT_LIMIT]
     if placeholder:
         element["placeholder"] = plain(clip(placeholder, 150))
     if dispatch:
@@ -89,7 +89,7 @@ def text_field(
 
 
 def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
-    """A field to choose one of a few; options are (value, words)."""
+    """A menu of a few options (value, text)."""
     made = [{"text": plain(clip(words, 75)), "value": value} for value, words in options]
     first = next((o for o in made if o["value"] == initial), made[0])
     element = {
@@ -115,12 +115,12 @@ def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, opt
 
 
 def _action_id(block_id: str) -> str:
-    """Unique in the view, since Slack wants it so; `value:` and the field."""
+    """`value:` and the field, since Slack wants action ids to be unique in a view."""
     return ids.numbered(ids.VALUE, block_id)
 
 
 def values(view: View) -> dict[str, str]:
-    """What was typed or chosen, by block id; nothing typed is an empty string. All of it is foreign."""
+    """What was typed or chosen, by block id; "" for nothing. All of it is foreign text."""
     state = view.get("state")
     blocks = state.get("values") if isinstance(state, Mapping) else None
     found: dict[str, str] = {}
@@ -140,7 +140,7 @@ def _value(element: Mapping[str, Any]) -> str:
 
 
 def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
-    """The files of a file_input."""
+    """The files of a file_input, as Slack describes them."""
     state = view.get("state")
     blocks = state.get("values") if isinstance(state, Mapping) else None
     for element in ((blocks or {}).get(block_id) or {}).values():

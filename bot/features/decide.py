@@ -37,7 +37,7 @@ async def _decide(
     if home.is_home(context):
         await home.publish(context)
         return
-    run = f"{foreign(action.responder_name, runs.NAME)} on {action.object_id}"
+    run = f"{foreign(action.responder_name, runs.NAME_LIMIT)} on {action.object_id}"
     await context.respond(notices.notice(confirmation(run, action)))
 
 

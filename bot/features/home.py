@@ -38,11 +38,11 @@ def is_home(context: Context) -> bool:
 async def _view(context: Context) -> dict[str, Any]:
     person, now = context.person, context.services.clock_ms()
     if person is None:
-        return home.message_home(notices.unlinked(context.user, context.team).text)
+        return home.notice_home(notices.unlinked(context.user, context.team).text)
     try:
         found = await _home(context, person, now)
     except ResponderBotError as error:
-        return home.message_home(notices.error(f"{error.message} Open this page again to try anew.").text)
+        return home.notice_home(notices.error(f"{error.message} Open this page again to try anew.").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
 
     lines = help_lines(person, context.services.command, EXAMPLE_ID, COMMANDS)
@@ -72,7 +72,7 @@ def _awaits_approval_of(action: Action, login: str) -> bool:
 async def _with_subjects(context: Context, actions: Sequence[Action]) -> list[RunWithSubject]:
     """The actions, newest first; what they ran on is looked up for those that are shown."""
     newest = runs.newest_first(actions)
-    shown, rest = newest[: home.SHOWN], newest[home.SHOWN :]
+    shown, rest = newest[: home.MAX_RUNS], newest[home.MAX_RUNS :]
     found = await asyncio.gather(*(subjects.of_action(context.core, a) for a in shown))
     return [*zip(shown, found, strict=True), *((a, Subject.unknown(a)) for a in rest)]
 

@@ -8,7 +8,7 @@ from typing import Any
 from bot.cards import ids, notices, questions, runs
 from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.message import Message
-from bot.cards.text import foreign, when
+from bot.cards.text import foreign, slack_date
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
@@ -238,13 +238,13 @@ async def _confirm_start(context: Context, action: Action, subject: Subject) -> 
 
 def started_message(action: Action, subject: Subject) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
-    name = foreign(action.responder_name, runs.NAME)
+    name = foreign(action.responder_name, runs.NAME_LIMIT)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
         left = approval.needed - len(approval.approved_by)
         return notices.notice(
             f"{name} on {subject.id} waits for {left} other {'person' if left == 1 else 'people'} to agree, until "
-            f"{when(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
+            f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
         )
     if not runs.is_open(action):
         return notices.notice(f"{name} {runs.state(action)} on {subject.id} ({action.id}).")

@@ -52,7 +52,7 @@ async def on_template_view(context: Context) -> Json:
     if filled.errors:
         return views.errors(filled.errors)
     shown = [str(block.get("block_id")) for block in view.get("blocks") or []]
-    return await _create(context, filled.body, filled.places, shown)
+    return await _create(context, filled.body, filled.block_ids, shown)
 
 
 async def on_template_json_view(context: Context) -> Json:
@@ -91,7 +91,7 @@ def _core_error(error: ResponderBotError, places: Mapping[str, str], shown: list
     fallback = "name" if "name" in shown else shown[0]
     if error.code == "exists" or not error.fields:
         return views.errors({fallback: error.message})
-    found = template.core_errors(error.fields, places, shown)
+    found = template.place_errors(error.fields, places, shown)
     return views.errors({block if block in shown else fallback: text for block, text in found.items()})
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from bot.cards.alert import QUIET, alert_card, safe_link
+from bot.cards.alert import GREY, alert_card, safe_link
 from bot.cards.message import Intent, Message, intents_in
 from tests.bot.cards import samples
 from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended
@@ -95,8 +95,8 @@ def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires(
 
 
 def test_an_alert_with_nothing_left_to_do_has_a_quiet_bar() -> None:
-    assert card(status="Ignored").color == QUIET
-    assert card().color != QUIET
+    assert card(status="Ignored").color == GREY
+    assert card().color != GREY
 
 
 def test_the_push_text_tells_the_last_run_without_markup() -> None:

@@ -130,7 +130,7 @@ def test_every_number_of_tasks_and_fields_fits_the_template_modal() -> None:
     for _ in range(20):
         fine_view(template.template_view(draft))
         draft = draft.with_task().with_field()
-    assert len(draft.tasks) == template.OPEN_TASKS
+    assert len(draft.tasks) == template.MAX_TASKS
     fine_view(template.template_view(template.Draft((), (), 9)))
 
 

@@ -111,7 +111,7 @@ def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
         {"name": "tags[2]", "type": "InvalidFormat", "message": "no text"},
         {"name": "name", "type": "MissingAttributeError"},
     ]
-    assert template.core_errors(errors, filled.places, ["name", "tags"]) == {
+    assert template.place_errors(errors, filled.block_ids, ["name", "tags"]) == {
         "task:7:title": "too long",
         "field:8:value": "no date",
         "tags": "tags[2]: no text",
@@ -120,7 +120,7 @@ def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
 
 
 def test_tasks_past_what_a_view_holds_are_typed_one_in_each_line() -> None:
-    draft = Draft(tuple(range(template.OPEN_TASKS)), (), 99)
+    draft = Draft(tuple(range(template.MAX_TASKS)), (), 99)
     lines = "Look | it | 3 | all of it\n\nBlock\n| no title"
     filled = template.parse_submission(submitted(draft, {"name": "n", template.MORE_TASKS: lines}))
     assert filled.body["tasks"][:2] == [

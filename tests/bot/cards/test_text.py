@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards.text import bare, clip, code, defang, foreign, lasted, unmarked, utc, when, who
+from bot.cards.text import (
+    clip,
+    code,
+    defang,
+    duration,
+    foreign,
+    foreign_plain,
+    person_name,
+    slack_date,
+    strip_markup,
+    utc_time,
+)
 
 
 @given(st.text(max_size=300), st.integers(1, 80))
@@ -27,7 +38,7 @@ def test_an_entity_is_never_cut() -> None:
 
 def test_characters_that_turn_text_round_are_left_out() -> None:
     assert foreign("invoice\u202egpj.exe\u200b", 100) == "invoicegpj.exe"
-    assert bare("\u202e", 10) == "(no name)"
+    assert foreign_plain("\u202e", 10) == "(no name)"
 
 
 def test_text_on_one_line_has_no_line_breaks() -> None:
@@ -37,7 +48,8 @@ def test_text_on_one_line_has_no_line_breaks() -> None:
 
 def test_a_plain_text_field_shows_no_signs_of_markup() -> None:
     assert (
-        unmarked("Only in `try`, *really* or **so**; *.exe and 2 * 3") == "Only in try, really or so; *.exe and 2 * 3"
+        strip_markup("Only in `try`, *really* or **so**; *.exe and 2 * 3")
+        == "Only in try, really or so; *.exe and 2 * 3"
     )
 
 
@@ -67,14 +79,14 @@ def test_an_observable_can_not_be_clicked(data: str, kind: str, shown: str) -> N
     [(420, "0.4 s"), (12_000, "12 s"), (185_000, "3 min 5 s"), (7_440_000, "2 h 4 min"), (262_800_000, "3 d 1 h")],
 )
 def test_how_long_is_told_in_the_largest_two_units(ms: int, words: str) -> None:
-    assert lasted(ms) == words
+    assert duration(ms) == words
 
 
 def test_times_are_in_the_readers_own_zone_with_utc_where_slack_can_not() -> None:
-    assert when(1_763_690_400_000) == "<!date^1763690400^{time}|2025-11-21 02:00 UTC>"
-    assert utc(2**53) == "an unknown time"
+    assert slack_date(1_763_690_400_000) == "<!date^1763690400^{time}|2025-11-21 02:00 UTC>"
+    assert utc_time(2**53) == "an unknown time"
 
 
 def test_a_person_is_a_name_and_never_a_mention() -> None:
-    assert who("anna@soc.example") == "anna"
-    assert who("<@U1>") == "&lt;"
+    assert person_name("anna@soc.example") == "anna"
+    assert person_name("<@U1>") == "&lt;"
