@@ -13,7 +13,7 @@ import pytest
 from bot.settings import load as load_bot
 from core.settings import EngineSection
 from core.settings import load as load_core
-from tests.core.api.test_interface import alert, ended, run
+from tests.core.api.test_four_operations import alert, ended, run
 from tests.core.running import running_core
 from tests.documents import ROOT, blocks
 

@@ -1,4 +1,4 @@
-"""Nobody gets in without a key, and nobody does more than their profile says."""
+"""Users, keys, permissions and links to Slack."""
 
 from pathlib import Path
 
@@ -7,17 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.access import Access, parse_slack_id
+from core.common.clock import now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from tests.clock import SetClock
 from tests.core.store.test_database import opened
+from tests.core.test_cli import is_one_sentence, run
 
 
 def access(database: Database) -> Access:
     return Access(database, "responder-bot.local", SetClock())
 
 
-async def test_a_key_opens_and_is_not_in_the_file(tmp_path: Path) -> None:
+async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         key = await access(database).add("Anna", "analyst")
         caller = access(database).authenticate(key)
@@ -28,7 +30,7 @@ async def test_a_key_opens_and_is_not_in_the_file(tmp_path: Path) -> None:
     assert key.encode() not in kept
 
 
-async def test_a_disabled_user_and_an_old_key_are_out_at_once(tmp_path: Path) -> None:
+async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
         first = await users.add("anna", "analyst")
@@ -41,7 +43,7 @@ async def test_a_disabled_user_and_an_old_key_are_out_at_once(tmp_path: Path) ->
     assert caught.value.code == "authentication"
 
 
-async def test_a_key_with_somebody_elses_login_is_refused(tmp_path: Path) -> None:
+async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
         key = await users.add("anna", "analyst")
@@ -51,7 +53,7 @@ async def test_a_key_with_somebody_elses_login_is_refused(tmp_path: Path) -> Non
             users.authenticate(key, login="ben")
 
 
-async def test_acting_for_somebody_needs_the_right_and_a_person(tmp_path: Path) -> None:
+async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
         bot = users.authenticate(await users.add("bot", "service"))
@@ -71,7 +73,7 @@ async def test_acting_for_somebody_needs_the_right_and_a_person(tmp_path: Path) 
         assert caught.value.message == "User nobody@responder-bot.local is unknown or disabled"
 
 
-async def test_a_slack_person_is_one_user(tmp_path: Path) -> None:
+async def test_a_slack_id_belongs_to_one_user(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
         await users.add("anna", "analyst", clearance=3)
@@ -102,7 +104,7 @@ async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> No
 
 
 @given(st.text())
-def test_any_text_is_a_slack_id_or_refused_with_a_sentence(text: str) -> None:
+def test_any_text_is_a_slack_id_or_a_bad_request(text: str) -> None:
     try:
         team, slack_user = parse_slack_id(text)
     except ResponderBotError as error:
@@ -110,3 +112,17 @@ def test_any_text_is_a_slack_id_or_refused_with_a_sentence(text: str) -> None:
     else:
         assert slack_user[0] in "UW"
         assert team == "" or team[0] in "TE"
+
+
+async def test_a_login_that_does_not_fit_into_a_header_is_refused(tmp_path: Path) -> None:
+    ended = await run(tmp_path, "user", "add", "a b", "--profile", "analyst")
+    assert (ended.code, ended.out) == (2, "")
+    assert is_one_sentence(ended.err)
+    assert "'a b' can't be a login" in ended.err
+    async with opened(tmp_path / "core.db") as database:
+        access = Access(database, "example.org", now_ms)
+        for login in ("", "a@b@c", "@example.org", "a:b", "a\nb", "änna", "x" * 300, "a@"):
+            with pytest.raises(ResponderBotError, match="can't be a login"):
+                await access.add(login, "analyst")
+        await access.add(" Anna.Lead+soc ", "analyst")
+        assert [row["login"] for row in access.list_users()] == ["anna.lead+soc@example.org"]

@@ -1,4 +1,4 @@
-"""Core's subcommands, as programs of their own (`surface.md`)."""
+"""Core's subcommands, as programs of their own."""
 
 import asyncio
 import json
@@ -15,6 +15,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.core.running import running_core
 
 COMMANDS = ["core", "backup", "restore", "user", "responders"]
 VERBS = [
@@ -271,3 +273,64 @@ async def test_the_database_is_private(tmp_path: Path) -> None:
 def test_the_console_script_is_the_bot_s() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["scripts"] == {"responder-bot": "bot.cli:main"}
+
+
+async def test_every_subcommand_reads_config_and_resolves_paths_from_it(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    settings = tmp_path / "there" / "other.toml"
+    settings.write_text('[core]\ndatabase = "data/core.db"\nuser_domain = "example.org"\n')
+    config = ("--config", str(settings))
+    added = await run(tmp_path, "user", "add", "Anna", "--profile", "read-only", *config)
+    listed = await run(tmp_path, "user", *config, "list")
+    copied = await run(tmp_path, "backup", *config, "copy.db")
+    checked = await run(tmp_path, "responders", "check", *config)
+    assert [ended.code for ended in (added, listed, copied, checked)] == [0] * 4
+    assert "anna@example.org" in listed.out
+    assert (tmp_path / "there" / "data" / "core.db").is_file()
+    assert (tmp_path / "copy.db").is_file()
+    assert not (tmp_path / "responder-bot.db").exists()
+
+
+async def test_environment_variables_override_the_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "responder-bot.toml").write_text('[core]\nuser_domain = "file.example"\n')
+    (tmp_path / "domain").write_text("whispered.example\n")
+
+    async def added(login: str, **environ: str) -> Ended:
+        return await run(tmp_path, "user", "add", login, "--profile", "read-only", **environ)
+
+    await added("one")
+    await added("two", RESPONDER_BOT_CORE_USER_DOMAIN="env.example")
+    await added("three", RESPONDER_BOT_CORE_USER_DOMAIN_FILE="domain")
+    both = await added("four", RESPONDER_BOT_CORE_USER_DOMAIN="a", RESPONDER_BOT_CORE_USER_DOMAIN_FILE="domain")
+    listed = (await run(tmp_path, "user", "list")).out
+    assert (both.code, is_one_sentence(both.err)) == (2, True)
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == [
+        "one@file.example",
+        "three@whispered.example",
+        "two@env.example",
+    ]
+
+
+async def test_user_disable_takes_effect_in_a_running_core(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        key = {"Authorization": f"Bearer {await core.key('analyst')}"}
+        database = {"RESPONDER_BOT_CORE_DATABASE": "core.db"}
+        before = await core.http.get("/api/user/current", headers=key)
+        ended = await run(tmp_path, "user", "disable", "analyst", **database)
+        after = await core.http.get("/api/user/current", headers=key)
+    assert (before.status_code, ended.code, after.status_code) == (200, 0, 401)
+
+
+async def test_core_prints_its_url_and_stops_on_sigterm(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text("[core]\nport = 0\n")
+    process = await start(tmp_path, "core", "--config", "my.toml")
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode()
+    async with httpx.AsyncClient(base_url=line.removeprefix("core: ").strip()) as http:
+        answers = [
+            (await http.get(path)).status_code for path in ("/health", "/metrics", "/api/docs", "/api/openapi.json")
+        ]
+    process.terminate()
+    await process.communicate()
+    assert line.startswith("core: http://127.0.0.1:")
+    assert (answers, process.returncode) == ([200] * 4, 0)

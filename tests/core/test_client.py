@@ -1,4 +1,4 @@
-"""The caller's end of the wire, against a core that really runs."""
+"""The client of core's interface, against a running core."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ ALERT = {
 }
 
 
-async def test_every_operation_of_a_day(tmp_path: Path) -> None:
+async def test_objects_are_created_read_and_searched(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("org-admin")) as client:
         seen = (await client.events(None, 0)).last
         alert = await client.create_alert(ALERT)
@@ -52,7 +52,7 @@ async def test_every_operation_of_a_day(tmp_path: Path) -> None:
         assert (await client.health())["status"] == "ok"
 
 
-async def test_a_run_from_its_offer_to_its_end(tmp_path: Path) -> None:
+async def test_a_run_from_the_list_of_responders_to_its_end(tmp_path: Path) -> None:
     name = "ResponderBot_CloseAsFalsePositive_1_0"
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
         alert = await client.create_alert(ALERT)
@@ -71,7 +71,7 @@ async def test_a_run_from_its_offer_to_its_end(tmp_path: Path) -> None:
         assert caught.value.code == "conflict"
 
 
-async def test_acting_for_somebody_shares_the_connections(tmp_path: Path) -> None:
+async def test_as_user_shares_the_connections(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("service")) as client:
         await core.key("analyst")
         alert = await client.as_user("analyst").create_alert(ALERT)
@@ -86,7 +86,7 @@ async def test_acting_for_somebody_shares_the_connections(tmp_path: Path) -> Non
         assert caught.value.code == "not_found"
 
 
-async def test_errors_come_out_as_core_raised_them(tmp_path: Path) -> None:
+async def test_errors_have_cores_codes_and_details(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("org-admin")) as client:
         await client.create_case_template({"name": "Phishing"})
         with pytest.raises(ResponderBotError) as caught:
@@ -105,7 +105,7 @@ async def test_errors_come_out_as_core_raised_them(tmp_path: Path) -> None:
             assert caught.value.code == "not_found"
 
 
-async def test_a_wrong_key_and_a_stopped_core_are_told_apart(tmp_path: Path) -> None:
+async def test_a_wrong_key_and_a_stopped_core_are_different_errors(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         async with CoreClient(core.url, "wrong") as client:
             with pytest.raises(ResponderBotError) as caught:
@@ -133,7 +133,7 @@ async def test_the_same_client_works_again_once_core_is_back(tmp_path: Path) -> 
         await client.close()
 
 
-async def test_a_core_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+async def test_a_silent_core_times_out(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -142,7 +142,7 @@ async def test_a_core_that_says_nothing_is_given_up(tmp_path: Path) -> None:
                 await client.current_user()
 
 
-async def test_the_connection_of_an_answer_that_is_not_read_to_its_end_is_closed() -> None:
+async def test_the_connection_of_an_unfinished_response_is_closed() -> None:
     left = asyncio.Event()
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,7 +160,7 @@ async def test_the_connection_of_an_answer_that_is_not_read_to_its_end_is_closed
             await left.wait()
 
 
-async def test_what_is_not_core_is_said(tmp_path: Path) -> None:
+async def test_another_server_at_the_url_is_an_error_that_says_so(tmp_path: Path) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHello")
@@ -174,7 +174,7 @@ async def test_what_is_not_core_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:0", "http://"])
-async def test_an_address_that_cannot_be_is_said(url: str) -> None:
+async def test_an_invalid_url_is_an_error_that_says_so(url: str) -> None:
     async with CoreClient(url, "k", timeout_s=1) as client:
         with pytest.raises(ResponderBotError) as caught:
             await client.current_user()
@@ -182,7 +182,7 @@ async def test_an_address_that_cannot_be_is_said(url: str) -> None:
 
 
 @pytest.mark.parametrize("code", list(ERRORS))
-def test_the_client_reads_the_table_of_errors_backwards(code: Any) -> None:
+def test_the_client_recovers_every_error_code(code: Any) -> None:
     raised = ResponderBotError(code, "What happened.", fields=[{"name": "a"}], details={"first": 7})
     status, text = error_body(raised, "r1")
     read = error_from_response(status, text.encode())
@@ -191,20 +191,18 @@ def test_the_client_reads_the_table_of_errors_backwards(code: Any) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b"[]", b'"x"', b'{"type":1}'])
-def test_an_answer_that_is_no_error_body_still_becomes_an_error(content: bytes) -> None:
+def test_a_response_without_an_error_body_still_becomes_an_error(content: bytes) -> None:
     assert error_from_response(502, content).code == "unavailable"
     assert error_from_response(418, content).code == "bad_request"
 
 
-async def test_a_proxy_of_the_environment_is_not_on_the_way_to_core(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_proxies_in_the_environment_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
         assert (await client.health())["status"] == "ok"
 
 
-async def test_a_refused_connection_is_called_that() -> None:
+async def test_a_refused_connection_is_named_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with CoreClient(f"http://127.0.0.1:{port}", "key") as client:
@@ -213,7 +211,7 @@ async def test_a_refused_connection_is_called_that() -> None:
     assert caught.value.code == "unavailable"
 
 
-async def test_a_connection_that_ends_without_an_answer_is_called_that() -> None:
+async def test_a_connection_closed_without_a_response_is_named_as_such() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.close()

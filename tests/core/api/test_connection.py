@@ -1,4 +1,4 @@
-"""The connection below the wire: one answer for each request, however it is cut, and an end to what a client holds."""
+"""Connections of the HTTP server: one response for each request, and limits on what a client can hold."""
 
 import asyncio
 import http.client
@@ -121,7 +121,7 @@ async def with_httpx(url: str, method: str, path: str, headers: dict[str, str], 
 
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["plain", "chunked"])
 @pytest.mark.parametrize(("what", "method", "path", "asked", "status"), EARLY, ids=[one[0] for one in EARLY])
-async def test_every_client_sees_the_answer_that_comes_before_its_body(
+async def test_every_client_gets_a_response_sent_before_its_body(
     core: RunningCore, what: str, method: str, path: str, asked: dict[str, str], status: int, is_chunked: bool
 ) -> None:
     size = int(asked["size"]) * MIB + LARGE if "size" in asked else LARGE
@@ -136,7 +136,7 @@ async def test_every_client_sees_the_answer_that_comes_before_its_body(
         assert await with_httpx(core.url, method, path, headers, body) == [status]
 
 
-async def test_what_follows_an_early_answer_is_not_a_second_one(core: RunningCore) -> None:
+async def test_the_rest_of_an_answered_body_is_not_another_request(core: RunningCore) -> None:
     for framing, body in (
         (f"Content-Length: {LARGE}", b" " * LARGE),
         ("Transfer-Encoding: chunked", chunked(*[b" " * 10_000] * 30)),
@@ -146,7 +146,7 @@ async def test_what_follows_an_early_answer_is_not_a_second_one(core: RunningCor
         assert statuses(await said(core.url, sent, body, after)) == [401, 200]
 
 
-async def test_a_client_that_waits_before_it_sends_its_body_is_answered_and_let_go(core: RunningCore) -> None:
+async def test_a_refused_expect_continue_gets_its_response_and_closes(core: RunningCore) -> None:
     """Nobody knows whether the body still comes, so the connection can't go on."""
     head = request("POST /api/alert HTTP/1.1", "Content-Length: 100", "Expect: 100-continue")
     heard = await said(core.url, head)
@@ -154,7 +154,7 @@ async def test_a_client_that_waits_before_it_sends_its_body_is_answered_and_let_
     assert b"connection: close" in heard.lower()
 
 
-async def test_a_client_that_may_send_its_body_is_told_so(core: RunningCore) -> None:
+async def test_expect_continue_gets_100_continue(core: RunningCore) -> None:
     key, body = await core.key("analyst"), ALERT % b"continue"
     head = request(
         *("POST /api/alert HTTP/1.1", f"Authorization: Bearer {key}", "Expect: 100-continue", "Connection: close"),
@@ -172,7 +172,7 @@ async def test_a_client_that_may_send_its_body_is_told_so(core: RunningCore) -> 
 # --- one request, and nothing of another ----------------------------------------------------------------------------
 
 
-async def test_a_trailer_is_no_header(core: RunningCore) -> None:
+async def test_trailers_are_not_headers(core: RunningCore) -> None:
     key, service = await core.key("analyst"), await core.key("service")
     first, framing = "POST /api/alert HTTP/1.1", "Transfer-Encoding: chunked"
     body = chunked(ALERT % b"trailer", trailers=f"Authorization: Bearer {key}\r\n")
@@ -184,7 +184,7 @@ async def test_a_trailer_is_no_header(core: RunningCore) -> None:
     assert statuses(heard) == [403]
 
 
-async def test_rubbish_behind_a_request_does_not_make_it_look_refused(core: RunningCore) -> None:
+async def test_garbage_after_a_request_does_not_change_its_response(core: RunningCore) -> None:
     key, body = await core.key("analyst"), ALERT % b"rubbish"
     head = (f"Authorization: Bearer {key}", f"Content-Length: {len(body)}")
     sent = request("POST /api/alert HTTP/1.1", *head, body=body)
@@ -196,7 +196,7 @@ async def test_rubbish_behind_a_request_does_not_make_it_look_refused(core: Runn
     assert statuses(await said(core.url, ends + b"rubbish\r\n\r\n")) == [200]
 
 
-async def test_requests_in_one_segment_are_answered_in_order_and_one_at_a_time(tmp_path: Path) -> None:
+async def test_pipelined_requests_are_answered_in_order_one_at_a_time(tmp_path: Path) -> None:
     at_work, most, paths = 0, 0, []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -250,7 +250,7 @@ AMBIGUOUS: dict[str, tuple[Sequence[str], bytes]] = {
 
 
 @pytest.mark.parametrize("what", AMBIGUOUS)
-async def test_a_request_that_can_be_read_in_two_ways_is_refused_once(core: RunningCore, what: str) -> None:
+async def test_an_ambiguous_request_is_refused_once(core: RunningCore, what: str) -> None:
     headers, body = AMBIGUOUS[what]
     key = await core.key("org-admin")
     sent = request("POST /api/case/template HTTP/1.1", f"Authorization: Bearer {key}", *headers, body=body)
@@ -259,7 +259,7 @@ async def test_a_request_that_can_be_read_in_two_ways_is_refused_once(core: Runn
     assert b"connection: close" in heard.lower()
 
 
-async def test_what_an_offer_of_another_protocol_carries_is_its_body(core: RunningCore) -> None:
+async def test_an_upgrade_request_keeps_its_body(core: RunningCore) -> None:
     """However the head is cut: a proxy before core forwards these bytes as the body, so they are no request."""
     key = await core.key("org-admin")
     for offer in ("h2c", "websocket"):
@@ -275,7 +275,7 @@ async def test_what_an_offer_of_another_protocol_carries_is_its_body(core: Runni
         assert statuses(await said(core.url, odd + SMUGGLED.encode())) == [400]
 
 
-async def test_others_have_their_turn_between_tiny_chunks() -> None:
+async def test_tiny_chunks_do_not_block_other_requests() -> None:
     """810 kB of them, at most 32 KiB in one turn of the loop."""
     turns = 0
 
@@ -300,7 +300,7 @@ async def test_others_have_their_turn_between_tiny_chunks() -> None:
     assert turns >= 20  # the first few are over before the application counts
 
 
-async def test_a_request_cut_anywhere_is_the_same_request(core: RunningCore) -> None:
+async def test_a_request_may_arrive_split_anywhere(core: RunningCore) -> None:
     key = await core.key("org-admin")
     head = ("POST /api/case/template HTTP/1.1", f"Authorization: Bearer {key}", "Transfer-Encoding: chunked")
     for number in range(0, 60):
@@ -325,7 +325,7 @@ async def test_a_request_cut_anywhere_is_the_same_request(core: RunningCore) -> 
         ("Content-Encoding", "identity", "gzip"),
     ],
 )
-async def test_a_header_that_decides_something_may_come_once(
+async def test_security_relevant_headers_must_not_be_repeated(
     core: RunningCore, name: str, first: str, second: str
 ) -> None:
     key = await core.key("service" if name.startswith("X-") else "analyst")
@@ -337,7 +337,7 @@ async def test_a_header_that_decides_something_may_come_once(
     assert f"more than one {name.lower()} header".encode() in heard
 
 
-async def test_a_request_says_its_host_and_is_of_a_version_that_is_spoken(core: RunningCore) -> None:
+async def test_host_and_a_supported_version_are_required(core: RunningCore) -> None:
     assert statuses(await said(core.url, request("GET /health HTTP/1.1", host=""))) == [400]
     assert statuses(await said(core.url, request("GET /health HTTP/1.0", host=""))) == [200]
     for version in ("HTTP/2.0", "HTTP/0.9"):
@@ -345,7 +345,7 @@ async def test_a_request_says_its_host_and_is_of_a_version_that_is_spoken(core: 
     assert statuses(await said(core.url, b"GET /health\r\n\r\n")) == [505]
 
 
-async def test_only_blanks_and_tabs_are_not_part_of_a_key(core: RunningCore) -> None:
+async def test_only_spaces_and_tabs_are_stripped_from_a_key(core: RunningCore) -> None:
     key = await core.key("analyst")
     for sent, status in ((f" \t{key}\t ", 200), (f"\xa0{key}", 401), (f"{key}\xa0", 401), (f"\x85{key}", 401)):
         heard = await said(
@@ -417,7 +417,7 @@ async def gone(url: str, left: int) -> None:
     await until(lambda: served(url) <= left, f"no more than {left} connections")
 
 
-async def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected(tmp_path: Path) -> None:
     bounds = ConnectionLimits(write_timeout_s=0.2, check_every_s=0.05, unsent_limit_bytes=1024 * MIB)
     async with small(bounds, 40 * MIB) as (url, answered):
         readers = await unread(url, 5, request("GET /large HTTP/1.1"))
@@ -426,7 +426,7 @@ async def test_who_does_not_take_an_answer_is_cut_off(tmp_path: Path) -> None:
         assert [await is_cut(*one, 40 * MIB) for one in readers] == [True] * 5
 
 
-async def test_what_all_together_do_not_take_is_bounded_and_who_reads_is_served(tmp_path: Path) -> None:
+async def test_unsent_bytes_of_all_clients_have_a_limit_and_readers_are_served(tmp_path: Path) -> None:
     bounds = ConnectionLimits(unsent_limit_bytes=60 * MIB, write_timeout_s=600)
     async with small(bounds, 20 * MIB) as (url, answered):
         readers = await unread(url, 12, request("GET /large HTTP/1.1"))
@@ -438,7 +438,7 @@ async def test_what_all_together_do_not_take_is_bounded_and_who_reads_is_served(
             writer.transport.abort()
 
 
-async def test_who_does_not_take_an_answer_is_not_given_the_next(tmp_path: Path) -> None:
+async def test_a_pipelined_request_waits_until_the_response_before_it_is_read(tmp_path: Path) -> None:
     async with small(ConnectionLimits(), 20 * MIB) as (url, answered):
         [(_, writer)] = await unread(url, 1, request("GET /large HTTP/1.1") * 1_000)
         async with httpx.AsyncClient() as client:
@@ -460,7 +460,7 @@ async def test_who_does_not_take_an_answer_is_not_given_the_next(tmp_path: Path)
     ],
     ids=["nothing", "an empty line", "half a head", "half a body", "half a chunk", "no end of its own"],
 )
-async def test_who_says_nothing_more_is_let_go(sent: bytes) -> None:
+async def test_idle_connections_are_closed(sent: bytes) -> None:
     bounds = ConnectionLimits(head_timeout_s=0.1, idle_timeout_s=0.1, drain_timeout_s=0.1, check_every_s=0.05)
     async with small(bounds) as (url, _):
         place = urlsplit(url)
@@ -483,7 +483,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_head_that_drips_is_not_kept_alive_by_dripping() -> None:
+async def test_a_head_that_arrives_slowly_times_out() -> None:
     async with small(ConnectionLimits(head_timeout_s=0.2, check_every_s=0.05)) as (url, answered):
         place = urlsplit(url)
         _, writer = await asyncio.open_connection(place.hostname, place.port)
@@ -493,7 +493,7 @@ async def test_a_head_that_drips_is_not_kept_alive_by_dripping() -> None:
         assert answered == []
 
 
-async def test_silent_connections_hold_up_nobody(core: RunningCore) -> None:
+async def test_idle_connections_do_not_delay_requests(core: RunningCore) -> None:
     place = urlsplit(core.url)
     silent = [await asyncio.open_connection(place.hostname, place.port) for _ in range(500)]
     assert (await core.http.get("/health")).json()["status"] == "ok"

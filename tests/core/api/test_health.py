@@ -1,8 +1,12 @@
-"""`/health` and `/metrics` (`semantics.md 11`)."""
+"""`/health` and `/metrics`."""
 
+import asyncio
 import re
+import resource
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
@@ -15,7 +19,7 @@ ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "
 NAME = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-async def test_a_core_in_order_is_ok_without_a_key(tmp_path: Path) -> None:
+async def test_health_is_ok_without_a_key(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("GET", "/health", profile=None)
     assert response.status_code == 200
@@ -24,7 +28,7 @@ async def test_a_core_in_order_is_ok_without_a_key(tmp_path: Path) -> None:
     assert [(part["name"], part["ok"]) for part in found["parts"]] == [("store", True), ("engine local", True)]
 
 
-async def test_an_engine_is_told_in_short_and_then_line_by_line(tmp_path: Path) -> None:
+async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tmp_path: Path) -> None:
     for name in ("Broken", "Bent", "Burnt", "Bleached"):
         (tmp_path / "own" / name).mkdir(parents=True)
         (tmp_path / "own" / name / f"{name}.json").write_text("{")
@@ -51,7 +55,7 @@ async def test_an_engine_is_told_in_short_and_then_line_by_line(tmp_path: Path) 
     assert 'names an item "colour"' in item
 
 
-async def test_only_an_org_admin_s_own_key_is_shown_where_files_lie(tmp_path: Path) -> None:
+async def test_only_an_org_admins_own_key_sees_paths(tmp_path: Path) -> None:
     root = tmp_path / "my responders"
     (root / "Broken").mkdir(parents=True)
     (root / "Broken" / "Broken.json").write_text("{")
@@ -89,7 +93,7 @@ async def test_only_an_org_admin_s_own_key_is_shown_where_files_lie(tmp_path: Pa
         ("/a" * 50_000, "a"),
     ],
 )
-def test_a_path_becomes_a_name_and_nothing_else_does(sentence: str, named: str) -> None:
+def test_strip_paths_replaces_paths_only(sentence: str, named: str) -> None:
     assert strip_paths(sentence, [Path("/opt/a b")]) == named
 
 
@@ -109,14 +113,14 @@ async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_pat
     assert 'responder_bot_engine_up{engine="soc"} 0.0' in metrics
 
 
-def test_only_a_vital_part_takes_core_down() -> None:
+def test_only_a_vital_component_makes_core_down() -> None:
     fine, ill = ComponentHealth("a", True), ComponentHealth("b", False, "why")
     assert overall_health([fine]).status == "ok"
     assert overall_health([fine, ill]).status == "degraded"
     assert overall_health([ill, ComponentHealth("store", False, vital=True)]).status == "down"
 
 
-async def test_a_store_that_takes_no_write_is_told_and_seen_again_when_it_does(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path: Path) -> None:
     times = iter([float(number) for number in range(100)])
     database = Database(tmp_path / "core.db", migrate)
     try:
@@ -139,7 +143,7 @@ async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["status"]) == (503, "down")
 
 
-async def test_the_figures_tell_of_requests_actions_and_the_store(tmp_path: Path) -> None:
+async def test_metrics_cover_requests_actions_and_the_store(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         alert = (await core.send("POST", "/api/alert", ALERT)).json()
         body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"]}
@@ -160,3 +164,54 @@ async def test_the_figures_tell_of_requests_actions_and_the_store(tmp_path: Path
         assert f"responder_bot_{name}" in text
     assert alert["id"] not in text
     assert "secret-looking" not in text
+
+
+async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as here:
+        (tmp_path / "core.db").rename(tmp_path / "elsewhere.db")
+        answer = await here.http.get("/health")
+    store = answer.json()["parts"][0]
+    assert (answer.status_code, answer.json()["status"]) == (503, "down")
+    assert (store["name"], store["ok"]) == ("store", False)
+    assert "was removed or replaced" in store["message"]
+    assert str(tmp_path) not in answer.text
+
+
+async def test_a_full_disk_is_down_and_refuses_writes_with_a_503(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as made:
+        key = await made.key("org-admin")
+    full = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "core.cli",
+        "core",
+        cwd=tmp_path,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "RESPONDER_BOT_CORE_PORT": "0",
+            "RESPONDER_BOT_CORE_DATABASE": "core.db",
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert full.stdout is not None
+    url = (await full.stdout.readline()).decode().removeprefix("core: ").strip()
+    resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (0, 0))
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+        health = await http.get("/health")
+        refused = await http.post("/api/alert", json=ALERT)
+        read = await http.get("/api/user/current")
+        listed = await http.post("/api/alert/_search", json={})
+        metrics = await http.get("/metrics")
+    full.terminate()
+    await full.communicate()
+    assert (health.status_code, health.json()["status"]) == (503, "down")
+    assert (refused.status_code, refused.json()["type"], refused.headers["retry-after"]) == (
+        503,
+        "UnavailableError",
+        "1",
+    )
+    assert "can't be written" in refused.json()["message"]
+    assert (read.status_code, listed.json(), metrics.status_code) == (200, [], 200)

@@ -1,4 +1,4 @@
-"""The description of the wire, its page, and the words of public clients (`semantics.md 9`)."""
+"""The OpenAPI document, its page, and the vendor alias."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "
 NAME = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-async def test_the_description_names_every_endpoint_and_needs_no_key(tmp_path: Path) -> None:
+async def test_the_document_has_every_endpoint_and_needs_no_key(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("GET", "/api/openapi.json", profile=None)
         table = core.core.endpoints
@@ -32,7 +32,7 @@ async def test_the_description_names_every_endpoint_and_needs_no_key(tmp_path: P
     assert len(ids) == len(set(ids))
 
 
-async def test_every_word_that_is_referred_to_is_there(tmp_path: Path) -> None:
+async def test_every_referenced_schema_exists(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         text = (await core.send("GET", "/api/openapi.json", profile=None)).text
     schemas = json.loads(text)["components"]["schemas"]
@@ -41,7 +41,7 @@ async def test_every_word_that_is_referred_to_is_there(tmp_path: Path) -> None:
     assert set(schemas["CaseTemplate"]["required"]) >= {"_id", "id", "name", "tasks", "customFields"}
 
 
-async def test_what_may_be_sent_is_described(tmp_path: Path) -> None:
+async def test_inputs_are_described(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         found = (await core.send("GET", "/api/openapi.json", profile=None)).json()
     operations = [operation for methods in found["paths"].values() for operation in methods.values()]
@@ -55,7 +55,7 @@ async def test_what_may_be_sent_is_described(tmp_path: Path) -> None:
     assert [o["summary"] for o in operations if re.search(r"\b[Aa] [aeiou]", o["summary"])] == []
 
 
-async def test_the_page_takes_nothing_from_elsewhere_and_runs_only_its_own_script(tmp_path: Path) -> None:
+async def test_the_page_loads_nothing_external_and_allows_only_its_script(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("GET", "/api/docs", profile=None)
     assert response.headers["content-type"].startswith("text/html")
@@ -71,13 +71,13 @@ async def test_the_page_takes_nothing_from_elsewhere_and_runs_only_its_own_scrip
     assert "https://" not in response.text
 
 
-async def test_no_page_of_another_origin_may_read(tmp_path: Path) -> None:
+async def test_no_other_origin_is_allowed_to_read(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response: httpx.Response = await core.send("GET", "/api/event", headers={"Origin": "https://elsewhere.example"})
     assert not [name for name in response.headers if name.startswith("access-control")]
 
 
-async def test_public_clients_get_their_own_word_in_both_directions(tmp_path: Path) -> None:
+async def test_the_vendor_alias_translates_both_directions(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         alert = (await core.send("POST", "/api/alert", ALERT)).json()
         base = "/api/connector/cortex"
@@ -97,7 +97,7 @@ async def test_public_clients_get_their_own_word_in_both_directions(tmp_path: Pa
         assert plain["engineJobId"] == action["cortexJobId"]
 
 
-async def test_another_word_or_none_can_be_chosen(tmp_path: Path) -> None:
+async def test_the_vendor_alias_can_be_changed_or_switched_off(tmp_path: Path) -> None:
     async with running_core(tmp_path, core={"vendor_alias": ""}) as core:
         assert (
             (await core.send("GET", "/api/connector/cortex/action/alert/~1")).json()["message"].startswith("There is")

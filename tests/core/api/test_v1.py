@@ -1,4 +1,4 @@
-"""Version 1 of public clients: its names of fields, and its queries (`semantics.md 9`)."""
+"""Version 1 of the interface: field names and queries."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_a_query_filters_sorts_pages_and_counts(core: RunningCore) -> None
         [LIST, *[{"_name": "count"}] * 20],
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused(core: RunningCore, steps: list[Any]) -> None:
+async def test_an_invalid_query_is_a_400(core: RunningCore, steps: list[Any]) -> None:
     assert (await asked(core, *steps, status=400))["type"] == "BadRequest"
 
 
@@ -67,15 +67,15 @@ async def test_a_query_only_reads_so_the_bots_key_may_send_it(core: RunningCore)
 
 
 @pytest.mark.parametrize("body", [None, [], 1, {}, {"query": {}}, {"query": None}])
-async def test_a_body_that_is_no_query_is_refused(core: RunningCore, body: Any) -> None:
+async def test_a_body_that_is_not_a_query_is_a_400(core: RunningCore, body: Any) -> None:
     assert (await core.send("POST", "/api/v1/query", body)).status_code == 400
 
 
-async def test_an_object_that_is_not_there_is_told(core: RunningCore) -> None:
+async def test_a_missing_object_is_a_404(core: RunningCore) -> None:
     assert (await asked(core, {"_name": "getAlert", "idOrName": "~9"}, status=404))["message"] == "Alert not found"
 
 
-async def test_an_action_is_found_by_its_object_and_shown_in_the_words_of_clients(core: RunningCore) -> None:
+async def test_an_action_is_found_by_its_object_with_the_vendors_field_names(core: RunningCore) -> None:
     alert = (await core.send("POST", "/api/alert", ALERT)).json()
     run = {
         "responderId": "ResponderBot_CloseAsFalsePositive_1_0",
@@ -155,7 +155,7 @@ def is_strict(kind: str, shown: dict[str, Any]) -> None:
     assert set(shown) - needed - known - STAMPS == set()
 
 
-async def test_strict_clients_find_each_object_as_they_know_it(core: RunningCore) -> None:
+async def test_strict_clients_accept_every_object(core: RunningCore) -> None:
     async def sent(method: str, path: str, body: Any = None) -> Any:
         answer = await core.send(method, f"/api/v1{path}", body)
         assert answer.status_code in (200, 201), answer.text
@@ -186,7 +186,7 @@ async def test_strict_clients_find_each_object_as_they_know_it(core: RunningCore
             is_strict(kind, item)
 
 
-async def test_responders_are_run_below_the_prefix_of_version_1_too(core: RunningCore) -> None:
+async def test_responders_run_under_the_prefix_of_version_1(core: RunningCore) -> None:
     alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
     base = "/api/v1/connector/cortex"
     offered = (await core.send("GET", f"{base}/responder/alert/{alert}")).json()
@@ -206,7 +206,7 @@ async def test_responders_are_run_below_the_prefix_of_version_1_too(core: Runnin
     assert [error["name"] for error in wrong.json()["errors"]] == ["cortexId"]
 
 
-async def test_the_observables_of_an_alert_are_asked_for(core: RunningCore) -> None:
+async def test_a_query_gets_the_observables_of_an_alert(core: RunningCore) -> None:
     observables = [{"dataType": "domain", "data": name} for name in ("b.example", "a.example", "c.example")]
     alert = (await core.send("POST", "/api/v1/alert", {**ALERT, "observables": observables})).json()["_id"]
     of_alert = [{"_name": "getAlert", "idOrName": alert}, {"_name": "observables"}]
@@ -218,7 +218,7 @@ async def test_the_observables_of_an_alert_are_asked_for(core: RunningCore) -> N
     assert (await asked(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
 
 
-async def test_what_belongs_to_an_object_is_asked_for(core: RunningCore) -> None:
+async def test_a_query_gets_the_children_of_an_object(core: RunningCore) -> None:
     alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
     await core.send("POST", "/api/v1/alert", {**ALERT, "sourceRef": "2"})
     run = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert}
@@ -321,7 +321,7 @@ async def test_several_alerts_are_merged_into_a_case_or_none(core: RunningCore, 
     assert (await core.send("POST", path, {"caseId": "~999", "alertIds": [ids[2]]})).status_code == 404
 
 
-async def test_what_there_is_to_choose_from_is_told(core: RunningCore) -> None:
+async def test_choice_lists_are_answered(core: RunningCore) -> None:
     fields = {"unit": {"string": "HR"}, "score": {"integer": None}}
     await core.send("POST", "/api/alert", {**ALERT, "customFields": fields})
     await core.send("POST", "/api/case/template", {"name": "T", "customFields": {"seen": {"date": 1}}})
@@ -352,7 +352,7 @@ async def test_what_there_is_to_choose_from_is_told(core: RunningCore) -> None:
     assert (await core.send("GET", "/api/customField", profile=None)).status_code == 401
 
 
-async def test_what_there_is_to_choose_from_is_sorted_paged_and_counted(core: RunningCore) -> None:
+async def test_choice_lists_are_sorted_paged_and_counted(core: RunningCore) -> None:
     for name in ("anna", "ben", "carl"):
         await core.core.access.add(name, "analyst")
     users, first = {"_name": "listUser"}, {"_name": "page", "from": 0, "to": 1}

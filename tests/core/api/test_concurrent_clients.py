@@ -1,4 +1,4 @@
-"""Alerts, cases and templates of a core that really listens."""
+"""Several clients, and several cores, at once."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.core.object_wire import ALERT
 from tests.core.running import running_core
 
 
-async def test_64_clients_make_one_template(tmp_path: Path) -> None:
+async def test_64_concurrent_clients_create_one_template(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.key("org-admin")
         body = {"name": "T", "tasks": [{"title": "t"}], "customFields": {"f": {"integer": None, "order": 1}}}

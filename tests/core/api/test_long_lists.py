@@ -1,4 +1,4 @@
-"""Answers of many or large objects are bounded, and long searches hold up nobody else."""
+"""Lists of many or large objects have limits, and long searches don't delay others."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from core.models import Action
 from core.store import actions as stored
 from core.store import objects
 from core.store.search import ANSWER_LIMIT_CHARS
+from tests.core.api.test_request_limits import STALL_S, longest_stall
 from tests.core.object_wire import ALERT
 from tests.core.running import RunningCore, running_core
-from tests.core.test_bounds import STALL_S, longest_stall
 
 LARGE = 900_000
 WORDS = 'a quick brown fox, \\ and "quotes", "report":"x","createdBy":"y" '
@@ -82,7 +82,7 @@ ALL_WAYS = ("engine/action/alert/{id}", "engine/action/responder/alert/{id}", "c
 
 
 @pytest.mark.parametrize("path", ALL_WAYS)
-async def test_a_list_of_large_reports_leaves_their_bulk_out(core: RunningCore, path: str) -> None:
+async def test_a_list_of_large_reports_shortens_them(core: RunningCore, path: str) -> None:
     alert = await alert_with_actions(core, 60, report(LARGE), [{"type": "x", "message": "y" * 9_000}])
     await core.send("GET", "/api/user/current")
     async with longest_stall() as stall:
@@ -103,7 +103,7 @@ async def test_a_list_of_large_reports_leaves_their_bulk_out(core: RunningCore, 
     assert json.loads(whole["report"]) == report(LARGE)
 
 
-async def test_of_many_actions_a_list_has_the_newest_and_says_where_the_rest_is(core: RunningCore) -> None:
+async def test_a_long_list_of_actions_has_the_newest_and_links_to_the_rest(core: RunningCore) -> None:
     alert = await alert_with_actions(core, LIST_LIMIT + 200, report(10), [])
     path = f"/api/connector/engine/action/alert/{alert}"
     first = await core.send("GET", path)
@@ -118,7 +118,7 @@ async def test_of_many_actions_a_list_has_the_newest_and_says_where_the_rest_is(
     assert (await core.send("GET", f"{path}?range=7-5")).status_code == 400
 
 
-async def test_a_search_whose_answer_would_be_too_long_says_how_to_ask(core: RunningCore) -> None:
+async def test_a_search_with_too_large_an_answer_asks_for_a_smaller_range(core: RunningCore) -> None:
     for number in range(10):
         large = {**ALERT, "sourceRef": f"{number}", "description": "d" * LARGE}
         assert (await core.send("POST", "/api/alert", large)).status_code == 201
@@ -144,7 +144,7 @@ async def test_the_logs_of_a_task_can_be_read_in_parts(core: RunningCore) -> Non
     assert part.headers["x-total"] == "10"
 
 
-async def test_a_search_of_actions_leaves_the_bulk_of_reports_out(core: RunningCore) -> None:
+async def test_a_search_of_actions_shortens_reports(core: RunningCore) -> None:
     await alert_with_actions(core, 60, report(LARGE), [])
     for path, body in (
         ("/api/connector/engine/action/_search?range=all", {}),
@@ -160,7 +160,7 @@ async def test_a_search_of_actions_leaves_the_bulk_of_reports_out(core: RunningC
 SLOW = {"query": {"_or": [{"_like": {"description": f"*{number}*b*c*"}} for number in range(190)]}, "range": "0-1"}
 
 
-async def test_a_caller_s_long_searches_make_nobody_else_wait(core: RunningCore) -> None:
+async def test_one_callers_long_searches_do_not_delay_others(core: RunningCore) -> None:
     for number in range(12):
         large = {**ALERT, "sourceRef": f"{number}", "description": "d" * LARGE}
         await core.send("POST", "/api/alert", large)

@@ -1,4 +1,4 @@
-"""The service end of the wire: the order of checks, bodies, limits, errors (`semantics.md 1`)."""
+"""The router: authentication, the order of checks, bodies, limits and errors."""
 
 import asyncio
 import base64
@@ -49,7 +49,7 @@ async def hostile(core: RunningCore, content: bytes, **headers: str) -> httpx.Re
         ("GET", "/api/connector/cortex/responder/alert/~1"),
     ],
 )
-async def test_without_a_key_everything_below_api_is_401(tmp_path: Path, method: str, path: str) -> None:
+async def test_everything_under_api_needs_a_key(tmp_path: Path, method: str, path: str) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send(method, path, profile=None)
     assert response.status_code == 401
@@ -60,7 +60,7 @@ async def test_without_a_key_everything_below_api_is_401(tmp_path: Path, method:
 @pytest.mark.parametrize(
     "path", ["/%61pi/user/current", "/api%2Fuser/current", "//api/user/current", "/x/../api/user/current", "/API/event"]
 )
-async def test_no_spelling_of_an_address_gets_around_the_key(tmp_path: Path, path: str) -> None:
+async def test_no_spelling_of_a_path_bypasses_authentication(tmp_path: Path, path: str) -> None:
     async with running_core(tmp_path) as core:
         url = httpx.URL(core.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -72,7 +72,7 @@ async def test_no_spelling_of_an_address_gets_around_the_key(tmp_path: Path, pat
     assert b"login" not in answered
 
 
-async def test_an_endpoint_outside_api_needs_a_key_too_unless_it_is_open(tmp_path: Path) -> None:
+async def test_an_endpoint_outside_api_needs_a_key_unless_it_is_public(tmp_path: Path) -> None:
     async def fine(request: Request) -> Response:
         return json_response("{}")
 
@@ -107,7 +107,7 @@ async def test_every_cause_of_a_401_looks_the_same(tmp_path: Path) -> None:
     assert bodies == {("AuthenticationError", "Authentication failure")}
 
 
-async def test_a_key_is_taken_as_bearer_and_as_basic(tmp_path: Path) -> None:
+async def test_a_key_works_as_bearer_and_as_basic(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         key = await core.key("analyst")
         basic = base64.b64encode(f"Analyst:{key}".encode()).decode()
@@ -119,7 +119,7 @@ async def test_a_key_is_taken_as_bearer_and_as_basic(tmp_path: Path) -> None:
 # --- the order of checks --------------------------------------------------------------------------------------------
 
 
-async def test_a_bad_body_comes_before_a_missing_right_and_that_before_a_missing_object(tmp_path: Path) -> None:
+async def test_body_permission_and_object_are_checked_in_this_order(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         run = "/api/connector/engine/action"
         missing = {"responderId": "x", "objectType": "alert", "objectId": "~999"}
@@ -128,7 +128,7 @@ async def test_a_bad_body_comes_before_a_missing_right_and_that_before_a_missing
         assert (await core.send("POST", run, missing, profile="analyst")).status_code == 404
 
 
-async def test_acting_for_somebody_is_checked_before_the_body_and_the_address(tmp_path: Path) -> None:
+async def test_on_behalf_of_is_checked_before_the_route_and_the_body(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.key("analyst")
         headers = {"X-On-Behalf-Of": "nobody"}
@@ -140,7 +140,7 @@ async def test_acting_for_somebody_is_checked_before_the_body_and_the_address(tm
         assert (await core.send("POST", PATH, content=b"{", profile="analyst", headers=headers)).status_code == 403
 
 
-async def test_the_service_s_own_key_may_only_read(tmp_path: Path) -> None:
+async def test_a_service_key_without_on_behalf_of_only_reads(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         assert (await core.send("GET", "/api/event", profile="service")).status_code == 200
         assert (await core.send("POST", "/api/alert/_search", {}, profile="service")).status_code == 200
@@ -158,7 +158,7 @@ async def test_the_service_s_own_key_may_only_read(tmp_path: Path) -> None:
         assert (made.status_code, made.json()["createdBy"]) == (201, "org-admin@responder-bot.local")
 
 
-async def test_a_missing_right_is_named(tmp_path: Path) -> None:
+async def test_a_403_names_the_missing_permission(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         refused = await core.send("POST", PATH, TEMPLATE, profile="analyst")
     assert refused.status_code == 403
@@ -168,7 +168,7 @@ async def test_a_missing_right_is_named(tmp_path: Path) -> None:
     )
 
 
-async def test_addresses_and_methods_that_do_not_exist(tmp_path: Path) -> None:
+async def test_unknown_paths_and_methods_are_404_and_405(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         for path in ("/api/nothing", "/nothing", "/api/alert//x"):
             response = await core.send("GET", path)
@@ -200,13 +200,13 @@ async def test_addresses_and_methods_that_do_not_exist(tmp_path: Path) -> None:
         b"[" * 100_000,
     ],
 )
-async def test_what_is_no_json_object_is_a_bad_request(tmp_path: Path, content: bytes) -> None:
+async def test_a_body_that_is_not_a_json_object_is_a_bad_request(tmp_path: Path, content: bytes) -> None:
     async with running_core(tmp_path) as core:
         response = await hostile(core, content)
     assert (response.status_code, response.json()["type"]) == (400, "BadRequest")
 
 
-async def test_a_body_beside_an_offer_of_another_protocol_is_read(tmp_path: Path) -> None:
+async def test_the_body_of_an_upgrade_request_is_read(tmp_path: Path) -> None:
     """Java's HTTP client offers HTTP/2 with each request that it sends without TLS."""
     offer = {
         "Connection": "Upgrade, HTTP2-Settings",
@@ -256,7 +256,7 @@ async def test_all_wrong_fields_are_named_at_once(tmp_path: Path) -> None:
     assert len(by_name["description"]["value"]) <= 101
 
 
-async def test_one_missing_field_is_said_as_the_interface_has_it(tmp_path: Path) -> None:
+async def test_a_missing_field_has_the_message_of_the_interface(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("POST", PATH, {"severity": None, "unknown": 1})
     found = response.json()
@@ -274,7 +274,7 @@ async def test_nulls_and_unknown_fields_count_as_absent(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["severity"], response.json()["tags"]) == (201, 2, [])
 
 
-async def test_only_the_names_of_the_wire_are_fields(tmp_path: Path) -> None:
+async def test_python_names_are_not_accepted_as_fields(tmp_path: Path) -> None:
     """Also inside of lists; what our own code calls them is an unknown field, which is ignored."""
     artifact = {"dataType": "ip", "data": "1.2.3.4"}
     alert = {"type": "t", "source": "s", "sourceRef": "1", "title": "t", "description": "d", "artifacts": [artifact]}
@@ -288,7 +288,7 @@ async def test_only_the_names_of_the_wire_are_fields(tmp_path: Path) -> None:
         assert (ignored.status_code, ignored.json()["externalLink"]) == (201, None)
 
 
-async def test_who_is_disabled_while_the_body_comes_is_refused(tmp_path: Path) -> None:
+async def test_a_user_disabled_while_the_body_arrives_is_refused(tmp_path: Path) -> None:
     body = b'{"name":"late"}'
     async with running_core(tmp_path) as core:
         for what in ("key", "on behalf"):
@@ -314,7 +314,7 @@ async def test_who_is_disabled_while_the_body_comes_is_refused(tmp_path: Path) -
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_over_the_limit_is_refused_however_it_comes(tmp_path: Path) -> None:
+async def test_a_body_over_the_limit_is_refused_in_any_framing(tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b" " * 1024
@@ -327,7 +327,7 @@ async def test_a_body_over_the_limit_is_refused_however_it_comes(tmp_path: Path)
         assert (await core.send("POST", PATH, {"name": name})).status_code == 201
 
 
-async def test_headers_path_and_query_are_bounded(tmp_path: Path) -> None:
+async def test_headers_path_and_query_have_limits(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         for path, headers in (
             ("/api/event?x=" + "a" * 9000, {}),
@@ -342,7 +342,7 @@ async def test_headers_path_and_query_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"rubbish\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/9\r\n\r\n"])
-async def test_what_is_no_http_is_answered_with_an_error_body(tmp_path: Path, sent: bytes) -> None:
+async def test_invalid_http_gets_an_error_body(tmp_path: Path, sent: bytes) -> None:
     async with running_core(tmp_path) as core:
         url = httpx.URL(core.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -374,7 +374,7 @@ async def broken(request: Request) -> Response:
     raise RuntimeError(f"a bug, with {request.headers['authorization']} at hand")
 
 
-async def test_whatever_breaks_is_a_clean_500_whose_request_id_leads_to_the_log(tmp_path: Path) -> None:
+async def test_an_exception_is_a_500_whose_request_id_is_in_the_log(tmp_path: Path) -> None:
     with capture_logs() as logs:
         table = [Endpoint("GET", "/api/broken", broken, "Break")]
         async with serving(tmp_path, table) as (url, key), httpx.AsyncClient(base_url=url) as http:
@@ -391,7 +391,7 @@ async def test_whatever_breaks_is_a_clean_500_whose_request_id_leads_to_the_log(
     assert [entry["status"] for entry in logs if entry["event"] == "request_answered"] == [500]
 
 
-async def test_a_request_id_that_could_break_a_log_is_replaced(tmp_path: Path) -> None:
+async def test_an_unsafe_request_id_is_replaced(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         ids = set()
         for asked in ("a b", "x" * 65, '"}{'):
@@ -402,7 +402,7 @@ async def test_a_request_id_that_could_break_a_log_is_replaced(tmp_path: Path) -
     assert all(len(found) == 16 for found in ids)
 
 
-async def test_a_client_that_never_finishes_its_body_is_told_and_cut_off(tmp_path: Path) -> None:
+async def test_a_client_that_never_finishes_its_body_gets_a_400_and_is_disconnected(tmp_path: Path) -> None:
     async def fine(request: Request) -> Response:
         return json_response("{}")
 
@@ -420,7 +420,7 @@ async def test_a_client_that_never_finishes_its_body_is_told_and_cut_off(tmp_pat
     assert b"did not arrive within" in answered
 
 
-async def test_who_still_waits_when_core_stops_is_told_so(tmp_path: Path) -> None:
+async def test_waiting_requests_get_a_503_when_core_stops(tmp_path: Path) -> None:
     waiting = asyncio.Event()
 
     async def forever(request: Request) -> Response:
@@ -451,7 +451,7 @@ async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
     assert basic not in text
 
 
-def test_each_code_has_its_place_in_the_one_table() -> None:
+def test_every_error_code_has_a_status_and_a_type() -> None:
     from typing import get_args
 
     from core.common.errors import Code
@@ -461,7 +461,7 @@ def test_each_code_has_its_place_in_the_one_table() -> None:
     assert (status, text) == (404, '{"type":"AuthenticationError","message":"Log not found","requestId":"r1"}')
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_that_says_so(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

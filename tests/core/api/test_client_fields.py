@@ -1,4 +1,4 @@
-"""Fields and operations that public clients use: what they send is kept, and comes back under the same name."""
+"""Fields that public clients use are stored and answered under the same names."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One request, however it is made, costs little: others are served while it is answered."""
+"""Limits of requests: even the most expensive one doesn't delay others."""
 
 import asyncio
 import gzip
@@ -64,7 +64,7 @@ HOSTILE: dict[str, tuple[str, str, bytes]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_body_is_refused_while_others_are_served(core: RunningCore, name: str) -> None:
+async def test_a_hostile_body_is_refused_without_delaying_others(core: RunningCore, name: str) -> None:
     method, path, body = HOSTILE[name]
     packed = gzip.compress(body)
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
@@ -91,7 +91,7 @@ AT_MOST: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", AT_MOST)
-async def test_a_list_has_a_greatest_length_that_the_answer_names(core: RunningCore, name: str) -> None:
+async def test_a_list_over_its_limit_is_an_error_that_names_it(core: RunningCore, name: str) -> None:
     path, body, key = AT_MOST[name]
     assert (await core.send("POST", path, body)).status_code == 201
     longer = {**body, "name": "y", "sourceRef": "y", key: [*body[key], body[key][0]]}
@@ -100,14 +100,14 @@ async def test_a_list_has_a_greatest_length_that_the_answer_names(core: RunningC
     assert refused["message"] == f"[Invalid format for {key}, expected at most {len(body[key])} entries]"
 
 
-async def test_custom_fields_have_a_greatest_number(core: RunningCore) -> None:
+async def test_custom_fields_have_a_limit(core: RunningCore) -> None:
     most = {f"f{number}": number for number in range(MAX_CUSTOM_FIELDS)}
     assert (await core.send("POST", ALERTS, {**ALERT, "customFields": most})).status_code == 201
     refused = (await core.send("POST", ALERTS, {**ALERT, "customFields": {**most, "g": 1}})).json()
     assert refused["message"] == f"[Invalid format for customFields, expected at most {MAX_CUSTOM_FIELDS} entries]"
 
 
-async def test_the_errors_of_a_long_list_are_told_up_to_a_thousand(core: RunningCore) -> None:
+async def test_at_most_a_thousand_field_errors_are_reported(core: RunningCore) -> None:
     artifact = {"dataType": 1, "data": "x", "tags": [1] * (MAX_ARTIFACT_TAGS // 5)}
     refused = (await core.send("POST", ALERTS, {**ALERT, "artifacts": [artifact] * MAX_ARTIFACTS})).json()
     assert len(refused["errors"]) == ERRORS_LIMIT
@@ -116,7 +116,7 @@ async def test_the_errors_of_a_long_list_are_told_up_to_a_thousand(core: Running
 
 
 @pytest.mark.parametrize("text", ['"' + "," * 500_000 + '"', '"' + '\\",[{' * 150_000 + '"', '"\\\\"'])
-async def test_only_values_are_counted_not_what_stands_in_a_text(core: RunningCore, text: str) -> None:
+async def test_brackets_in_strings_do_not_count_as_values(core: RunningCore, text: str) -> None:
     sent = json.loads(text)
     made = await core.send("POST", ALERTS, content=_ALERT.encode() + b',"summary":"","title":' + text.encode() + b"}")
     assert made.status_code == 201, made.text
@@ -137,7 +137,7 @@ async def test_the_largest_case_has_all_its_tasks_in_order(core: RunningCore) ->
     assert {event["rootId"] for event in page["events"]} == {case["id"]}
 
 
-async def test_an_alert_grows_no_further_than_it_could_be_made(core: RunningCore) -> None:
+async def test_updates_have_the_same_limits_as_creation(core: RunningCore) -> None:
     most = [f"{number}" for number in range(MAX_TAGS)]
     data = [f"::{number:x}" for number in range(MAX_ARTIFACTS)]
     alert = (await core.send("POST", ALERTS, {**ALERT, "tags": most})).json()
@@ -155,7 +155,7 @@ async def test_an_alert_grows_no_further_than_it_could_be_made(core: RunningCore
     assert swapped.json()["tags"] == [*most[1:], "another"]
 
 
-async def test_fields_named_one_by_one_are_bounded_together(core: RunningCore) -> None:
+async def test_single_custom_fields_share_one_limit(core: RunningCore) -> None:
     alert = (await core.send("POST", ALERTS, ALERT)).json()
     for start in (0, MAX_CUSTOM_FIELDS):
         named = {f"customFields.f{number}": number for number in range(start, start + MAX_CUSTOM_FIELDS)}
@@ -163,7 +163,7 @@ async def test_fields_named_one_by_one_are_bounded_together(core: RunningCore) -
         assert changed.status_code == (200 if start == 0 else 400), changed.text
 
 
-async def test_alerts_that_are_too_much_together_are_all_left_alone(core: RunningCore) -> None:
+async def test_a_bulk_update_over_its_limit_changes_nothing(core: RunningCore) -> None:
     large = {**ALERT, "tags": [f"{number}" for number in range(MAX_TAGS)]}
     made = [await core.send("POST", ALERTS, {**large, "sourceRef": f"{number}"}) for number in range(60)]
     ids = [answer.json()["id"] for answer in made]
@@ -181,7 +181,7 @@ async def test_alerts_that_are_too_much_together_are_all_left_alone(core: Runnin
     assert len(fewer.json()["tags"]) == MAX_TAGS
 
 
-async def test_references_that_can_be_read_many_ways_hold_up_nobody(core: RunningCore) -> None:
+async def test_ambiguous_references_do_not_delay_others(core: RunningCore) -> None:
     reference = "a;b;c;d;e;f;g;h;i"  # type, source, then all the rest: the last way to read it
     await core.send("POST", ALERTS, {**ALERT, "type": "a;b;c;d;e;f;g", "source": "h", "sourceRef": "i"})
     async with longest_stall() as stall:

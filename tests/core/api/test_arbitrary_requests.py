@@ -1,4 +1,4 @@
-"""Whatever a client sends to make, change or find an object, the answer is one that it can use (`semantics.md 1`)."""
+"""Arbitrary requests that create, change or find objects get valid answers and never a 500."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whatever a public client sends, as JSON of version 1, as a query or as a form, the answer is one that it can use."""
+"""Arbitrary requests of version 1, as JSON, queries or forms, get valid answers and never a 500."""
 
 import asyncio
 import json
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models import AlertInput, AlertsUpdate, CaseInput, MergeInput
+from tests.core.api.test_arbitrary_requests import NAMES, QUERY_NAMES, TEXTS, body_of, json_of, look, many
 from tests.core.object_wire import ALERT
 from tests.core.running import RunningCore, running_core
-from tests.core.test_any_body import NAMES, QUERY_NAMES, TEXTS, body_of, json_of, look, many
 
 STEPS = (
     *("listAlert", "getAlert", "listCase", "getCase", "listTask", "listAction", "listUser", "listCustomField"),

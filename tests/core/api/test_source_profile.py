@@ -1,4 +1,4 @@
-"""A key with the profile `source` creates alerts, and does and sees nothing else."""
+"""A key with the profile `source` creates alerts and can do nothing else."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ OPEN_TO_SOURCES = {
 }
 
 
-async def test_a_source_creates_alerts_as_an_analyst_still_does(tmp_path: Path) -> None:
+async def test_sources_and_analysts_create_alerts(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         made = [
             await core.send("POST", path, {**ALERT, "sourceRef": f"{profile} {path}"}, profile=profile)
@@ -36,7 +36,7 @@ async def test_a_source_creates_alerts_as_an_analyst_still_does(tmp_path: Path) 
     assert (who["profile"], who["permissions"]) == ("source", ["createAlert"])
 
 
-async def test_every_other_address_that_needs_a_key_is_refused_to_a_source(tmp_path: Path) -> None:
+async def test_every_other_endpoint_is_forbidden_to_a_source(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         made = (await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "1"}, profile="source")).json()
         described = (await core.send("GET", "/api/openapi.json")).json()["paths"]
@@ -73,7 +73,7 @@ def body_of(method: str, path: str) -> Any:
     return {}
 
 
-async def test_nobody_in_slack_is_a_source_and_nobody_acts_for_one(tmp_path: Path) -> None:
+async def test_a_source_has_no_slack_link_and_nobody_acts_on_its_behalf(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         access = core.core.access
         await core.key("source")

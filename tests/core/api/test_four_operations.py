@@ -1,4 +1,4 @@
-"""The four operations, as `interface.md` gives them, over real HTTP with real responders."""
+"""The four operations that the interface was given as, over real HTTP with real responders."""
 
 import json
 from pathlib import Path
@@ -130,7 +130,7 @@ async def test_a_case_template_is_created_and_its_name_is_taken(tmp_path: Path) 
         ("POST", f"{ENGINE}/action"),
     ],
 )
-async def test_without_a_key_each_is_401_before_anything_else(tmp_path: Path, method: str, path: str) -> None:
+async def test_without_a_key_each_operation_is_a_401(tmp_path: Path, method: str, path: str) -> None:
     async with running_core(tmp_path) as core:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic !!"}):
             answer = await core.send(method, path, profile=None, headers=headers)
@@ -139,7 +139,7 @@ async def test_without_a_key_each_is_401_before_anything_else(tmp_path: Path, me
             assert (body["type"], body["message"]) == ("AuthenticationError", "Authentication failure")
 
 
-async def test_running_needs_the_right_and_the_two_lists_do_not(tmp_path: Path) -> None:
+async def test_running_needs_a_permission_and_listing_does_not(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         alert_id = await alert(core)
         body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
@@ -166,7 +166,7 @@ async def test_running_needs_the_right_and_the_two_lists_do_not(tmp_path: Path) 
         ({"objectType": "alert"}, 400, "AttributeCheckingError", "[Attribute objectId is missing]"),
     ],
 )
-async def test_what_is_run_on_nothing_says_so(
+async def test_a_run_on_a_missing_object_names_it(
     tmp_path: Path, body: dict[str, Any], status: int, kind: str, message: str
 ) -> None:
     async with running_core(tmp_path) as core:
@@ -188,7 +188,7 @@ async def test_the_order_of_checks_is_401_400_403_404(tmp_path: Path) -> None:
     assert statuses == [401, 400, 403, 404]
 
 
-async def test_what_may_not_see_an_alert_is_not_offered_and_can_not_be_run(tmp_path: Path) -> None:
+async def test_a_responder_below_the_alerts_tlp_is_neither_offered_nor_run(tmp_path: Path) -> None:
     webhook = {WEBHOOK: ResponderSection(config={"url": "http://127.0.0.1:1/"})}
     async with running_core(tmp_path, responder=webhook) as core:
         amber, red = await alert(core), await alert(core, sourceRef="2", tlp=3)
@@ -227,7 +227,7 @@ async def test_the_same_idempotency_key_answers_200_with_the_same_action(tmp_pat
     assert len(listed) == 1
 
 
-async def test_the_bots_key_runs_only_in_somebodys_name(tmp_path: Path) -> None:
+async def test_the_bots_key_runs_only_on_behalf_of_a_user(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.key("analyst")
         alert_id = await alert(core)

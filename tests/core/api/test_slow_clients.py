@@ -1,4 +1,4 @@
-"""Clients that send or read slowly, or too much, hold up nobody else."""
+"""Clients that send or read slowly, or too much, don't delay others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ def reads_nothing(core: CoreProcess) -> bytes:
 KINDS = (nothing, half_a_head, half_a_body, endless_chunks, too_much_claimed, reads_nothing)
 
 
-async def test_others_are_served_meanwhile(core: CoreProcess) -> None:
+async def test_slow_clients_do_not_delay_others(core: CoreProcess) -> None:
     async with AsyncExitStack() as stack:
         for kind in KINDS:
             await stack.enter_async_context(clients(core, MANY, kind(core)))
@@ -76,7 +76,7 @@ async def test_others_are_served_meanwhile(core: CoreProcess) -> None:
             assert (await core.client().health())["status"] == "ok"
 
 
-async def test_a_body_that_is_too_large_is_refused_before_or_while_it_comes(core: CoreProcess) -> None:
+async def test_a_body_that_is_too_large_is_refused_early(core: CoreProcess) -> None:
     async with clients(core, 1, too_much_claimed(core)) as [(reader, _)], asyncio.timeout(PROMPT_S):
         answered = await reader.read()
     assert answered.startswith(b"HTTP/1.1 413")
@@ -94,7 +94,7 @@ async def for_ever(writer: asyncio.StreamWriter, chunk: bytes) -> None:
 
 
 @pytest.mark.slow
-async def test_who_never_ends_a_head_or_a_body_is_cut_off(core: CoreProcess) -> None:
+async def test_a_head_or_body_that_never_ends_times_out(core: CoreProcess) -> None:
     async with (
         clients(core, MANY, nothing(core)) as silent,
         clients(core, MANY, half_a_head(core)) as heads,

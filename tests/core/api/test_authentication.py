@@ -1,0 +1,212 @@
+"""Keys, acting on behalf of a user, and permissions, for every route."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ENGINE = "/api/connector/engine"
+ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
+    answer = await core.send("POST", path, body)
+    assert answer.status_code == 201, answer.text
+    word: dict[str, Any] = answer.json()
+    return word
+
+
+async def test_every_path_and_method_under_api_needs_a_key(core: RunningCore) -> None:
+    paths = {endpoint.path.replace("{", "").replace("}", "") for endpoint in core.core.endpoints}
+    paths |= {path.replace("/engine/", "/cortex/") for path in paths}
+    paths |= {"/api", "/api/", "/api/nothing", "/api/alert/~1/nothing", "/api/docs/x", "/api/openapi.json/x"}
+    for path in sorted(path for path in paths if path not in ("/api/docs", "/api/openapi.json", "/health", "/metrics")):
+        for method in METHODS:
+            answer = await core.http.request(method, path)
+            assert answer.status_code == 401, (method, path)
+            if method != "HEAD":
+                body = answer.json()
+                assert (body["type"], body["message"]) == ("AuthenticationError", "Authentication failure")
+
+
+async def test_public_paths_answer_other_methods_with_405(core: RunningCore) -> None:
+    for path in ("/api/docs", "/api/openapi.json", "/health", "/metrics"):
+        answers = [(await core.http.request(method, path)).status_code for method in ("GET", "HEAD", "POST")]
+        assert answers == [200, 200, 405], path
+
+
+async def test_basic_accepts_a_login_without_domain_in_any_case(core: RunningCore) -> None:
+    key = await core.key("analyst")
+    statuses = {}
+    for login in ("analyst", "ANALYST", "Analyst@Responder-Bot.Local", "read-only", "analyst@example.org", ""):
+        basic = base64.b64encode(f"{login}:{key}".encode()).decode()
+        answer = await core.http.get("/api/user/current", headers={"Authorization": f"Basic {basic}"})
+        statuses[login] = answer.status_code
+    assert list(statuses.values()) == [200, 200, 200, 401, 401, 401]
+
+
+async def test_a_replaced_key_and_a_disabled_user_end_in_every_process(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as here, running_core(tmp_path) as there:
+        key = await here.key("analyst")
+        headers = {"Authorization": f"Bearer {key}"}
+        before = await there.http.get("/api/user/current", headers=headers)
+        renewed = {"Authorization": f"Bearer {await here.core.access.new_key('analyst')}"}
+        after = [(await there.http.get("/api/user/current", headers=sent)).status_code for sent in (headers, renewed)]
+        await here.core.access.disable("analyst")
+        gone = await there.http.get("/api/user/current", headers=renewed)
+    assert (before.status_code, after, gone.status_code) == (200, [401, 200], 401)
+
+
+@pytest.mark.parametrize(
+    ("login", "named"),
+    [
+        ("nobody", "nobody@responder-bot.local"),
+        ("Gone@Responder-Bot.Local", "gone@responder-bot.local"),
+        ("service", "service@responder-bot.local"),
+        ("other-bot", "other-bot@responder-bot.local"),
+        ("", "@responder-bot.local"),
+    ],
+)
+async def test_an_impossible_on_behalf_of_names_the_user(core: RunningCore, login: str, named: str) -> None:
+    await core.key("service", "other-bot")
+    await core.key("analyst", "gone")
+    await core.core.access.disable("gone")
+    answer = await core.send("GET", "/api/event", profile="service", headers={"X-On-Behalf-Of": login})
+    body = answer.json()
+    assert (answer.status_code, body["type"]) == (403, "AuthorizationError")
+    assert body["message"] == f"User {named} is unknown or disabled"
+
+
+async def test_a_wrong_key_is_401_with_any_on_behalf_of(core: RunningCore) -> None:
+    headers = {"Authorization": "Bearer wrong", "X-On-Behalf-Of": "analyst"}
+    assert (await core.send("GET", "/api/event", profile=None, headers=headers)).status_code == 401
+
+
+async def test_on_behalf_of_oneself_needs_the_permission_too(core: RunningCore) -> None:
+    answer = await core.send("GET", "/api/event", profile="org-admin", headers={"X-On-Behalf-Of": "org-admin"})
+    words = "You are not authorized to act for somebody else, you haven't the permission actOnBehalf"
+    assert (answer.status_code, answer.json()["message"]) == (403, words)
+
+
+async def test_on_behalf_of_gives_the_users_permissions_without_manage_user(core: RunningCore) -> None:
+    await core.key("org-admin")
+    await core.key("read-only")
+    lead = await core.send("GET", "/api/user/current", profile="service", headers={"X-On-Behalf-Of": "org-admin"})
+    reader = {"X-On-Behalf-Of": "read-only"}
+    refused = await core.send("POST", "/api/alert", ALERT, profile="service", headers=reader)
+    assert (lead.json()["login"], lead.json()["permissions"]) == (
+        "org-admin@responder-bot.local",
+        ["manageAction", "manageAlert", "manageCase", "manageCaseTemplate", "manageTask"],
+    )
+    words = "You are not authorized to create alert, you haven't the permission manageAlert"
+    assert (refused.status_code, refused.json()["message"]) == (403, words)
+
+
+async def test_the_log_and_the_action_keep_the_user_and_the_key_owner(core: RunningCore) -> None:
+    await core.key("analyst")
+    alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "audit"})
+    body = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert["id"]}
+    with capture_logs() as logs:
+        for_her = {"X-On-Behalf-Of": "analyst"}
+        started = await core.send("POST", f"{ENGINE}/action", body, profile="service", headers=for_her)
+    row = core.core.database.row(
+        "SELECT created_by, acted_through FROM action WHERE id = :id", {"id": int(started.json()["id"][1:])}
+    )
+    both = ("analyst@responder-bot.local", "service@responder-bot.local")
+    assert row is not None
+    assert (row["created_by"], row["acted_through"]) == both
+    assert [(line["login"], line["key_owner"]) for line in logs if line["event"] == "request_answered"] == [both]
+
+
+@pytest.mark.parametrize(
+    ("profile", "permissions"),
+    [
+        ("analyst", ["manageAction", "manageAlert", "manageCase", "manageTask"]),
+        (
+            "org-admin",
+            ["manageAction", "manageAlert", "manageCase", "manageCaseTemplate", "manageTask", "manageUser"],
+        ),
+        ("read-only", []),
+        ("service", ["actOnBehalf"]),
+    ],
+)
+async def test_each_profile_has_its_permissions(core: RunningCore, profile: Any, permissions: list[str]) -> None:
+    assert (await core.send("GET", "/api/user/current", profile=profile)).json()["permissions"] == permissions
+
+
+async def test_every_key_reads_everything(core: RunningCore) -> None:
+    reads = [endpoint for endpoint in core.core.endpoints if not endpoint.writes and not endpoint.is_public]
+    assert len(reads) > 15
+    for endpoint in reads:
+        path = endpoint.path.replace("{kind}", "alert").replace("{", "").replace("}", "")
+        body: Any = {} if endpoint.method == "POST" else None
+        answer = await core.send(endpoint.method, path, body, profile="read-only")
+        assert (answer.status_code == 403) == ("/by-slack/" in path), (endpoint.method, path, answer.text)
+
+
+async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None:
+    # What is unknown is ignored, so that one body suits all.
+    anything = {
+        **ALERT,
+        "name": "n",
+        "message": "m",
+        "dataType": "ip",
+        "data": "a",
+        "responderId": "r",
+        "objectType": "alert",
+        "objectId": "~1",
+        "ids": ["~9"],
+        "alertIds": ["~9"],
+        "caseId": "~9",
+    }
+    changes = [endpoint for endpoint in core.core.endpoints if endpoint.permission and endpoint.writes]
+    assert len(changes) > 12
+    for endpoint in changes:
+        body = None if endpoint.method == "DELETE" else anything
+        answer = await core.send(endpoint.method, endpoint.path.replace("{id}", "~9"), body, profile="read-only")
+        words = f"You are not authorized to {endpoint.purpose}, you haven't the permission {endpoint.permission}"
+        assert answer.status_code == 403, (endpoint.path, answer.text)
+        assert answer.json()["type"] == "AuthorizationError"
+        assert answer.json()["message"].startswith(words)
+        if endpoint.path == f"{ENGINE}/action":
+            assert answer.json()["message"] == f"{words} (manageTask)"
+
+
+async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) -> None:
+    access = core.core.access
+    await access.add("linked", "analyst", slack_id="T1:U1", clearance=3)
+    await access.add("homeless", "read-only", slack_id="U2")
+
+    async def found(team: str, user: str, profile: Any = "service") -> tuple[int, Any]:
+        answer = await core.send("GET", f"/api/user/by-slack/{team}/{user}", profile=profile)
+        return answer.status_code, answer.json()
+
+    linked = await found("T1", "U1")
+    missing = [(await found(team, user))[0] for team, user in (("T2", "U1"), ("T1", "u1"), ("T1", "U3"))]
+    homeless = await found("T9", "U2")
+    forbidden = [(await found("T1", "U1", profile))[0] for profile in ("analyst", "org-admin", "read-only", None)]
+    await access.disable("linked")
+    disabled = await found("T1", "U1")
+    permissions = ["manageAction", "manageAlert", "manageCase", "manageTask"]
+    assert linked == (
+        200,
+        {"login": "linked@responder-bot.local", "profile": "analyst", "permissions": permissions, "clearance": 3},
+    )
+    assert (missing, forbidden) == ([404] * 3, [403, 403, 403, 401])
+    assert homeless[1]["login"] == "homeless@responder-bot.local"
+    assert (disabled[0], disabled[1]["type"]) == (404, "NotFoundError")

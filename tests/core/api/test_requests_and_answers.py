@@ -1,0 +1,209 @@
+"""Paths, ids, parameters and fields, for every kind of object."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ENGINE = "/api/connector/engine"
+ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
+    answer = await core.send("POST", path, body)
+    assert answer.status_code == 201, answer.text
+    word: dict[str, Any] = answer.json()
+    return word
+
+
+async def one_of_each(core: RunningCore, name: str) -> dict[str, dict[str, Any]]:
+    """Address of each kind of object, and the answer to its creation."""
+    alert = await made(core, "/api/alert", {**ALERT, "sourceRef": name, "artifacts": [{"dataType": "ip", "data": "a"}]})
+    case = await made(core, "/api/case", {"title": "t", "description": "d"})
+    task = await made(core, f"/api/case/{case['id']}/task", {"title": "t"})
+    log = await made(core, f"/api/case/task/{task['id']}/log", {"message": "m"})
+    artifact = await made(core, f"/api/case/{case['id']}/artifact", {"dataType": "ip", "data": "192.0.2.1"})
+    template = await made(core, "/api/case/template", {"name": name, "tasks": [{"title": "t"}]})
+    return {
+        "/api/alert": alert,
+        "/api/case": case,
+        "/api/case/task": task,
+        "/api/case/task/log": log,
+        "/api/case/artifact": artifact,
+        "/api/case/template": template,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/api/alert/_search", "POST"),
+        ("PATCH", "/api/alert/_search", "POST"),
+        ("PATCH", "/api/case/template/_search", "POST"),
+        ("GET", f"{ENGINE}/action/_search", "POST"),
+        ("DELETE", "/api/event", "GET"),
+        ("PUT", "/api/connector/cortex/action", "POST"),
+        ("GET", "/api/alert/~1/markAsRead", "POST"),
+    ],
+)
+async def test_a_wrong_method_is_405_and_never_an_object_of_that_name(
+    core: RunningCore, method: str, path: str, allowed: str
+) -> None:
+    answer = await core.send(method, path)
+    assert (answer.status_code, answer.json()["type"], answer.headers["allow"]) == (405, "MethodNotAllowed", allowed)
+
+
+async def test_a_template_may_have_the_name_of_another_methods_route(core: RunningCore) -> None:
+    made = await core.send("POST", "/api/case/template", {"name": "_search"})
+    assert made.status_code == 201
+    found = await core.send("GET", "/api/case/template/_search")
+    assert (found.status_code, found.json()["_id"]) == (200, made.json()["_id"])
+    searched = await core.send("POST", "/api/case/template/_search", {"query": {"_field": "name", "_value": "_search"}})
+    assert [template["_id"] for template in searched.json()] == [made.json()["_id"]]
+
+
+async def test_ids_share_one_number_space_and_may_be_percent_encoded(core: RunningCore) -> None:
+    objects = await one_of_each(core, "ids")
+    ids = []
+    for path, word in objects.items():
+        assert word["_id"] == word["id"]
+        ids.append(word["id"])
+        found = [
+            (await core.send("GET", f"{path}/{spelled}")).json()["id"]
+            for spelled in (word["id"], f"%7E{word['id'][1:]}", f"%7e{word['id'][1:]}")
+        ]
+        assert found == [word["id"]] * 3
+    ids += [word["id"] for word in objects["/api/alert"]["artifacts"] + objects["/api/case/template"]["tasks"]]
+    assert len(set(ids)) == len(ids)
+    assert all(id[0] == "~" and len(id) < 6 for id in ids)
+
+
+async def test_a_404_names_the_kind_of_object(core: RunningCore) -> None:
+    names = {
+        "alert": "Alert",
+        "case": "Case",
+        "case/task": "Task",
+        "case/task/log": "Log",
+        "case/artifact": "Artifact",
+        "case/template": "CaseTemplate",
+        "connector/engine/action": "Action",
+        "connector/engine/action/responder/alert": "Alert",
+        "connector/engine/responder/alert": "Alert",
+        "connector/engine/responder/case_task_log": "Log",
+    }
+    for path, name in names.items():
+        body = (await core.send("GET", f"/api/{path}/~99999", profile="read-only")).json()
+        assert (body["type"], body["message"]) == ("NotFoundError", f"{name} not found"), path
+
+
+async def test_a_repeated_query_parameter_is_a_list(core: RunningCore) -> None:
+    for title, number in (("b", 1), ("a", 1), ("a", 2)):
+        await made(core, "/api/alert", {**ALERT, "type": "order", "sourceRef": f"{title}{number}", "title": title})
+    query = {"query": {"type": "order"}}
+    found = (await core.send("POST", "/api/alert/_search?sort=title&sort=-createdAt&sort=-sourceRef", query)).json()
+    joined = (await core.send("POST", "/api/alert/_search?sort=title,-createdAt,-sourceRef", query)).json()
+    assert [alert["sourceRef"] for alert in found] == ["a2", "a1", "b1"]
+    assert joined == found
+
+
+async def test_absent_values_are_null_in_alerts_and_cases_and_left_out_elsewhere(core: RunningCore) -> None:
+    objects = await one_of_each(core, "absent")
+    nulls = {path: [key for key, value in word.items() if value is None] for path, word in objects.items()}
+    assert nulls == {
+        "/api/alert": ["updatedBy", "updatedAt", "externalLink", "case", "caseTemplate"],
+        "/api/case": [
+            "updatedBy",
+            "updatedAt",
+            "endDate",
+            "resolutionStatus",
+            "impactStatus",
+            "summary",
+            "template",
+        ],
+        "/api/case/task": [],
+        "/api/case/task/log": [],
+        "/api/case/artifact": [],
+        "/api/case/template": [],
+    }
+    assert not [key for task in objects["/api/case/template"]["tasks"] for key, value in task.items() if value is None]
+    for path, word in objects.items():
+        assert isinstance(word["createdAt"], int)
+        assert word["createdAt"] > 1_700_000_000_000, path
+
+
+async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCore) -> None:
+    wrong = {
+        "type": 5,
+        "source": None,
+        "title": "",
+        "severity": 0,
+        "tags": ["fine", 5, None],
+        "artifacts": [{"dataType": "ip", "data": "a"}, {"data": "b", "tlp": 4}, "rubbish"],
+        "customFields": {"a": {"integer": "x"}, "b": {"date": True}},
+    }
+    body = (await core.send("POST", "/api/alert", wrong)).json()
+    assert body["type"] == "AttributeCheckingError"
+    assert {(error["name"], error["type"].removesuffix("AttributeError")) for error in body["errors"]} == {
+        ("type", "InvalidFormat"),
+        ("source", "Missing"),
+        ("sourceRef", "Missing"),
+        ("title", "InvalidFormat"),
+        ("description", "Missing"),
+        ("severity", "InvalidFormat"),
+        ("tags[1]", "InvalidFormat"),
+        ("tags[2]", "InvalidFormat"),
+        ("artifacts[1].dataType", "Missing"),
+        ("artifacts[1].tlp", "InvalidFormat"),
+        ("artifacts[2]", "InvalidFormat"),
+        ("customFields.a.integer", "InvalidFormat"),
+        ("customFields.b.date", "InvalidFormat"),
+    }
+    assert "[Attribute sourceRef is missing]" in body["message"]
+
+
+async def test_a_number_without_a_fraction_is_an_integer(core: RunningCore) -> None:
+    content = (
+        b'{"name": "whole", "severity": 3.0, "tlp": 1e0, "tasks": [{"title": "t", "order": 2.0}],'
+        b' "customFields": {"a": {"integer": 5.0, "order": 1.0}, "b": {"date": 1.7e12}, "c": {"float": 2.0}}}'
+    )
+    answer = await core.send("POST", "/api/case/template", content=content)
+    assert answer.status_code == 201, answer.text
+    template = answer.json()
+    assert (template["severity"], template["tlp"], template["tasks"][0]["order"]) == (3, 1, 2)
+    fields = template["customFields"]
+    assert (fields["a"]["integer"], fields["a"]["order"], fields["b"]["date"]) == (5, 1, 1_700_000_000_000)
+    assert '"integer":5,' in answer.text
+    assert '"float":2.0,' in answer.text
+    for value in (b"2.5", b"1e300", b"true", b'"2"'):
+        content = b'{"name": "part", "severity": ' + value + b"}"
+        refused = await core.send("POST", "/api/case/template", content=content)
+        assert refused.json()["errors"][0]["name"] == "severity", value
+
+
+async def test_truncated_json_is_a_bad_request(core: RunningCore) -> None:
+    answer: httpx.Response = await core.send("POST", "/api/alert", content=b'{"type": "siem"')
+    assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
+    assert "not valid JSON" in answer.json()["message"]
+
+
+async def test_responses_do_not_wait_for_a_delayed_ack(core: RunningCore) -> None:
+    """A listener that keeps Nagle's algorithm answers each request after the 40 ms of a delayed acknowledgement."""
+    times = []
+    for _ in range(21):
+        started = time.perf_counter()
+        await core.http.get("/api/event")
+        times.append(time.perf_counter() - started)
+    assert min(times[10:]) < 0.03, times  # the first ones are not waited for even then

@@ -1,0 +1,79 @@
+"""The connector's routes with a vendor's field names."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def alert(core: RunningCore, ref: str) -> str:
+    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_errors_and_searches_use_the_vendors_field_names(core: RunningCore) -> None:
+    base, alert_id = "/api/connector/cortex/action", await alert(core, "alias")
+    run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
+    wrong = (await core.send("POST", base, {**run, "cortexId": 5})).json()
+    ours = (await core.send("POST", base.replace("cortex", "engine"), {**run, "engineId": 5})).json()
+    made = (await core.send("POST", base, {**run, "cortexId": "local"})).json()
+    query = {"query": {"_and": [{"_field": "cortexId", "_value": "local"}, {"cortexJobId": made["cortexJobId"]}]}}
+    found = (await core.send("POST", f"{base}/_search", query)).json()
+    none = (
+        await core.send("POST", f"{base}/_search", {"query": {"_in": {"_field": "cortexId", "_values": ["x"]}}})
+    ).json()
+    assert (wrong["errors"][0]["name"], wrong["message"]) == (
+        "cortexId",
+        "[Invalid format for cortexId, expected string]",
+    )
+    assert ours["errors"][0]["name"] == "engineId"
+    assert [action["id"] for action in found] == [made["id"]]
+    assert found[0]["cortexId"] == "local"
+    assert none == []
+
+
+async def test_the_action_of_a_conflict_has_the_vendors_field_names(tmp_path: Path) -> None:
+    async with running_core(tmp_path, responder={CLOSE: {"approval": 1}}) as here:
+        run = {"responderId": CLOSE, "objectType": "alert", "objectId": await alert(here, "1"), "onlyIfIdle": True}
+        first = (await here.send("POST", "/api/connector/cortex/action", run)).json()
+        alias = await here.send("POST", "/api/connector/cortex/action", run)
+        plain = await here.send("POST", "/api/connector/engine/action", run)
+    for answer, word in ((alias, "cortex"), (plain, "engine")):
+        body = answer.json()
+        assert (answer.status_code, body["type"], body["action"]["id"]) == (409, "ConflictError", first["id"])
+        assert {key for key in body["action"] if key.startswith(("engine", "cortex"))} == {f"{word}Id", f"{word}JobId"}
+
+
+async def test_texts_and_parameters_are_not_translated(core: RunningCore) -> None:
+    text = 'he said "engineId": and "cortexId":'
+    run = {
+        "responderId": CLOSE,
+        "objectType": "alert",
+        "objectId": await alert(core, "words"),
+        "parameters": {"reason": text, "cortexId": "mine"},
+    }
+    made = (await core.send("POST", "/api/connector/cortex/action", run)).json()
+    while "endDate" not in made:
+        made = (await core.send("GET", f"/api/connector/cortex/action/{made['id']}?wait=20")).json()
+    assert json.loads(made["report"])["parameters"] == {
+        "reason": text,
+        "cortexId": "mine",
+        "user": "org-admin@responder-bot.local",
+        "organisation": "default",
+    }

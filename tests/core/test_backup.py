@@ -1,0 +1,77 @@
+"""`responder-bot backup`."""
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.running import RunningCore, running_core
+from tests.core.test_cli import is_one_sentence, run
+
+ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+
+
+async def alert(core: RunningCore, ref: str) -> str:
+    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def events(core: RunningCore, query: str) -> dict[str, Any]:
+    answer = await core.send("GET", f"/api/event?{query}", profile="read-only")
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json()
+    return page
+
+
+@pytest.mark.parametrize("name", [".", "", "folder", "none/copy.db"])
+async def test_a_backup_needs_the_path_of_a_new_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    await run(tmp_path, "user", "list")
+    ended = await run(tmp_path, "backup", name)
+    assert ended.code == 2
+    assert is_one_sentence(ended.err)
+
+
+async def test_no_backup_is_written_if_the_bots_file_exists(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "list")
+    (tmp_path / "copy.db.slack").write_text("mine")
+    ended = await run(tmp_path, "backup", "copy.db")
+    assert (ended.code, ended.err) == (2, "copy.db.slack exists already; name another file.\n")
+    assert not (tmp_path / "copy.db").exists()
+
+
+async def test_a_backup_during_writes_is_consistent(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as here:
+        await here.key("org-admin")
+        writing = [asyncio.ensure_future(alert(here, str(number))) for number in range(60)]
+        await writing[0]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "core.cli",
+            "backup",
+            "copy.db",
+            cwd=tmp_path,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "RESPONDER_BOT_CORE_DATABASE": "core.db",
+            },
+        )
+        code = await process.wait()
+        await asyncio.gather(*writing)
+    again = tmp_path / "again"
+    again.mkdir()
+    shutil.copy(tmp_path / "copy.db", again / "core.db")
+    async with running_core(again) as restored:
+        restored.keys.update(here.keys)
+        total = int((await restored.send("POST", "/api/alert/_search", {})).headers["x-total"])
+        last = (await events(restored, "wait=0"))["last"]
+        more = await alert(restored, "one more")
+    assert code == 0
+    assert total >= 1
+    assert min(last, int(more[1:])) > 1000 * total  # a restored database gives no number of before
