@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
-_SHELL = re.compile(r"(uv|pip|pipx|python|responder-bot|\.ci/run)\b(?![.-])")
+_SHELL = re.compile(r"(uv|pip|pipx|python|responder-bot) \S|\.ci/run$")
 
 
 def files(*suffixes: str) -> list[Path]:

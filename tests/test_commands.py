@@ -1,0 +1,193 @@
+"""Every command that a page of the repository shows can be typed as shown, on a machine that has only Python."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bot.features import COMMANDS
+from tests.documents import ROOT, blocks, commands, files
+
+README = ROOT / "README.md"
+CI = (ROOT / ".ci" / "run").read_text()
+
+IN_CI = {
+    "pip install uv && uv run pytest": "uv run pytest\n",
+    "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
+    "python -m tests.bench NAME ...": "uv run --group bench python -m tests.bench --small --rounds 1",
+}
+"""Commands that `.ci/run` itself runs, and its line for each."""
+
+CHECKS = "uv sync                 # the environment for development"
+"""How the block of CONTRIBUTING begins; its other two lines are what CI runs, and CI itself."""
+
+START = "pip install uv && uv run responder-bot try"
+ADD_ANNA = "uv run responder-bot user add anna --profile analyst --slack-id U0123ABCD"
+ADD_USER = "responder-bot user add LOGIN --profile PROFILE [--slack-id [T...:]U...] [--clearance amber]"
+ENDING: Mapping[str, str] = {
+    "pipx install uv": "python -m pip install -q pipx && pipx install uv",
+    "uv tool install": "uv tool install .",
+    "uv run responder-bot try --once": "",
+    "responder-bot try --once": "",
+    ADD_ANNA: "",
+    ADD_USER: "responder-bot user add ben --profile read-only --slack-id U0BEN --clearance amber",
+    "uv run responder-bot responders install": "",
+    "uv run responder-bot responders list": "",
+    "responder-bot responders install": "",
+    "responder-bot responders install [DIR]": "responder-bot responders install core/bundled",
+    "responder-bot responders list": "",
+    "uv run responder-bot doctor --manifest https://your.host": "",
+}
+"""Commands that end by themselves and need nothing that runs; what is typed where that differs."""
+
+SERVING = {
+    START: "page: ",
+    "responder-bot try": "page: ",
+    "uv run responder-bot try --workspace-only": "page: ",
+    "uv run responder-bot serve": "bot: ",
+    "responder-bot serve": "bot: ",
+    "responder-bot core": "core: ",
+    "responder-bot bot": "bot: ",
+}
+"""Commands that serve until they are interrupted, and how the line begins that says that they do."""
+
+BESIDE_SERVE = ("uv run responder-bot doctor", "responder-bot doctor", "responder-bot backup FILE")
+AFTER_SERVE = ("responder-bot restore FILE", "responder-bot forget-messages")
+
+
+def shown() -> set[str]:
+    """All commands of all pages; blocks with curl are run by `test_readme.py`."""
+    return {command for page in files(".md") for command in commands(page) if "curl" not in command}
+
+
+def test_every_command_that_is_shown_is_run_here_or_in_ci() -> None:
+    in_contributing = {command for command in shown() if command.startswith(CHECKS)}
+    assert len(in_contributing) == 1
+    assert shown() == {*in_contributing, *IN_CI, *ENDING, *SERVING, *BESIDE_SERVE, *AFTER_SERVE}
+    assert [line for line in IN_CI.values() if line not in CI] == []
+
+
+def test_the_readme_shows_every_command_of_slack() -> None:
+    verbs = set(re.findall(r"`/responder (\w+)", README.read_text()))
+    assert verbs == {verb for verb, command in COMMANDS.items() if command.summary}
+
+
+class Shell:
+    """A shell in a copy of the repository, in a home of its own; `PATH` holds a new Python and the system."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repository = folder / "repository"
+        self.env = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("RESPONDER_BOT", "SLACK_"))},
+            "HOME": str(folder / "home"),
+            "PATH": f"{folder}/python/bin:{folder}/home/.local/bin:{self.repository}/.venv/bin:/usr/bin:/bin",
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
+        }
+        for name in ("VIRTUAL_ENV", "PYTHONPATH"):
+            self.env.pop(name, None)
+
+    async def start(self, command: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *("bash", "-euc", command),
+            cwd=self.repository,
+            env=self.env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    async def run(self, command: str) -> str:
+        """Its standard output; it must end with 0."""
+        process = await self.start(command)
+        out, err = await process.communicate()
+        assert process.returncode == 0, f"{command}\n{out.decode()}\n{err.decode()}"
+        return out.decode()
+
+    @asynccontextmanager
+    async def serving(self, command: str, until: str) -> AsyncIterator[list[str]]:
+        """Its lines up to the one that begins with `until`; Ctrl-C at the end of the block must end it well."""
+        process = await self.start(command)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = asyncio.create_task(process.stderr.read())  # also so that the pipe never fills up
+        lines: list[str] = []
+        try:
+            while not lines or not lines[-1].startswith(until):
+                line = await process.stdout.readline()
+                assert line, f"{command}\n{lines}\n{(await errors).decode()}"
+                lines.append(line.decode().strip())
+            yield lines
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            said = (await errors).decode()
+            await process.wait()
+        assert process.returncode in (0, 130), said
+
+
+def copied(folder: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return str(found.getsockname()[1])
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    (tmp_path / "home").mkdir()
+    copied(tmp_path / "repository")
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    subprocess.run([python, "-m", "venv", tmp_path / "python"], check=True)
+    return Shell(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
+    for command in (START, "uv run responder-bot try --workspace-only"):
+        async with shell.serving(command, SERVING[command]) as lines:
+            assert lines[-1].startswith("page: http://127.0.0.1:")
+    await shell.run("uv sync")
+    for command, typed in ENDING.items():
+        await shell.run(typed or command)
+    async with shell.serving("responder-bot try", "page: "):
+        pass
+    settings = blocks(README, "toml")[0].replace("C0123456789", "C0GENERAL")
+    (shell.repository / "responder-bot.toml").write_text(settings)
+    (shell.repository / "responder-bot.toml").chmod(0o600)
+    async with shell.serving("responder-bot try --workspace-only", "SLACK_APP_TOKEN=") as told:
+        shell.env |= dict(line.split("=", 1) for line in told if line.startswith("SLACK_"))
+        shell.env["RESPONDER_BOT_CORE_PORT"] = free_port()
+        async with shell.serving("uv run responder-bot serve", "bot: "):
+            for command in BESIDE_SERVE:
+                await shell.run(command.replace("FILE", "../backup"))
+        for command in AFTER_SERVE:
+            await shell.run(command.replace("FILE", "../backup"))
+        async with shell.serving("responder-bot serve", "bot: "):
+            pass
+        async with shell.serving("responder-bot core", "core: "):
+            key = await shell.run("responder-bot user add bot --profile service")
+            shell.env["RESPONDER_BOT_BOT_CORE_API_KEY"] = key.strip()
+            async with shell.serving("responder-bot bot", "bot: "):
+                pass
