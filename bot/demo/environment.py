@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +211,3 @@ def _write(file: Path, emulator: SlackEmulator, core_url: str, keys: Mapping[str
     with os.fdopen(descriptor, "w") as out:
         os.fchmod(out.fileno(), 0o600)  # a file of an earlier run may have been opened up
         out.write(json.dumps(told, indent=2))
-
-
-Work = Callable[[DemoEnvironment], Awaitable[int]]

@@ -52,7 +52,7 @@ class Outbox(Protocol):
         """Return the ids of the alerts and cases with a card in this channel, newest first."""
         ...
 
-    def message_at(self, channel: str, ts: str) -> "PostedMessage | None":
+    def message_at(self, channel: str, ts: str) -> PostedMessage | None:
         """Return the bot's message with this `ts`."""
         ...
 

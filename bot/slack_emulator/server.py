@@ -280,10 +280,6 @@ class SlackEmulator:
         """Slack's regular renewal: each connection is told `refresh_requested`."""
         await self._socket.say("refresh_requested")
 
-    async def warn_connections(self) -> None:
-        """Each connection is told that it will be closed soon (`warning`)."""
-        await self._socket.say("warning")
-
     def drop_connections(self) -> None:
         """Cut each connection without a word."""
         self._socket.drop()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from statistics import median
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,8 +20,6 @@ class Served:
     """What a load of some seconds has seen."""
 
     per_second: float
-    middle_s: float
-    """The median time of one answer."""
     count: int
 
 
@@ -117,7 +114,7 @@ async def load(url: str, requests: Sequence[bytes], *, seconds: float, at_once: 
     for _ in range(at_once):
         await loop.create_connection(lambda: _Connection(run), str(parts.hostname), parts.port or 80)
     await run.over
-    return Served(len(run.times) / (time.perf_counter() - started), median(run.times), len(run.times))
+    return Served(len(run.times) / (time.perf_counter() - started), len(run.times))
 
 
 class Weighed:

@@ -116,7 +116,6 @@ class Installation:
     folder: Path
     emulator: SlackEmulator
     keys: dict[str, str] = field(default_factory=dict)
-    core_port: int = 0
     core_url: str = ""
 
     @property
@@ -172,7 +171,7 @@ async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "responder-bot.toml").write_text(_settings(folder, port))
-    made = Installation(folder, emulator, core_port=port)
+    made = Installation(folder, emulator)
     for name, profile, *more in USERS:
         made.keys[name] = await user_added(folder, name, profile, *more)
     return made

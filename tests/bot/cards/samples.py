@@ -103,9 +103,6 @@ def button(intent: Intent) -> str:
 
 # --- random ones ----------------------------------------------------------------------------------------------------
 
-SECRET = "zQ7secretQz"
-"""Stands in every foreign word of an object that must not be shown, and nowhere else."""
-
 foreign_text = st.one_of(st.text(max_size=60), st.sampled_from([HOSTILE, "x" * 10_000, "&" * 9_000, "```", "<!here>"]))
 levels = st.integers(0, 3)
 

@@ -1,6 +1,5 @@
 """The parts of core that run actions, on a real database and a scripted engine, without HTTP."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -134,8 +133,3 @@ async def ended_with(here: Parts, requested: Sequence[Any]) -> Action:
     started = await here.actions.start(ANNA, run_input(here))
     (await here.engine.taken.get()).finish(Report(True, operations=tuple(requested)))
     return await here.ended(started.action.id)
-
-
-def report_of(action: Action) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(action.report)
-    return report

@@ -5,8 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-LABEL = {"level": "suspicious", "namespace": "Demo", "predicate": "Sandbox", "value": "42/100"}
-
 job = Path(sys.argv[1])
 time.sleep(20)
 answer = {
