@@ -1,4 +1,4 @@
-"""A server that behaves like Cortex over real HTTP, the life of its jobs included, and misbehaves on demand."""
+"""A fake Cortex server over real HTTP, with the life cycle of its jobs and with faults on demand."""
 
 import asyncio
 import json
@@ -23,21 +23,21 @@ BLOCKER: JsonObject = {
 
 
 @dataclass(frozen=True)
-class Say:
-    """Answer this instead."""
+class Reply:
+    """Send this answer instead."""
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
-    """Sent as it is, in place of `body`."""
+    """Sent unchanged in place of `body`."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Close the connection: before anything is said, or after so many bytes of a longer body.
+    """Abort the connection before an answer, or after some bytes of its body.
 
-    With `done` the call has its effect first, so only its answer is lost.
+    With `done` the call takes effect first, so only its answer is lost.
     """
 
     after_bytes: int | None = None
@@ -46,20 +46,20 @@ class Cut:
 
 @dataclass(frozen=True)
 class Hang:
-    """Answer only when `until` is set; with `done` after the effect of the call."""
+    """Answer only when `until` is set; with `done` the call takes effect before."""
 
     until: asyncio.Event
     done: bool = False
 
 
-Fault = Say | Cut | Hang
+Fault = Reply | Cut | Hang
 
 
 @dataclass
 class FakeJob:
     id: str
     worker: JsonObject
-    asked: JsonObject
+    body: JsonObject
     """The body of the run call."""
     status: Status = "Waiting"
     created_ms: int = 0
@@ -67,16 +67,16 @@ class FakeJob:
     report: Any = "Waiting"
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     hidden: bool = False
-    """Not in the index yet, so that a search does not find it."""
+    """Not indexed yet, so that searches do not find it."""
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         job = {
             "_type": "job", "_id": self.id, "id": self.id, "workerId": self.worker["id"],
             "workerName": self.worker["name"], "workerDefinitionId": self.worker.get("workerDefinitionId"),
             "status": self.status, "date": self.created_ms, "createdAt": self.created_ms, "organization": "soc",
-            "type": "responder", "dataType": self.asked.get("dataType"), "data": self.asked.get("data"),
-            "tlp": self.asked.get("tlp"), "pap": self.asked.get("pap"), "message": self.asked.get("message", ""),
-            "parameters": self.asked.get("parameters", {}), "label": self.asked.get("label"),
+            "type": "responder", "dataType": self.body.get("dataType"), "data": self.body.get("data"),
+            "tlp": self.body.get("tlp"), "pap": self.body.get("pap"), "message": self.body.get("message", ""),
+            "parameters": self.body.get("parameters", {}), "label": self.body.get("label"),
         }  # fmt: skip
         return job if self.start_ms is None else job | {"startDate": self.start_ms}
 
@@ -91,9 +91,9 @@ class Call:
 
 
 class FakeCortex:
-    """Start it, point an engine at `url`, and play the jobs' lives by hand, or give `plays` to have them played.
+    """A server for an engine with this `url`. Tests drive its jobs, or pass `plays`, which drives each new job.
 
-    `behave(operation, fault, ...)` queues misbehaviour, one fault for each call; `always(operation, fault)` lasts.
+    `behave(operation, fault, ...)` queues faults for the next calls; `always(operation, fault)` applies to all calls.
     """
 
     def __init__(
@@ -119,20 +119,20 @@ class FakeCortex:
         self._playing: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
 
-    # Life of the server
+    # The server
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, ssl_context: ssl.SSLContext | None = None) -> None:
         app = web.Application()
         app.add_routes(
             [
-                web.post("/api/responder/_search", self._served("search_responders", self._search_responders)),
-                web.get("/api/responder/type/{kind}", self._served("responders_of_kind", self._of_kind)),
-                web.get("/api/responder/{id}", self._served("responder", self._responder)),
-                web.post("/api/responder/{id}/run", self._served("run", self._run)),
-                web.post("/api/job/_search", self._served("search_jobs", self._search_jobs)),
-                web.get("/api/job/{id}", self._served("job", self._job)),
-                web.get("/api/job/{id}/waitreport", self._served("wait", self._wait)),
-                web.delete("/api/job/{id}", self._served("delete", self._delete)),
+                web.post("/api/responder/_search", self._handler("search_responders", self._search_responders)),
+                web.get("/api/responder/type/{kind}", self._handler("responders_of_kind", self._of_kind)),
+                web.get("/api/responder/{id}", self._handler("responder", self._responder)),
+                web.post("/api/responder/{id}/run", self._handler("run", self._run)),
+                web.post("/api/job/_search", self._handler("search_jobs", self._search_jobs)),
+                web.get("/api/job/{id}", self._handler("job", self._job)),
+                web.get("/api/job/{id}/waitreport", self._handler("wait", self._wait)),
+                web.delete("/api/job/{id}", self._handler("delete", self._delete)),
                 web.get("/api/status", self._status),
             ]
         )
@@ -152,7 +152,7 @@ class FakeCortex:
             await self._runner.cleanup()
 
     async def restart(self) -> None:
-        """What a real one does: waiting jobs run again, running ones stay InProgress for ever."""
+        """Do what Cortex does: waiting jobs run again, running ones stay InProgress for ever."""
         for task in self._playing:
             task.cancel()
         await asyncio.gather(*self._playing, return_exceptions=True)
@@ -160,7 +160,7 @@ class FakeCortex:
             if job.status == "Waiting":
                 self._play(job)
 
-    # Life of a job
+    # The life cycle of a job
 
     async def begin(self, job_id: str) -> None:
         self.jobs[job_id].start_ms = int(self._clock() * 1000)
@@ -173,33 +173,33 @@ class FakeCortex:
         }
         await self._change(job_id, "Success", {**report, "success": True, "artifacts": [], "operations": [], **more})
 
-    async def fail(self, job_id: str, error_message: Any, given: JsonObject | None = None) -> None:
-        """The real one keeps `input` as text."""
-        text = None if given is None else json.dumps(given)
+    async def fail(self, job_id: str, error_message: Any, returned: JsonObject | None = None) -> None:
+        """Cortex stores `input` as text."""
+        text = None if returned is None else json.dumps(returned)
         await self._change(job_id, "Failure", {"errorMessage": error_message, "input": text, "success": False})
 
     async def remove(self, job_id: str) -> None:
         await self._change(job_id, "Deleted", "Deleted")
 
     async def say(self, job_id: str, status: Status, report: Any) -> None:
-        """End it with any report."""
+        """Set any status and report."""
         await self._change(job_id, status, report)
 
     def forget(self, job_id: str) -> None:
         del self.jobs[job_id]
 
-    def seed(self, asked: JsonObject, worker: JsonObject = BLOCKER, status: Status = "Waiting") -> FakeJob:
-        job = FakeJob(f"AXj{len(self.jobs):04}", worker, asked, status, int(self._clock() * 1000))
+    def seed(self, body: JsonObject, worker: JsonObject = BLOCKER, status: Status = "Waiting") -> FakeJob:
+        job = FakeJob(f"AXj{len(self.jobs):04}", worker, body, status, int(self._clock() * 1000))
         self.jobs[job.id] = job
         return job
 
-    # What a test looks at, and waits for
+    # Observing and waiting
 
     def count(self, operation: Operation) -> int:
         return sum(call.operation == operation for call in self.calls)
 
     async def until(self, operation: Operation, times: int = 1) -> Call:
-        """Wait until this was called so often; the last of these calls."""
+        """Wait for the given number of calls; returns the last of them."""
         async with self._called:
             await self._called.wait_for(lambda: self.count(operation) >= times)
         return [call for call in self.calls if call.operation == operation][times - 1]
@@ -218,7 +218,7 @@ class FakeCortex:
         else:
             self._always[operation] = fault
 
-    # The calls
+    # The operations
 
     async def _search_responders(self, request: web.Request, body: Any) -> web.Response:
         if not self.has_search:
@@ -243,11 +243,11 @@ class FakeCortex:
         self._play(job)
         async with self._called:
             self._called.notify_all()
-        return web.json_response(job.shown())
+        return web.json_response(job.to_json())
 
     async def _job(self, request: web.Request, body: Any) -> web.Response:
         job = self.jobs.get(request.match_info["id"])
-        return _no_job(request) if job is None else web.json_response(job.shown())
+        return _no_job(request) if job is None else web.json_response(job.to_json())
 
     async def _wait(self, request: web.Request, body: Any) -> web.Response:
         job = self.jobs.get(request.match_info["id"])
@@ -260,7 +260,7 @@ class FakeCortex:
                     await job.changed.wait_for(lambda: job.status in ENDED)
             except TimeoutError:
                 pass
-        return web.json_response(job.shown() | {"report": job.report})
+        return web.json_response(job.to_json() | {"report": job.report})
 
     async def _delete(self, request: web.Request, body: Any) -> web.Response:
         if request.match_info["id"] not in self.jobs:
@@ -271,9 +271,9 @@ class FakeCortex:
     async def _search_jobs(self, request: web.Request, body: Any) -> web.Response:
         query = body.get("query") or {}
         found = [
-            job.shown()
+            job.to_json()
             for job in self.jobs.values()
-            if not job.hidden and job.status != "Deleted" and _matches(query, job.shown())
+            if not job.hidden and job.status != "Deleted" and _matches(query, job.to_json())
         ]
         found.reverse()
         return web.json_response(found, headers={"X-Total": str(len(found))})
@@ -281,15 +281,15 @@ class FakeCortex:
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response({"versions": {"Cortex": "4.1.0"}})
 
-    # Below the calls
+    # Helpers
 
-    def _served(
+    def _handler(
         self, operation: str, answer: Callable[[web.Request, Any], Awaitable[web.Response]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             body = await request.json() if request.can_read_body else None
             authorization = request.headers.get("Authorization", "")
-            await self._note(Call(operation, request.path, dict(request.query), body, authorization))
+            await self._record(Call(operation, request.path, dict(request.query), body, authorization))
             if authorization != f"Bearer {self.api_key}":
                 return _error(401, "AuthenticationError", "Authentication failure")
             queue = self._faults.get(operation)
@@ -301,7 +301,7 @@ class FakeCortex:
     async def _with_fault(
         self, fault: Fault | None, request: web.Request, answer: Callable[[], Awaitable[web.Response]]
     ) -> web.StreamResponse:
-        if isinstance(fault, Say):
+        if isinstance(fault, Reply):
             text = fault.raw if fault.raw is not None else json.dumps(fault.body).encode()
             return web.Response(status=fault.status, body=text, headers=fault.headers, content_type="application/json")
         if isinstance(fault, Cut):
@@ -314,7 +314,7 @@ class FakeCortex:
             return response or await answer()
         return await answer()
 
-    async def _note(self, call: Call) -> None:
+    async def _record(self, call: Call) -> None:
         async with self._called:
             self.calls.append(call)
             self._called.notify_all()
@@ -341,7 +341,7 @@ class FakeCortex:
 
 
 async def at_once(cortex: FakeCortex, job: FakeJob) -> None:
-    """A life to give as `plays`: every job runs and succeeds without delay."""
+    """For `plays`: every job runs and succeeds at once."""
     await cortex.begin(job.id)
     await cortex.succeed(job.id)
 

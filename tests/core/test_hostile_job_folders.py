@@ -1,4 +1,4 @@
-"""Core, over HTTP, while programs put pipes, directories and links where it may look in their job folders."""
+"""Core, over HTTP, while programs replace files in their job folders by pipes, directories and symlinks."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from core.common.errors import ResponderBotError
 from core.models import Action
 from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
 from tests.core.engines.process.conftest import is_alive
-from tests.core.engines.process.test_hostile_runs import gone
+from tests.core.engines.process.test_hostile_runs import wait_gone
 
 PLANTING = """
 import json, os, signal, sys
@@ -40,7 +40,7 @@ while True:
 """
 
 NAMES = (("started",), ("stop",), ("facts.json",), ("follower", "gate", "printed", "output"))
-"""What each of four runs, all that an engine has places for, puts something else in place of."""
+"""The files that each of four runs replaces. Four is the capacity of the engine."""
 
 KINDS = pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
 
@@ -52,7 +52,7 @@ async def planting_place(folder: Path, **config: Any) -> Place:
 
 
 async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) -> tuple[list[Action], list[int]]:
-    """Runs that have planted theirs, with the numbers of their programs."""
+    """Start runs that have replaced their files. Returns them with the pids of their programs."""
     alert, actions, pids = await alert_in(core), [], []
     for number, several in enumerate(names):
         bell = core.place.folder / f"bell{number}"
@@ -64,7 +64,7 @@ async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) 
 
 
 async def stopped(core: CoreProcess) -> int | None:
-    """Ask core to end, as a service manager does; its exit code."""
+    """Terminate core as a service manager does; returns its exit code."""
     core.process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(60):
         return await core.process.wait()
@@ -100,6 +100,6 @@ async def test_after_a_crash_the_next_core_ends_hostile_runs(kind: str, tmp_path
                     await core.client().cancel(action.id)
             assert (await core.ended(action.id)).status == "Failure"
         for pid in pids:
-            await gone(pid)
+            await wait_gone(pid)
         await until(lambda: not list((tmp_path / "jobs" / "local").iterdir()), "a folder without jobs")
         assert await stopped(core) == 0

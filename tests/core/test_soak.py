@@ -93,7 +93,7 @@ async def plays(cortex: FakeCortex, job: FakeJob) -> None:
     await asyncio.sleep(0.05)
     await cortex.begin(job.id)
     await asyncio.sleep(0.3)
-    await cortex.succeed(job.id, operations=job.asked["parameters"]["operations"])
+    await cortex.succeed(job.id, operations=job.body["parameters"]["operations"])
 
 
 @asynccontextmanager
@@ -155,7 +155,7 @@ async def test_whatever_dies_when_each_run_happens_once(tmp_path: Path, number_o
 def judged(soak: Soak, ended: dict[str, Action]) -> dict[str, Any]:
     """The runs whose start nobody can know; all others ran once."""
     unknown = {}
-    labels = Counter(job.asked["label"] for job in soak.cortex.jobs.values())
+    labels = Counter(job.body["label"] for job in soak.cortex.jobs.values())
     for key, action in ended.items():
         remote = action.engine_id == "remote"
         ran = labels[action.id] if remote else soak.place.counted(key)

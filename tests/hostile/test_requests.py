@@ -1,4 +1,4 @@
-"""Requests that attack core by their size, their shape, or by how they are sent and read."""
+"""Requests that attack core by their size, their content, or by how they are sent and read."""
 
 import asyncio
 import gzip
@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, place_in
-from tests.hostile.beside import Watch, beside, hold, quiet
+from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
 
 pytestmark = pytest.mark.hostile
 
@@ -56,7 +56,7 @@ BOMBS: dict[str, tuple[str, bytes]] = {
     ),
     "a query of many steps": ("/api/v1/query", b'{"query":[' + b",".join([b'{"_name":"listAlert"}'] * 40_000) + b"]}"),
 }
-"""A name for a body of at most 1 MiB, where it is sent, and the body; each is also sent packed."""
+"""Bodies of at most 1 MiB, with their path; they are sent compressed."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -67,8 +67,8 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CorePr
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def at_rest(core: CoreProcess) -> Watch:
-    return await quiet(core)
+async def baseline(core: CoreProcess) -> Latencies:
+    return await measure_idle(core)
 
 
 def key_of(core: CoreProcess, name: str = "lead") -> dict[str, str]:
@@ -78,18 +78,18 @@ def key_of(core: CoreProcess, name: str = "lead") -> dict[str, str]:
 @pytest.mark.parametrize("what", BOMBS)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_small_body_that_is_expensive_to_parse_delays_no_one(
-    core: CoreProcess, at_rest: Watch, what: str
+    core: CoreProcess, baseline: Latencies, what: str
 ) -> None:
     address, body = BOMBS[what]
     method, _, path = address.rpartition(" ")
     assert len(body) <= 1_048_576, "a body over the limit would only test the limit"
     headers = {**key_of(core), "Content-Type": "application/json", "Content-Encoding": "gzip"}
-    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, beside(core) as watch:
+    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, measured_bystander(core) as latencies:
         sending = [
             http.request(method or "POST", path, content=gzip.compress(body), headers=headers) for _ in range(AT_ONCE)
         ]
         answers = await asyncio.gather(*sending)
-    hold(watch, at_rest, what)
+    assert_unaffected(latencies, baseline, what)
     for answer in answers:
         assert answer.status_code in (200, 201, 400, 404, 413), answer.text[:300]
         assert len(answer.content) < 2_000_000
@@ -99,7 +99,9 @@ async def test_a_small_body_that_is_expensive_to_parse_delays_no_one(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_clients_that_do_not_read_hold_no_memory_and_no_connection(core: CoreProcess, at_rest: Watch) -> None:
+async def test_clients_that_do_not_read_hold_neither_memory_nor_connection(
+    core: CoreProcess, baseline: Latencies
+) -> None:
     for number in range(20):
         alert = {**ALERT, "sourceRef": f"unread-{number}", "description": "x" * 900_000}
         await core.client("lead").create_alert(alert)
@@ -109,15 +111,15 @@ async def test_clients_that_do_not_read_hold_no_memory_and_no_connection(core: C
         f"Authorization: {key_of(core)['Authorization']}\r\nContent-Length: 12\r\n\r\n" + '{"query":{}}'
     ).encode()
     connections = []
-    async with beside(core) as watch:
+    async with measured_bystander(core) as latencies:
         for _ in range(20):
             reader, writer = await asyncio.open_connection(*core.url.removeprefix("http://").split(":"), limit=1024)
             writer.write(request)
             connections.append((reader, writer))
         async with asyncio.timeout(90):
             for reader, _ in connections:
-                await at_its_end(reader)
-    hold(watch, at_rest, "readers who don't read")
+                await wait_closed_by_core(reader)
+    assert_unaffected(latencies, baseline, "readers who don't read")
     assert memory_kib(core) - before < 300_000
     for _, writer in connections:
         writer.close()
@@ -125,12 +127,12 @@ async def test_clients_that_do_not_read_hold_no_memory_and_no_connection(core: C
             await writer.wait_closed()
 
 
-async def at_its_end(reader: asyncio.StreamReader) -> None:
-    """Wait until the other side has ended the connection, without reading what it sent before."""
+async def wait_closed_by_core(reader: asyncio.StreamReader) -> None:
+    """Wait until core has closed the connection, without reading what it sent."""
     reader._transport.pause_reading()  # type: ignore[attr-defined]  # nothing public stops a stream's reading
     connection = reader._transport.get_extra_info("socket")  # type: ignore[attr-defined]
     while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_ESTABLISHED:  # noqa: ASYNC110 - see below
-        await asyncio.sleep(0.1)  # the kernel rings no bell for a state that only it knows
+        await asyncio.sleep(0.1)  # nothing notifies of a change of this state
 
 
 def memory_kib(core: CoreProcess) -> int:
@@ -139,11 +141,11 @@ def memory_kib(core: CoreProcess) -> int:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_abandoned_searches_delay_no_one(core: CoreProcess, at_rest: Watch) -> None:
+async def test_abandoned_searches_delay_no_one(core: CoreProcess, baseline: Latencies) -> None:
     await alert_in(core, "searched")
     slow = {"query": {"_or": [{"_string": f"a*b*c*{n}"} for n in range(8)]}}
     slower = {"query": {"_like": {"_field": "description", "_value": "*a*b*c*d*e*f*"}}}
-    async with beside(core) as watch:
+    async with measured_bystander(core) as latencies:
         async with httpx.AsyncClient(base_url=core.url, timeout=60) as http:
             for body in (slow, slower) * 10:
                 with suppress(httpx.TimeoutException):
@@ -152,7 +154,7 @@ async def test_abandoned_searches_delay_no_one(core: CoreProcess, at_rest: Watch
             found = await http.post(
                 "/api/alert/_search", json={"query": {"sourceRef": "searched"}}, headers=key_of(core)
             )
-    hold(watch, at_rest, "searches that were given up")
+    assert_unaffected(latencies, baseline, "searches that were given up")
     assert found.status_code == 200
     assert len(found.json()) == 1
 
@@ -174,8 +176,8 @@ PARTIAL: dict[str, bytes] = {
 
 @pytest.mark.parametrize("what", PARTIAL)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_half_sent_requests_delay_no_one(core: CoreProcess, at_rest: Watch, what: str) -> None:
-    async with beside(core) as watch:
+async def test_half_sent_requests_delay_no_one(core: CoreProcess, baseline: Latencies, what: str) -> None:
+    async with measured_bystander(core) as latencies:
         writers = [await _silent(core, PARTIAL[what]) for _ in range(200)]
         for _ in range(3):
             assert (await core.client().health())["status"] == "ok"
@@ -183,7 +185,7 @@ async def test_half_sent_requests_delay_no_one(core: CoreProcess, at_rest: Watch
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-    hold(watch, at_rest, what)
+    assert_unaffected(latencies, baseline, what)
 
 
 EARLY: dict[str, Callable[[httpx.AsyncClient, dict[str, str]], Awaitable[httpx.Response]]] = {
@@ -197,10 +199,10 @@ EARLY: dict[str, Callable[[httpx.AsyncClient, dict[str, str]], Awaitable[httpx.R
 
 @pytest.mark.parametrize("status", EARLY)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_early_answer_is_sent_once(core: CoreProcess, at_rest: Watch, status: str) -> None:
-    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, beside(core) as watch:
+async def test_an_early_answer_is_sent_once(core: CoreProcess, baseline: Latencies, status: str) -> None:
+    async with httpx.AsyncClient(base_url=core.url, timeout=60) as http, measured_bystander(core) as latencies:
         answers = [await EARLY[status](http, key_of(core)) for _ in range(15)]
         then = await http.get("/health")
-    hold(watch, at_rest, f"early {status}")
+    assert_unaffected(latencies, baseline, f"early {status}")
     assert {answer.status_code for answer in answers} == {int(status)}
     assert then.status_code == 200

@@ -1,4 +1,4 @@
-"""Responders that attack core by what they leave, how they end, and what they say."""
+"""Responders that attack core by the files they leave, by how they end, and by their output."""
 
 import asyncio
 import json
@@ -11,12 +11,12 @@ import pytest_asyncio
 
 from core.models import Action
 from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
-from tests.hostile.beside import Watch, beside, hold, quiet
+from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
 
 pytestmark = pytest.mark.hostile
 
 HARMLESS = {"steps": ["write"]}
-LONGEST_RUN_S = 60.0  # a run that has not ended by then never will
+LONGEST_RUN_S = 60.0
 
 PREAMBLE = """
 import json, os, shutil, signal, socket, subprocess, sys, time
@@ -90,7 +90,7 @@ PROGRAMS = {
     "death by its own hand": "os.kill(os.getpid(), signal.SIGKILL)",
     "a killed session": "os.killpg(0, signal.SIGKILL)",
 }
-"""A name for what a program does, and what it does."""
+"""Attacks and the code of their programs."""
 
 
 def responder(root: Path, number: int, program: str) -> None:
@@ -122,8 +122,8 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CorePr
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def at_rest(core: CoreProcess) -> Watch:
-    return await quiet(core)
+async def baseline(core: CoreProcess) -> Latencies:
+    return await measure_idle(core)
 
 
 async def ended(core: CoreProcess, action_id: str) -> Action:
@@ -134,11 +134,11 @@ async def ended(core: CoreProcess, action_id: str) -> Action:
 @pytest.mark.parametrize("what", PROGRAMS)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
-    core: CoreProcess, at_rest: Watch, what: str
+    core: CoreProcess, baseline: Latencies, what: str
 ) -> None:
     name = f"Hostile{list(PROGRAMS).index(what)}_1_0"
     alert = await alert_in(core, what)
-    async with beside(core) as watch:
+    async with measured_bystander(core) as latencies:
         action = await core.client().run(asked(alert, name))
         end = await ended(core, action.id)
         json.loads(end.report, parse_constant=_no_json)
@@ -147,17 +147,17 @@ async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
         assert [item.id for item in listed] == [action.id]
         next_one = await core.client().run(asked(alert, parameters=HARMLESS))
         assert (await ended(core, next_one.id)).status == "Success"
-    hold(watch, at_rest, what)
+    assert_unaffected(latencies, baseline, what)
     assert sum(len(item.report) + len(item.operations) for item in listed) < 4_000_000
     assert not left_running(core.place)
 
 
 def _no_json(word: str) -> None:
-    raise AssertionError(f"{word} stands in a report")
+    raise AssertionError(f"{word} is in a report")
 
 
 def left_running(place: Place) -> list[str]:
-    """Command lines of programs of this place's responders that still run."""
+    """Command lines of programs of this core's responders that still run."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -172,14 +172,14 @@ def left_running(place: Place) -> list[str]:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_hostile_runs_at_once_free_their_capacity(core: CoreProcess, at_rest: Watch) -> None:
+async def test_hostile_runs_at_once_free_their_capacity(core: CoreProcess, baseline: Latencies) -> None:
     alert = await alert_in(core, "four")
-    async with beside(core) as watch:
+    async with measured_bystander(core) as latencies:
         runs = [await core.client().run(asked(alert, "Hostile0_1_0")) for _ in range(8)]
         for run in runs:
             await ended(core, run.id)
         assert (await ended(core, (await core.client().run(asked(alert, parameters=HARMLESS))).id)).status == "Success"
-    hold(watch, at_rest, "eight runs that leave pipes")
+    assert_unaffected(latencies, baseline, "eight runs that leave pipes")
 
 
 async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_them(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
     for point in (SILENT, STARTED, RUNNING, EARLY):
         await scene.go(point)
     await core.client("ben").approve(scene.actions[ASKING].id)
-    (lost,) = (job for job in scene.cortex.jobs.values() if job.asked["label"] == scene.actions[UNANSWERED].id)
+    (lost,) = (job for job in scene.cortex.jobs.values() if job.body["label"] == scene.actions[UNANSWERED].id)
     for job_id in (scene.actions[REMOTE].engine_job_id, lost.id):
         await scene.cortex.succeed(job_id, operations=ONCE)
 

@@ -1,4 +1,4 @@
-"""No configured secret comes back in what is stored, in whatever form a program gives it back."""
+"""No configured secret is stored, however a program encodes it."""
 
 import base64
 import html
@@ -51,7 +51,7 @@ def texts_in(value: Any) -> list[str]:
 
 
 def stored(facts: RunFacts, output: dict[str, Any], printed: str) -> list[str]:
-    """All texts of the action that such a run is stored as."""
+    """All texts in the stored action of such a run."""
     found = []
     for fault in ("", "wrote no output/output.json"):
         report = interpret(facts, RunOutput(output, fault, printed), "", "")
@@ -71,11 +71,11 @@ FIXED = (
     )
     + " REMOVED message deep taxonomies type tag AddTagToAlert data asked"
 )
-"""What stands in every report, whatever the program said."""
+"""The texts of every report, regardless of the program."""
 
 
 def decoded_in(text: str) -> str:
-    """What stands in a text as base64, from whichever character on."""
+    """Everything in a text that can be decoded as Base64, at each alignment."""
     found = ""
     for token in re.findall(r"[A-Za-z0-9+/_-]{8,}", text):
         plain = token.replace("-", "+").replace("_", "/")

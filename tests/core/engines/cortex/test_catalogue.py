@@ -1,4 +1,4 @@
-"""What a remote engine has on offer."""
+"""The catalogue of a remote engine."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.cortex import CortexEngine
-from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Fault, Hang, Say
+from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Fault, Hang, Reply
 
 OFFERED = Responder(
     "5b2a5b6e9c",
@@ -46,7 +46,7 @@ async def test_maxima_of_older_versions_count_and_unreadable_ones_hide_the_respo
 
 
 async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: FakeCortex, engine: CortexEngine) -> None:
-    cortex.always("search_responders", Say(body=[
+    cortex.always("search_responders", Reply(body=[
         3, {"name": "NoId", "dataTypeList": []}, {"id": "..", "name": "Dots", "dataTypeList": []},
         {"id": "x", "name": "NoKinds"}, dict(BLOCKER),
     ]))  # fmt: skip
@@ -64,14 +64,14 @@ async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: Fak
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Say(401, {"type": "AuthenticationError"}), "api_key"),
-        (Say(403), "api_key"),
-        (Say(500, {"message": "ElasticSearch cluster is unreachable"}), "ElasticSearch cluster is unreachable"),
-        (Say(429), "429"),
-        (Say(body={"a": 1}), "no list of responders"),
-        (Say(raw=b'[{"id": NaN}]'), "not usable JSON"),
-        (Say(raw=b"[1e999]"), "not usable JSON"),
-        (Say(raw=b"[" * 5000), "not usable JSON"),
+        (Reply(401, {"type": "AuthenticationError"}), "api_key"),
+        (Reply(403), "api_key"),
+        (Reply(500, {"message": "ElasticSearch cluster is unreachable"}), "ElasticSearch cluster is unreachable"),
+        (Reply(429), "429"),
+        (Reply(body={"a": 1}), "no list of responders"),
+        (Reply(raw=b'[{"id": NaN}]'), "not usable JSON"),
+        (Reply(raw=b"[1e999]"), "not usable JSON"),
+        (Reply(raw=b"[" * 5000), "not usable JSON"),
         (Cut(), "the connection broke"),
         (Cut(after_bytes=5), "the connection broke"),
         (Hang(asyncio.Event()), "within 2 s"),
@@ -98,7 +98,7 @@ async def test_an_engine_that_is_down_is_unavailable_and_comes_back(cortex: Fake
 
 
 async def test_an_answer_without_end_is_cut_off(cortex: FakeCortex, engine: CortexEngine) -> None:
-    cortex.always("search_responders", Say(raw=b" " * (17 * 1024 * 1024)))
+    cortex.always("search_responders", Reply(raw=b" " * (17 * 1024 * 1024)))
     with pytest.raises(ResponderBotError, match="longer than"):
         await engine.catalogue()
 
@@ -126,7 +126,7 @@ def test_an_invalid_key_is_refused_at_once(key: str) -> None:
 async def test_the_key_appears_in_no_error_or_log(cortex: FakeCortex, make_engine: Callable[..., CortexEngine]) -> None:
     engine = make_engine()
     echo = f"who is Bearer {cortex.api_key}?"
-    cortex.always("search_responders", Say(500, {"type": cortex.api_key, "message": echo}))
+    cortex.always("search_responders", Reply(500, {"type": cortex.api_key, "message": echo}))
     with pytest.raises(ResponderBotError) as caught:
         await engine.catalogue()
     assert "Bearer REMOVED" in caught.value.message

@@ -15,7 +15,7 @@ from core.engines.cortex import CortexEngine
 from core.engines.cortex.http import read_json
 from core.engines.decoding import has_more_values
 from tests.core.engines.cortex.conftest import JOB, QUICK, ProgressLog
-from tests.fake_cortex import FakeCortex, Operation, Say
+from tests.fake_cortex import FakeCortex, Operation, Reply
 
 # Short pauses only: many answers are asked for again until the engine is believed to be broken.
 HASTY = replace(QUICK, backoff_s=(0.0001,), search_s=(0.0001,), quick_poll_s=0.0001, waiting_limit_s=0.05, start_s=0.01)
@@ -70,7 +70,7 @@ class Bench:
 
     def run(self, answers: dict[Operation, Any], **more: Any) -> Report:
         for operation, (status, body) in answers.items():
-            self.cortex.always(operation, Say(status, raw=json.dumps(body).encode()))
+            self.cortex.always(operation, Reply(status, raw=json.dumps(body).encode()))
         self.cortex.calls.clear()
         return self.runner.run(self.engine.run(replace(JOB, **more), ProgressLog()))
 
@@ -109,7 +109,7 @@ def test_no_answer_makes_following_raise(bench: Bench, poll: Any) -> None:
 @settings(max_examples=50)
 @given(raw=st.binary(max_size=40))
 def test_no_bytes_make_following_raise(bench: Bench, raw: bytes) -> None:
-    bench.cortex.always("wait", Say(raw=raw))
+    bench.cortex.always("wait", Reply(raw=raw))
     bench.cortex.calls.clear()
     report = bench.runner.run(bench.engine.run(replace(JOB, resumed=True, engine_job_id="AXj1"), ProgressLog()))
     assert not report.success

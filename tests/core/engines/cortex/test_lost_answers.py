@@ -1,4 +1,4 @@
-"""A call whose answer was lost is settled by looking, and nothing ever runs twice."""
+"""After a lost answer the job is searched for, and never started twice."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from core.engines.base import Progress
 from core.engines.cortex import CortexEngine
 from tests.core.engines.cortex.conftest import JOB, RESUMED, ProgressLog
-from tests.fake_cortex import Cut, FakeCortex, Fault, Hang, Say, at_once
+from tests.fake_cortex import Cut, FakeCortex, Fault, Hang, Reply, at_once
 
 UNKNOWN = "It is not known whether Blocker_1_0 ran on engine 'soar'"
 
@@ -32,14 +32,14 @@ async def test_a_job_that_is_not_in_the_index_yet_is_looked_for_again(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.behave("run", Cut(done=True))
-    cortex.behave("search_jobs", Say(body=[]), Say(503), Cut(), Say(raw=b"{"), Say(429), Say(body=[]))
+    cortex.behave("search_jobs", Reply(body=[]), Reply(503), Cut(), Reply(raw=b"{"), Reply(429), Reply(body=[]))
     cortex.plays = at_once
     assert (await engine.run(JOB, progress)).success
     assert cortex.count("run") == 1
 
 
 @pytest.mark.parametrize(
-    "fault", [Cut(), Say(500, {"type": "CreateError"}), Say(504), Say(200, ["no job"]), Say(raw=b"")]
+    "fault", [Cut(), Reply(500, {"type": "CreateError"}), Reply(504), Reply(200, ["no job"]), Reply(raw=b"")]
 )
 async def test_a_job_that_is_not_found_is_never_started_again(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, fault: Fault
@@ -54,7 +54,7 @@ async def test_a_search_that_is_not_allowed_says_so(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.behave("run", Cut())
-    cortex.behave("search_jobs", Say(403, {"type": "AuthorizationError"}))
+    cortex.behave("search_jobs", Reply(403, {"type": "AuthorizationError"}))
     report = await engine.run(JOB, progress)
     assert report.message.startswith(UNKNOWN)
     assert "api_key" in report.message
@@ -108,5 +108,5 @@ async def test_a_job_of_another_core_with_the_same_label_is_ignored(
 async def test_jobs_with_another_label_are_ignored_if_the_server_ignores_the_query(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.always("search_jobs", Say(body=[{"id": "x", "label": "~99"}, {"id": "y"}, 3, None]))
+    cortex.always("search_jobs", Reply(body=[{"id": "x", "label": "~99"}, {"id": "y"}, 3, None]))
     assert (await engine.run(RESUMED, progress)).message.startswith(UNKNOWN)

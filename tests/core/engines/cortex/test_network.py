@@ -1,4 +1,4 @@
-"""The way to a remote engine: through a proxy, with a private CA, and never with the key in the wrong hands."""
+"""Connections to a remote engine: proxies, private CAs, and no API key for an untrusted server."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from tests.fake_cortex import FakeCortex, at_once
 
 @dataclass
 class Proxy:
-    """A proxy for one request on each connection: CONNECT, or the plain form with a whole address."""
+    """A proxy for one request per connection: CONNECT, or a request with an absolute URL."""
 
     password: str = ""
     asked: list[str] = field(default_factory=list)

@@ -12,9 +12,9 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog
-from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Say, at_once
+from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Reply, at_once
 
-ASK_TIMEOUT = Say(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
+ASK_TIMEOUT = Reply(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
 
 
 async def test_a_job_runs_and_its_report_is_returned(
@@ -175,7 +175,7 @@ async def test_a_job_the_engine_forgot_is_a_failure(
 async def test_a_single_404_does_not_end_polling(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.behave("wait", Say(404, {"type": "NotFoundError"}))
+    cortex.behave("wait", Reply(404, {"type": "NotFoundError"}))
     cortex.plays = at_once
     assert (await engine.run(JOB, progress)).success
 
@@ -186,13 +186,13 @@ async def test_errors_in_between_do_not_end_polling(
     cortex.behave(
         "wait",
         ASK_TIMEOUT,
-        Say(502, raw=b"<html>bad gateway</html>"),
-        Say(520),
-        Say(429, {"type": "RateLimitExceeded"}, {"Retry-After": "3600"}),
+        Reply(502, raw=b"<html>bad gateway</html>"),
+        Reply(520),
+        Reply(429, {"type": "RateLimitExceeded"}, {"Retry-After": "3600"}),
         Cut(),
         Cut(after_bytes=10),
-        Say(raw=b"not json"),
-        Say(body={"status": "Dancing"}),
+        Reply(raw=b"not json"),
+        Reply(body={"status": "Dancing"}),
     )
     cortex.plays = at_once
     assert (await engine.run(JOB, progress)).success
@@ -211,7 +211,7 @@ async def test_a_slow_poll_is_asked_again(
 async def test_unusable_answers_without_end_are_a_failure(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.always("wait", Say(raw=b"<html>log in, please</html>"))
+    cortex.always("wait", Reply(raw=b"<html>log in, please</html>"))
     report = await engine.run(JOB, progress)
     assert "returned no usable report" in report.message
     assert "not usable JSON" in report.message
@@ -221,7 +221,7 @@ async def test_unusable_answers_without_end_are_a_failure(
 async def test_a_refused_key_names_what_to_fix(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, status: int
 ) -> None:
-    cortex.always("wait", Say(status, {"type": "AuthorizationError", "message": "no"}))
+    cortex.always("wait", Reply(status, {"type": "AuthorizationError", "message": "no"}))
     report = await engine.run(JOB, progress)
     assert "api_key of this engine in the settings" in report.message
     assert "may still run" in report.message
@@ -249,7 +249,7 @@ async def test_a_responder_that_vanished_is_a_failure(
 async def test_a_refused_job_shows_the_message_of_the_engine(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.behave("run", Say(400, {"type": "BadRequest", "message": "[Attribute data is missing]"}))
+    cortex.behave("run", Reply(400, {"type": "BadRequest", "message": "[Attribute data is missing]"}))
     report = await engine.run(JOB, progress)
     assert report.message == (
         "Engine 'soar' refused to run Blocker_1_0 (400). [Attribute data is missing] Nothing was started."
@@ -257,12 +257,12 @@ async def test_a_refused_job_shows_the_message_of_the_engine(
 
 
 async def test_a_redirect_is_not_followed(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
-    cortex.behave("run", Say(302, headers={"Location": "http://127.0.0.1:1/"}))
+    cortex.behave("run", Reply(302, headers={"Location": "http://127.0.0.1:1/"}))
     assert "Put its real address into url" in (await engine.run(JOB, progress)).message
 
 
 async def test_a_rate_limited_start_is_retried(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
-    full = Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
+    full = Reply(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
     cortex.behave("run", full, full)
     cortex.plays = at_once
     assert (await engine.run(JOB, progress)).success
@@ -272,7 +272,7 @@ async def test_a_rate_limited_start_is_retried(cortex: FakeCortex, engine: Corte
 async def test_a_start_that_stays_rate_limited_is_a_failure(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.always("run", Say(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}))
+    cortex.always("run", Reply(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}))
     report = await engine.run(JOB, progress)
     assert report.message == (
         "Engine 'soar' accepts no more runs now, so nothing was started. Rate limit of 1 per Day reached"
@@ -315,7 +315,7 @@ async def test_a_restart_that_forgets_a_running_job_ends_at_the_deadline(
 async def test_queueing_does_not_count_for_the_deadline(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    cortex.always("wait", Say(body={"status": "Waiting", "report": "Waiting"}))
+    cortex.always("wait", Reply(body={"status": "Waiting", "report": "Waiting"}))
     engine = make_engine(deadline_minutes=0.001)  # 60 ms, far less than the twenty polls below take together
     run = asyncio.create_task(engine.run(JOB, progress))
     await cortex.until("wait", 20)

@@ -11,11 +11,11 @@ import pytest
 from core.engines.base import Job, Progress
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.processes import StartRecord, wait_readable
-from tests.core.engines.process.making import engine_in
+from tests.core.engines.process.engines import engine_in
 
 MakeEngine = Callable[..., ProcessEngine]
 
-BOTH_WAYS = pytest.mark.parametrize("way", ["exec", "fork"], indirect=True)
+EXEC_AND_FORK = pytest.mark.parametrize("way", ["exec", "fork"], indirect=True)
 """For tests that must pass with the launcher and with a fork server."""
 
 

@@ -1,4 +1,4 @@
-"""The bundled responders, run as they come, against servers of this machine."""
+"""The bundled responders, run unchanged against local servers."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def server(talk: Talk) -> AsyncIterator[int]:
-    """A server on the loopback; its port."""
+    """Run a server on the loopback interface; yields its port."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await talk(reader, writer)
@@ -33,7 +33,7 @@ async def server(talk: Talk) -> AsyncIterator[int]:
 
 
 class Web:
-    """Answers each request in the same way, and keeps what was asked."""
+    """Gives each request the same answer, and records the requests."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
@@ -48,7 +48,7 @@ class Web:
 
 
 class Post:
-    """A mail server, as simple as can be; refuses receivers at `refused.example`."""
+    """A minimal mail server that refuses recipients at `refused.example`."""
 
     def __init__(self) -> None:
         self.mail = ""

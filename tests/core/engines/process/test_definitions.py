@@ -1,4 +1,4 @@
-"""Definition files: what is on offer, what is left out, and the sentence that says why."""
+"""Definition files and configuration: what is offered, what is skipped, and the reasons."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PLAIN: dict[str, Any] = {
 
 
 def put(root: Path, file: str = "Mailer/Mailer.json", *, program: bool = True, **keys: Any) -> Path:
-    """A definition file below `root`, with its program."""
+    """Write a definition file below `root`, with its program."""
     path = root / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({key: value for key, value in {**PLAIN, **keys}.items() if value is not None}))

@@ -1,4 +1,4 @@
-"""Environments of responders, built by the real uv from wheels made here, without a network."""
+"""Environments of responders, built by the real uv from wheels of this test, without network."""
 
 import json
 import zipfile
@@ -19,7 +19,7 @@ Path(sys.argv[1], "output", "output.json").write_text(json.dumps(answer))
 
 
 def wheel(place: Path, version: str) -> None:
-    """A wheel of the package `thing`, which knows its version."""
+    """Write a wheel of the package `thing`, which returns its version."""
     place.mkdir(parents=True, exist_ok=True)
     facts = f"thing-{version}.dist-info"
     with zipfile.ZipFile(place / f"thing-{version}-py3-none-any.whl", "w") as file:
@@ -32,7 +32,7 @@ def wheel(place: Path, version: str) -> None:
 
 
 def responder(root: Path, name: str, requirement: str) -> Path:
-    """A responder that needs `requirement`, found only among the wheels of `root`."""
+    """Write a responder that requires `requirement`, from the wheels of `root` only."""
     folder = root / name
     folder.mkdir(parents=True)
     (folder / "requirements.txt").write_text(f"--no-index\n--find-links {root}/wheels\n{requirement}\n")
@@ -44,7 +44,7 @@ def responder(root: Path, name: str, requirement: str) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two responders whose requirements contradict each other, and one that nobody can please."""
+    """Two responders whose requirements contradict each other, and one whose requirement can't be met."""
     place = tmp_path / "own"
     for version in ("1.0", "2.0"):
         wheel(place / "wheels", version)

@@ -1,4 +1,4 @@
-"""Fork servers: what they fork is as if it had been started by exec, and nothing hangs on them."""
+"""Fork servers: forked programs behave as if started by exec, and no run depends on a server."""
 
 import asyncio
 import json
@@ -17,28 +17,28 @@ from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServer, ForkServers
 from core.engines.process.starter import RunLimits
 from tests.core.engines.process.conftest import Bell, ProgressLog, job_for, program_pid
-from tests.core.engines.process.making import engine_in
+from tests.core.engines.process.engines import engine_in
 
 PLAIN: dict[str, Any] = {"version": "1.0", "dataTypeList": ["thehive:alert"]}
 
 
 def responder(root: Path, name: str, program: str) -> None:
-    """A responder of one file below `root`."""
+    """Write a responder with one file below `root`."""
     folder = root / name
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(textwrap.dedent(program))
     (folder / f"{name}.json").write_text(json.dumps({**PLAIN, "name": name, "command": f"{name}/program.py"}))
 
 
-SAYS = """
+PREAMBLE = """
     import json, pathlib, sys
     def say(**full):
         (pathlib.Path(sys.argv[1]) / "output" / "output.json").write_text(json.dumps({"success": True, "full": full}))
 """
 
 
-def places(tmp_path: Path, environments: Path) -> tuple[Path, Path]:
-    """Two folders for engines that share what is theirs: one starts its runs by exec, the other forks them."""
+def exec_and_fork_folders(tmp_path: Path, environments: Path) -> tuple[Path, Path]:
+    """The state folders of two engines with shared environments: one starts programs by exec, the other forks them."""
     by_exec, forking = tmp_path / "a", tmp_path / "b"
     for place in (by_exec, forking):
         place.mkdir()
@@ -47,12 +47,12 @@ def places(tmp_path: Path, environments: Path) -> tuple[Path, Path]:
     return by_exec, forking
 
 
-def anywhere(value: Any, place: Path) -> Any:
-    """JSON that says nothing of the folder that it was made in, nor of places in memory."""
+def without_paths(value: Any, place: Path) -> Any:
+    """JSON without the path of `place` and without memory addresses."""
     return json.loads(re.sub("0x[0-9a-f]+", "0x0", json.dumps(value).replace(str(place), "PLACE")))
 
 
-def the_server(engine: ProcessEngine) -> ForkServer:
+def only_server(engine: ProcessEngine) -> ForkServer:
     assert engine._starter.fork_servers
     (server,) = engine._starter.fork_servers.servers()
     return server
@@ -80,11 +80,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "Rubbish_1_0": {"text": "[]"},
 }
 WITH_BELLS = ("Hanging_1_0", "Slow_1_0", "Stubborn_1_0")
-"""These are compared in the tests of running and resuming, both ways."""
+"""Those that need a bell; other tests run them with exec and fork."""
 
 
 async def both_reports(engine: ProcessEngine, place: Path) -> dict[str, Any]:
-    """What each responder says, prints and writes, what differs by nature made the same."""
+    """Message, printed text and output of each responder, without what differs from run to run."""
     found: dict[str, Any] = {}
     for item in (await engine.catalogue()).responders:
         if item.name in WITH_BELLS:
@@ -94,13 +94,13 @@ async def both_reports(engine: ProcessEngine, place: Path) -> dict[str, Any]:
         output = place / "jobs" / engine.job_id(job.action_id) / "run" / "output" / "output.json"
         text = output.read_text() if output.exists() else ""
         said = (report.message, report.printed, _without_numbers(text))
-        found[item.name] = anywhere(said, place)
+        found[item.name] = without_paths(said, place)
         await engine.clean_up(job.action_id)
     return found
 
 
 def _without_numbers(text: str) -> Any:
-    """Forking tells the number of its child, which can't be the same twice."""
+    """The output without the pid of a child."""
     output = json.loads(text) if text.startswith("{") else text
     if isinstance(output, dict) and "child" in output.get("full", {}):
         del output["full"]["child"]
@@ -112,7 +112,7 @@ async def test_each_responder_returns_the_same_with_exec_and_fork(
 ) -> None:
     config = {**bundled_configuration, "Echo_1_0": {"greeting": "hello", "names": ["a"], "api_key": "open sesame"}}
     reports = []
-    for place in places(tmp_path, environments):
+    for place in exec_and_fork_folders(tmp_path, environments):
         engine = engine_in(place, config=config)
         reports.append(await both_reports(engine, place))
         await engine.close()
@@ -122,7 +122,7 @@ async def test_each_responder_returns_the_same_with_exec_and_fork(
 
 
 async def test_a_forked_program_sees_the_same_as_an_executed_one(tmp_path: Path, environments: Path) -> None:
-    program = f"""{SAYS}
+    program = f"""{PREAMBLE}
     import __main__, os, resource, signal, threading, pickle
     class Thing: pass
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -140,11 +140,11 @@ async def test_a_forked_program_sees_the_same_as_an_executed_one(tmp_path: Path,
     """
     responder(tmp_path / "own", "Mirror", program)
     seen = []
-    for place in places(tmp_path, environments):
+    for place in exec_and_fork_folders(tmp_path, environments):
         engine = engine_in(place, folders=(tmp_path / "own",))
         report = await engine.run(await job_for(engine, "Mirror_1_0"), ProgressLog())
         assert report.success, report.printed
-        seen.append(anywhere(report.full, place))
+        seen.append(without_paths(report.full, place))
         await engine.close()
     assert seen[0] == seen[1]
     assert seen[1]["privileges"] == "1"
@@ -178,21 +178,24 @@ async def test_every_way_to_exit_looks_the_same_with_exec_and_fork(tmp_path: Pat
     for name, program in ENDS.items():
         responder(tmp_path / "own", name, program)
     seen = []
-    for place in places(tmp_path, environments):
+    for place in exec_and_fork_folders(tmp_path, environments):
         engine = engine_in(place, folders=(tmp_path / "own",))
         reports = [
             await engine.run(await job_for(engine, f"{name}_1_0", action_id=f"~{number}"), ProgressLog())
             for number, name in enumerate(ENDS)
         ]
-        seen.append(anywhere([(report.message, report.printed) for report in reports], place))
+        seen.append(without_paths([(report.message, report.printed) for report in reports], place))
         await engine.close()
     assert seen[0] == seen[1]
 
 
 async def test_seeds_differ_from_run_to_run(tmp_path: Path, environments: Path) -> None:
-    responder(tmp_path / "own", "Dice", f"{SAYS}\n    import random, ssl, uuid, tempfile\n    say(a=random.random(), "
-              "b=ssl.RAND_bytes(8).hex(), c=str(uuid.uuid4()), d=tempfile.mktemp())")  # fmt: skip
-    engine = engine_in(places(tmp_path, environments)[1], folders=(tmp_path / "own",))
+    program = f"""{PREAMBLE}
+    import random, ssl, uuid, tempfile
+    say(a=random.random(), b=ssl.RAND_bytes(8).hex(), c=str(uuid.uuid4()), d=tempfile.mktemp())
+    """
+    responder(tmp_path / "own", "Dice", program)
+    engine = engine_in(exec_and_fork_folders(tmp_path, environments)[1], folders=(tmp_path / "own",))
     reports = [await engine.run(await job_for(engine, "Dice_1_0", action_id=f"~{n}"), ProgressLog()) for n in range(3)]
     for letter in "abcd":
         assert len({report.full[letter] for report in reports}) == 3
@@ -200,7 +203,7 @@ async def test_seeds_differ_from_run_to_run(tmp_path: Path, environments: Path) 
 
 
 def memory_of(pid: int) -> Iterator[bytes]:
-    """All that a process has in its memory and may read."""
+    """The readable memory of a process."""
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
             place, rights = line.split()[:2]
@@ -216,10 +219,12 @@ async def test_no_secret_is_ever_in_a_servers_memory(
 ) -> None:
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-" + "never-to-be-seen")
     monkeypatch.setenv("http_proxy", "http://ann:" + "proxy-never-seen@127.0.0.1:1")
-    engine = engine_in(places(tmp_path, environments)[1], config={"Echo_1_0": {"api_key": "key-" + "never-seen"}})
+    engine = engine_in(
+        exec_and_fork_folders(tmp_path, environments)[1], config={"Echo_1_0": {"api_key": "key-" + "never-seen"}}
+    )
     report = await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
     assert report.full["environment"]["http_proxy"] == "http://REMOVED@127.0.0.1:1"
-    server = the_server(engine)
+    server = only_server(engine)
     held = [
         word
         for part in memory_of(server.pid)
@@ -235,26 +240,26 @@ async def test_no_secret_is_ever_in_a_servers_memory(
 
 
 async def test_a_run_outlives_its_server(tmp_path: Path, environments: Path, bell: Bell, go: Bell) -> None:
-    engine, progress_log = engine_in(places(tmp_path, environments)[1]), ProgressLog()
+    engine, progress_log = engine_in(exec_and_fork_folders(tmp_path, environments)[1]), ProgressLog()
     parameters: dict[str, Any] = {"runs": str(tmp_path / "runs"), "bell": str(bell.path), "go": str(go.path)}
     running = asyncio.create_task(engine.run(await job_for(engine, "Slow_1_0", **parameters), progress_log))
     await bell.rung()
     await progress_log.first()
-    pid, server = program_pid(engine), the_server(engine).pid
-    assert parent_of(parent_of(pid)) == server  # between them: the run's supervisor
+    pid, server = program_pid(engine), only_server(engine).pid
+    assert parent_of(parent_of(pid)) == server  # the parent is the supervisor
     os.kill(server, signal.SIGKILL)
     go.ring()
     assert (await running).message == "Slow"
     again = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), ProgressLog())
     assert "(exit code 3)" in again.message
-    assert the_server(engine).pid != server
+    assert only_server(engine).pid != server
     await engine.close()
 
 
 async def test_a_forked_child_is_reaped_once_its_exit_was_read(tmp_path: Path, environments: Path) -> None:
-    engine, progress_log = engine_in(places(tmp_path, environments)[1]), ProgressLog()
+    engine, progress_log = engine_in(exec_and_fork_folders(tmp_path, environments)[1]), ProgressLog()
     await engine.run(await job_for(engine, "Silent_1_0"), progress_log)
-    server = the_server(engine)
+    server = only_server(engine)
     assert (server.runs, server.references) == (1, 0)
     assert not Path(f"/proc/{program_pid(engine)}").exists()
     await engine.close()
@@ -264,17 +269,17 @@ async def test_a_forked_child_is_reaped_once_its_exit_was_read(tmp_path: Path, e
 async def test_a_program_beside_a_module_of_a_loaded_name_is_started_by_exec(
     tmp_path: Path, environments: Path
 ) -> None:
-    responder(tmp_path / "own", "Shadow", f"{SAYS}\n    import smtplib\n    say(message=smtplib.MINE)")
+    responder(tmp_path / "own", "Shadow", f"{PREAMBLE}\n    import smtplib\n    say(message=smtplib.MINE)")
     (tmp_path / "own" / "Shadow" / "smtplib.py").write_text("MINE = 'my own'\n")
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0), folders=(tmp_path / "own",))
     report = await engine.run(await job_for(engine, "Shadow_1_0"), ProgressLog())
     assert report.message == "my own"
-    assert the_server(engine).runs == 0
+    assert only_server(engine).runs == 0
     await engine.close()
 
 
 def forking_engine(tmp_path: Path, environments: Path, servers: ForkServers, **settings: Any) -> ProcessEngine:
-    """An engine that may fork, and may not."""
+    """An engine that may use fork servers, and may do without."""
     place = tmp_path / "c"
     place.mkdir()
     (place / "environments").symlink_to(environments)
@@ -305,7 +310,7 @@ def environments_python(environments: Path) -> Path:
 async def test_a_server_that_does_not_answer_is_killed_and_not_needed(tmp_path: Path, environments: Path) -> None:
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=30.0, answer_s=2.0))
     await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
-    server = the_server(engine).pid
+    server = only_server(engine).pid
     os.kill(server, signal.SIGSTOP)
     report = await engine.run(await job_for(engine, "Silent_1_0", action_id="~2"), ProgressLog())
     assert "(exit code 3)" in report.message
@@ -344,7 +349,7 @@ async def test_a_run_does_not_wait_for_ever_for_a_server(tmp_path: Path, environ
     engine = forking_engine(tmp_path, environments, ForkServers(wait_s=0.0))
     report = await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
     assert "(exit code 3)" in report.message
-    assert the_server(engine).runs == 0
+    assert only_server(engine).runs == 0
     await engine.close()
 
 
@@ -359,7 +364,7 @@ async def test_there_are_never_more_servers_than_allowed(tmp_path: Path, environ
 
 
 def forking_other(tmp_path: Path, environments: Path, servers: ForkServers) -> ProcessEngine:
-    """An engine with another interpreter, which has to have a server of its own."""
+    """An engine with another interpreter, which needs another server."""
     python = tmp_path / "other" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(environments_python(environments))

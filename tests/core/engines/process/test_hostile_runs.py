@@ -1,4 +1,4 @@
-"""Programs that want to outlive their run, or to have core change what is not theirs."""
+"""Programs that try to outlive their run, or to make core change files that are not theirs."""
 
 import asyncio
 import json
@@ -16,11 +16,19 @@ import pytest
 
 from core.engines import files, job_folder
 from core.engines.process.processes import StartRecord, read_stat, wait_readable
-from tests.core.engines.process.conftest import BOTH_WAYS, Bell, MakeEngine, ProgressLog, is_alive, job_for, program_pid
-from tests.core.engines.process.test_fork_server import SAYS, responder
-from tests.core.engines.process.test_resume import owner, slow_job
+from tests.core.engines.process.conftest import (
+    EXEC_AND_FORK,
+    Bell,
+    MakeEngine,
+    ProgressLog,
+    is_alive,
+    job_for,
+    program_pid,
+)
+from tests.core.engines.process.test_fork_server import PREAMBLE, responder
+from tests.core.engines.process.test_resume import slow_job, start_crashing_core
 
-DAEMON = f"""{SAYS}
+DAEMON = f"""{PREAMBLE}
     import os, signal
     from pathlib import Path
     asked = json.loads((Path(sys.argv[1]) / "input" / "input.json").read_text())["parameters"]
@@ -40,17 +48,17 @@ DAEMON = f"""{SAYS}
         with open(asked["go"]) as go:
             go.readline()
 """
-"""Leaves a process that nothing marks: a session of its own, no variable, nothing inherited open, no parent."""
+"""Leaves a process without any trace of its run: its own session, no variables, no inherited files, no parent."""
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A folder for responders of this test, and the daemon there."""
+    """A folder of responders with the daemon."""
     responder(tmp_path / "own", "Daemon", DAEMON)
     return tmp_path / "own"
 
 
-async def gone(pid: int) -> None:
+async def wait_gone(pid: int) -> None:
     """Wait until a process has ended."""
     try:
         watch = os.pidfd_open(pid)
@@ -60,7 +68,7 @@ async def gone(pid: int) -> None:
     os.close(watch)
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: MakeEngine, own: Path) -> None:
     engine = make_engine(folders=(own,))
     report = await engine.run(await job_for(engine, "Daemon_1_0"), ProgressLog())
@@ -68,7 +76,7 @@ async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: M
     assert not is_alive(report.full["daemon"])
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
     make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
 ) -> None:
@@ -83,7 +91,7 @@ async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
     assert not is_alive(daemon)
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_daemon_ends_with_a_run_that_is_cancelled(
     make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
 ) -> None:
@@ -96,23 +104,23 @@ async def test_a_daemon_ends_with_a_run_that_is_cancelled(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_daemon_ends_with_its_run_while_no_core_lives(
     make_engine: MakeEngine, own: Path, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine(folders=(own,))
     job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
-    dead = await owner("none", tmp_path, job, {}, folders=(own,))
+    dead = await start_crashing_core("none", tmp_path, job, {}, folders=(own,))
     _, daemon = json.loads(await bell.rung())
     dead.kill()
     await dead.wait()
     go.ring()
-    await gone(daemon)
+    await wait_gone(daemon)
     report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Left a daemon")
 
 
-UNSUPERVISED = f"""{SAYS}
+UNSUPERVISED = f"""{PREAMBLE}
     import os, signal
     from pathlib import Path
     asked = json.loads((Path(sys.argv[1]) / "input" / "input.json").read_text())["parameters"]
@@ -128,7 +136,7 @@ UNSUPERVISED = f"""{SAYS}
 """
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_program_that_kills_its_supervisor_ends_with_its_run(
     number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, bell: Bell
@@ -146,7 +154,7 @@ async def test_a_program_that_kills_its_supervisor_ends_with_its_run(
 
 
 async def test_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine, tmp_path: Path) -> None:
-    program = f"""{SAYS}
+    program = f"""{PREAMBLE}
     import os
     for _ in range(200):
         if os.fork() == 0:
@@ -167,11 +175,11 @@ async def test_orphans_of_a_run_do_not_stay_zombies(make_engine: MakeEngine, tmp
     assert (await engine.run(await job_for(engine, "Orphans_1_0"), ProgressLog())).message == "Reaped"
 
 
-# --- what is put in the place of core's own files
+# --- programs that replace core's own files
 
 
 def planting(kind: str, target: Path, *, then: str = "") -> str:
-    """A program that puts something else in place of all that core may look at in a job folder."""
+    """A program that replaces every file that core may read in a job folder."""
     return textwrap.dedent(f"""
     import json, os, signal, sys
     from pathlib import Path
@@ -196,10 +204,10 @@ def planting(kind: str, target: Path, *, then: str = "") -> str:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Path]:
-    """A folder that is not the program's, whose modes and contents must stay."""
+    """A folder of someone else, whose modes and content must not change."""
     target = tmp_path / "target"
     target.mkdir()
-    (target / "file").write_text("precious")
+    (target / "file").write_text("unchanged")
     (target / "inner").mkdir()
     for path in (target, target / "inner"):
         path.chmod(0o751)
@@ -207,10 +215,10 @@ def target(tmp_path: Path) -> Iterator[Path]:
     yield target
     seen = {path.name: oct(path.stat().st_mode & 0o777) for path in (target, *target.rglob("*"))}
     assert seen == {"target": "0o751", "file": "0o644", "inner": "0o751"}
-    assert (target / "file").read_text() == "precious"
+    assert (target / "file").read_text() == "unchanged"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 @pytest.mark.parametrize("kind", ["directory", "link"])
 async def test_a_deadline_holds_whatever_is_in_the_job_folder(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
@@ -240,13 +248,13 @@ async def test_cancelling_works_whatever_is_in_the_job_folder(
     assert not is_alive(pid)
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_run_whose_folder_was_removed_is_killed(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -256,10 +264,10 @@ async def test_a_run_whose_folder_was_removed_is_killed(
     folder.rename(tmp_path / "aside")
     report = await engine.run(replace(job, resumed=True, seen_running=True), ProgressLog())
     assert report.message.startswith("The job folder of this run has vanished")
-    await gone(started.pid)
+    await wait_gone(started.pid)
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
 async def test_a_sweep_kills_what_runs_in_a_folder_that_it_cannot_read(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
@@ -267,20 +275,20 @@ async def test_a_sweep_kills_what_runs_in_a_folder_that_it_cannot_read(
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",))
     job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
-    dead = await owner("none", tmp_path, job, {}, folders=(tmp_path / "own",))
+    dead = await start_crashing_core("none", tmp_path, job, {}, folders=(tmp_path / "own",))
     pid = int(await bell.rung())
     dead.kill()
     await dead.wait()
     await engine.sweep(lambda: [])
-    await gone(pid)
+    await wait_gone(pid)
     assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
 
 
-@pytest.mark.parametrize("way_out", ["forget", "sweep"])
+@pytest.mark.parametrize("removal", ["clean_up", "sweep"])
 async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
-    way_out: str, make_engine: MakeEngine, tmp_path: Path, target: Path
+    removal: str, make_engine: MakeEngine, tmp_path: Path, target: Path
 ) -> None:
-    program = f"""{SAYS}
+    program = f"""{PREAMBLE}
     import os, shutil
     run = pathlib.Path(sys.argv[1])
     say(message="Gone")
@@ -294,7 +302,7 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     await engine.run(job, ProgressLog())
     place = tmp_path / "jobs" / engine.job_id(job.action_id)
     assert place.is_symlink()
-    await (engine.clean_up(job.action_id) if way_out == "forget" else engine.sweep(lambda: []))
+    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.sweep(lambda: []))
     assert not place.is_symlink()
 
 
@@ -336,7 +344,7 @@ async def test_many_entries_in_one_directory_are_removed(tmp_path: Path) -> None
     assert not top.exists()
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 @pytest.mark.parametrize("umask", [0o000, 0o777])
 async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine()
@@ -359,15 +367,15 @@ async def test_a_sweep_makes_a_folder_of_an_earlier_release_private(make_engine:
     assert oct((tmp_path / "jobs").stat().st_mode & 0o777) == "0o700"
 
 
-# --- what still runs when its action has ended
+# --- programs that still run when their action has ended
 
 
-async def left_by_a_dead_core(
+async def run_without_core(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell, **settings: Any
 ) -> tuple[Any, int]:
     engine = make_engine(**settings)
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -386,33 +394,33 @@ async def left_by_a_dead_core(
 async def test_clean_up_kills_a_run(
     keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
-    engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
+    engine, pid = await run_without_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
     await engine.clean_up("~8257")
-    await gone(pid)
+    await wait_gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
 
 
 async def test_a_sweep_kills_even_if_job_folders_are_kept(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
-    engine, pid = await left_by_a_dead_core(make_engine, tmp_path, bell, go, keep_jobs=True)
+    engine, pid = await run_without_core(make_engine, tmp_path, bell, go, keep_jobs=True)
     await engine.sweep(lambda: ["~8257"])
     assert is_alive(pid)
     await engine.sweep(lambda: [])
-    await gone(pid)
+    await wait_gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists()
 
 
-# --- job folders of an earlier release: input and output beside core's own files
+# --- job folders of an early release: input and output beside core's own files
 
 
-def as_before(job: Path) -> None:
+def to_early_layout(job: Path) -> None:
     for item in (job / "run").iterdir():
         item.rename(job / item.name)
     (job / "run").rmdir()
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_an_unstarted_folder_of_an_early_release_is_used(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -420,7 +428,7 @@ async def test_an_unstarted_folder_of_an_early_release_is_used(
     job = await slow_job(make_engine, tmp_path, bell, go)
     folder = engine._folder(job.action_id)
     job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
-    as_before(folder.path)
+    to_early_layout(folder.path)
     running = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
     await bell.rung()
     go.ring()
@@ -434,7 +442,7 @@ async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed
     job = await slow_job(make_engine, tmp_path, bell, go)
     folder = engine._folder(job.action_id)
     job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
-    as_before(folder.path)
+    to_early_layout(folder.path)
     slow = Path(__file__).parents[3] / "responders" / "Slow" / "slow.py"
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "import os, sys; os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '1000']); "

@@ -1,4 +1,4 @@
-"""The kill table: core dies by SIGKILL at each point of a run, and the next ends it, running nothing twice."""
+"""Recovery: core is killed at each point of a run, and the next one finishes the run without starting it twice."""
 
 import asyncio
 import json
@@ -13,17 +13,25 @@ import pytest
 
 from core.engines.base import Job
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
-from tests.core.engines.process.conftest import BOTH_WAYS, Bell, MakeEngine, ProgressLog, is_alive, job_for, program_pid
+from tests.core.engines.process.conftest import (
+    EXEC_AND_FORK,
+    Bell,
+    MakeEngine,
+    ProgressLog,
+    is_alive,
+    job_for,
+    program_pid,
+)
 
 ROOT = Path(__file__).parents[4]
 
 
-async def owner(
+async def start_crashing_core(
     point: str, place: Path, job: Job, config: Mapping[str, Any], folders: Sequence[Path] = ()
 ) -> asyncio.subprocess.Process:
-    """Start a core that dies at `point`, or is killed by the test."""
+    """Start a core that kills itself at `point`, or is killed by the test."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.core.engines.process.owner", point, str(place)),
+        *(sys.executable, "-m", "tests.core.engines.process.crashing_core", point, str(place)),
         json.dumps({"job": asdict(job), "config": config, "folders": [str(folder) for folder in folders]}),
         cwd=ROOT,
     )
@@ -35,13 +43,13 @@ async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, *
     )
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 @pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running reported"])
 async def test_the_next_core_ends_the_run_of_a_core_that_died(
     point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner(point, tmp_path, job, {})
+    dead = await start_crashing_core(point, tmp_path, job, {})
     assert await dead.wait() == -9
     progress_log = ProgressLog()
     running = asyncio.create_task(make_engine().run(replace(job, resumed=True), progress_log))
@@ -53,10 +61,10 @@ async def test_the_next_core_ends_the_run_of_a_core_that_died(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -70,12 +78,12 @@ async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: P
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_program_that_ended_without_a_core_is_collected(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -95,12 +103,12 @@ async def ended(started: StartRecord, go: Bell) -> None:
     os.close(watch)
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_an_early_output_file_does_not_end_a_run(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go, early=True)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -109,12 +117,12 @@ async def test_an_early_output_file_does_not_end_a_run(
     assert (await running).message == "Slow"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_report_that_was_not_stored_is_read_again(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("report read", tmp_path, job, {})
+    dead = await start_crashing_core("report read", tmp_path, job, {})
     await bell.rung()
     go.ring()
     assert await dead.wait() == -9
@@ -122,14 +130,14 @@ async def test_a_report_that_was_not_stored_is_read_again(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell
 ) -> None:
     config = {"Hanging_1_0": {"jobTimeout": 0.05}}
     engine = make_engine(config=config)
     job = await job_for(engine, "Hanging_1_0", bell=str(bell.path))
-    dead = await owner("none", tmp_path, job, config)
+    dead = await start_crashing_core("none", tmp_path, job, config)
     pids = json.loads(await bell.rung())
     dead.kill()
     await dead.wait()
@@ -138,12 +146,12 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()
@@ -152,7 +160,7 @@ async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_cancelling_the_coroutine_leaves_the_program_running(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -196,12 +204,12 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
     assert not (tmp_path / "runs").exists()
 
 
-@BOTH_WAYS
+@EXEC_AND_FORK
 async def test_a_sweep_removes_folders_of_actions_that_are_not_open(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
-    dead = await owner("none", tmp_path, job, {})
+    dead = await start_crashing_core("none", tmp_path, job, {})
     await bell.rung()
     dead.kill()
     await dead.wait()

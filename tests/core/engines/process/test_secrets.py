@@ -1,4 +1,4 @@
-"""What a program gives back of its configuration and of this machine."""
+"""Reports show neither secrets of the configuration nor paths of this machine."""
 
 import json
 from pathlib import Path

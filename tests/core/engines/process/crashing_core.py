@@ -11,7 +11,7 @@ from typing import Any
 from core.engines import job_folder
 from core.engines.base import Job, Progress
 from core.engines.process.engine import ProcessEngine
-from tests.core.engines.process.making import engine_in
+from tests.core.engines.process.engines import engine_in
 
 
 def die() -> None:
