@@ -278,7 +278,6 @@ class Dispatcher:
             channel=interaction.channel,
             text=item.text,
             trigger_id=interaction.trigger_id,
-            response_url=interaction.response_url,
             person=person,
             core=services.core.as_user(person.login) if person else services.core,
             services=services,

@@ -103,7 +103,6 @@ class Context:
     channel: str
     text: str
     trigger_id: str
-    response_url: str
     person: Person | None
     core: "CoreClient"  # on behalf of that person
     services: Services
