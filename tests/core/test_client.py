@@ -59,9 +59,9 @@ async def test_a_run_from_the_list_of_responders_to_its_end(tmp_path: Path) -> N
         offered = await client.responders("alert", alert.id)
         assert name in [item.name for item in offered]
         assert {item.verdict for item in await client.responders("alert", alert.id, explain=True)} >= {"can_run"}
-        asked = {"responderId": name, "objectType": "alert", "objectId": alert.id}
-        action = await client.run(asked, "click-1")
-        assert (await client.run(asked, "click-1")).id == action.id
+        run = {"responderId": name, "objectType": "alert", "objectId": alert.id}
+        action = await client.run(run, "click-1")
+        assert (await client.run(run, "click-1")).id == action.id
         while action.status in ("Waiting", "InProgress"):
             action = await client.action(action.id, wait_s=20)
         assert action.status == "Success", action.report

@@ -15,7 +15,7 @@ import pytest
 from core.common.database.sqlite import Database
 from core.models import Profile
 from core.store.schema import migrate
-from tests.core.object_wire import ALERT
+from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
 CASE = {"title": "A case", "description": "d"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.models import AlertInput, CaseInput, CaseTaskInput, CaseTemplateInput, Input, TaskInput
 from core.records.search import OPERATORS
-from tests.core.object_wire import ALERT, ObjectWire, object_wire
+from tests.core.object_api import ALERT, ObjectApi, object_api
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(max_size=8) | st.sampled_from(["x", "~1", "template", "0-10", "all", "", "2"])
@@ -47,89 +47,89 @@ def body_of(model: type[Input]) -> st.SearchStrategy[Any]:
 
 
 @dataclass
-class Place:
+class Server:
     """A core with one of each object, for the many examples of a test."""
 
     runner: asyncio.Runner
-    wire: ObjectWire
+    api: ObjectApi
 
     def send(self, method: str, path: str, body: Any) -> Any:
-        return self.runner.run(self.wire.send(method, path, json=body))
+        return self.runner.run(self.api.send(method, path, json=body))
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("core")
     with asyncio.Runner() as runner:
-        opened = object_wire(folder)
-        wire = runner.run(opened.__aenter__())
+        opened = object_api(folder)
+        api = runner.run(opened.__aenter__())
         for path, body in [
             ("/api/alert", ALERT),
             ("/api/case", {"title": "t", "description": "d"}),
             ("/api/case/~2/task", {"title": "t"}),
             ("/api/case/template", {"name": "template"}),
         ]:
-            runner.run(wire.post(path, body))
-        yield Place(runner, wire)
+            runner.run(api.post(path, body))
+        yield Server(runner, api)
         runner.run(opened.__aexit__(None, None, None))
 
 
 many = settings(max_examples=60)
 
 
-def look(answer: Any) -> None:
+def check(answer: Any) -> None:
     """The answer is a success, or says what is wrong; wrong fields are named."""
     assert answer.status_code in (200, 201, 400, 404), answer.text
     if answer.status_code >= 400:
-        said = answer.json()
-        assert said["message"]
-        if said["type"] == "AttributeCheckingError":
-            assert all(error["name"] and error["type"] for error in said["errors"])
-            assert said["errors"]
+        error = answer.json()
+        assert error["message"]
+        if error["type"] == "AttributeCheckingError":
+            assert all(field["name"] and field["type"] for field in error["errors"])
+            assert error["errors"]
 
 
 @many
 @given(body=body_of(AlertInput))
-def test_any_alert(place: Place, body: Any) -> None:
-    look(place.send("POST", "/api/alert", body))
-    look(place.send("PATCH", "/api/alert/~1", body))
+def test_any_alert(server: Server, body: Any) -> None:
+    check(server.send("POST", "/api/alert", body))
+    check(server.send("PATCH", "/api/alert/~1", body))
 
 
 @many
 @given(body=body_of(CaseInput))
-def test_any_case(place: Place, body: Any) -> None:
-    look(place.send("POST", "/api/case", body))
-    look(place.send("PATCH", "/api/case/~2", body))
+def test_any_case(server: Server, body: Any) -> None:
+    check(server.send("POST", "/api/case", body))
+    check(server.send("PATCH", "/api/case/~2", body))
 
 
 @many
 @given(body=body_of(CaseTaskInput))
-def test_any_task_log_and_artifact(place: Place, body: Any) -> None:
-    look(place.send("POST", "/api/case/~2/task", body))
-    look(place.send("PATCH", "/api/case/task/~3", body))
-    look(place.send("POST", "/api/case/task/~3/log", body))
-    look(place.send("POST", "/api/case/~2/artifact", body))
+def test_any_task_log_and_artifact(server: Server, body: Any) -> None:
+    check(server.send("POST", "/api/case/~2/task", body))
+    check(server.send("PATCH", "/api/case/task/~3", body))
+    check(server.send("POST", "/api/case/task/~3/log", body))
+    check(server.send("POST", "/api/case/~2/artifact", body))
 
 
 @many
 @given(body=body_of(CaseTemplateInput))
-def test_any_template(place: Place, body: Any) -> None:
-    look(place.send("POST", "/api/case/template", body))
-    look(place.send("POST", "/api/alert/~1/createCase", body))
+def test_any_template(server: Server, body: Any) -> None:
+    check(server.send("POST", "/api/case/template", body))
+    check(server.send("POST", "/api/alert/~1/createCase", body))
 
 
 @many
 @given(query=json_of(QUERY_NAMES), odd=json_of(["query", "range", "sort"]))
-def test_any_search(place: Place, query: Any, odd: Any) -> None:
+def test_any_search(server: Server, query: Any, odd: Any) -> None:
     for path in ("/api/alert", "/api/case", "/api/case/task", "/api/case/task/log", "/api/case/template"):
-        look(place.send("POST", f"{path}/_search", {"query": query}))
-        look(place.send("POST", f"{path}/_search", odd))
+        check(server.send("POST", f"{path}/_search", {"query": query}))
+        check(server.send("POST", f"{path}/_search", odd))
 
 
 @many
 @given(text=st.text(min_size=1, max_size=30), sort=TEXTS)
-def test_any_address(place: Place, text: str, sort: str) -> None:
+def test_any_address(server: Server, text: str, sort: str) -> None:
     segment = quote(text, safe="", errors="ignore")
     for path in ("alert", "case", "case/task", "case/task/log", "case/artifact", "case/template"):
-        look(place.runner.run(place.wire.send("GET", f"/api/{path}/{segment}")))
-    look(place.runner.run(place.wire.send("POST", "/api/alert/_search", {}, params={"range": text, "sort": sort})))
+        check(server.runner.run(server.api.send("GET", f"/api/{path}/{segment}")))
+    check(server.runner.run(server.api.send("POST", "/api/alert/_search", {}, params={"range": text, "sort": sort})))

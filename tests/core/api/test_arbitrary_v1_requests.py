@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models import AlertInput, AlertsUpdate, CaseInput, MergeInput
-from tests.core.api.test_arbitrary_requests import NAMES, QUERY_NAMES, TEXTS, body_of, json_of, look, many
-from tests.core.object_wire import ALERT
+from tests.core.api.test_arbitrary_requests import NAMES, QUERY_NAMES, TEXTS, body_of, check, json_of, many
+from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
 STEPS = (
@@ -22,7 +22,7 @@ STEPS = (
 
 
 @dataclass
-class Place:
+class Server:
     """A core with one of each object, for the many examples of a test."""
 
     runner: asyncio.Runner
@@ -33,10 +33,10 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with asyncio.Runner() as runner:
         opened = running_core(tmp_path_factory.mktemp("core"))
-        here = Place(runner, runner.run(opened.__aenter__()))
+        here = Server(runner, runner.run(opened.__aenter__()))
         for path, body in [
             ("/api/alert", ALERT),
             ("/api/case", {"title": "t", "description": "d"}),
@@ -62,24 +62,24 @@ KEYED = st.dictionaries(
 
 @many
 @given(body=body_of(AlertInput), fields=FIELDS, keyed=KEYED)
-def test_any_alert_of_version_1(place: Place, body: Any, fields: Any, keyed: Any) -> None:
-    look(place.send("POST", "/api/v1/alert", body))
-    look(place.send("POST", "/api/v1/alert", {**ALERT, "sourceRef": "f", "customFields": fields}))
+def test_any_alert_of_version_1(server: Server, body: Any, fields: Any, keyed: Any) -> None:
+    check(server.send("POST", "/api/v1/alert", body))
+    check(server.send("POST", "/api/v1/alert", {**ALERT, "sourceRef": "f", "customFields": fields}))
     for version in ("", "/v1"):
-        look(place.send("PATCH", f"/api{version}/alert/~1", {"customFields": fields, **keyed}))
-        look(place.send("PATCH", f"/api{version}/alert/~1", keyed))
-    look(place.send("GET", "/api/v1/alert/~1"))
-    look(place.send("GET", "/api/customField"))
+        check(server.send("PATCH", f"/api{version}/alert/~1", {"customFields": fields, **keyed}))
+        check(server.send("PATCH", f"/api{version}/alert/~1", keyed))
+    check(server.send("GET", "/api/v1/alert/~1"))
+    check(server.send("GET", "/api/customField"))
 
 
 @many
 @given(body=body_of(CaseInput), several=body_of(AlertsUpdate), merge=body_of(MergeInput))
-def test_any_case_and_any_several(place: Place, body: Any, several: Any, merge: Any) -> None:
-    look(place.send("POST", "/api/v1/case", body))
-    look(place.send("PATCH", "/api/v1/case/~2", body))
-    look(place.send("PATCH", "/api/alert/_bulk", several))
-    look(place.send("POST", "/api/v1/alert/merge/_bulk", merge))
-    look(place.send("POST", "/api/v1/case/~2/observable", body))
+def test_any_case_and_any_several(server: Server, body: Any, several: Any, merge: Any) -> None:
+    check(server.send("POST", "/api/v1/case", body))
+    check(server.send("PATCH", "/api/v1/case/~2", body))
+    check(server.send("PATCH", "/api/alert/_bulk", several))
+    check(server.send("POST", "/api/v1/alert/merge/_bulk", merge))
+    check(server.send("POST", "/api/v1/case/~2/observable", body))
 
 
 STEP = st.builds(
@@ -104,10 +104,10 @@ STEP = st.builds(
 
 @many
 @given(steps=st.lists(STEP, max_size=4), begin=st.sampled_from(STEPS[:8]), odd=json_of(["query", "_name"]))
-def test_any_query(place: Place, steps: Any, begin: str, odd: Any) -> None:
-    look(place.send("POST", "/api/v1/query", {"query": steps}))
-    look(place.send("POST", "/api/v1/query", {"query": [{"_name": begin, "idOrName": "~1"}, *steps]}))
-    look(place.send("POST", "/api/v1/query", odd))
+def test_any_query(server: Server, steps: Any, begin: str, odd: Any) -> None:
+    check(server.send("POST", "/api/v1/query", {"query": steps}))
+    check(server.send("POST", "/api/v1/query", {"query": [{"_name": begin, "idOrName": "~1"}, *steps]}))
+    check(server.send("POST", "/api/v1/query", odd))
 
 
 HEADS = st.sampled_from(
@@ -129,11 +129,11 @@ PARTS = st.lists(
 
 @many
 @given(parts=PARTS, end=st.sampled_from([b"--b--", b"--b--\r\n", b"", b"--b"]))
-def test_any_form(place: Place, parts: Any, end: bytes) -> None:
+def test_any_form(server: Server, parts: Any, end: bytes) -> None:
     pieces = [
         b"--b\r\n" + "\r\n".join(heads).encode("utf-8", "replace") + b"\r\n\r\n" + value + b"\r\n"
         for heads, value in parts
     ]
     for path in ("/api/alert", "/api/alert/~1/artifact"):
         headers = {"Content-Type": "multipart/form-data; boundary=b"}
-        look(place.send("POST", path, content=b"".join(pieces) + end, headers=headers))
+        check(server.send("POST", path, content=b"".join(pieces) + end, headers=headers))

@@ -27,8 +27,8 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
 async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
     answer = await core.send("POST", path, body)
     assert answer.status_code == 201, answer.text
-    word: dict[str, Any] = answer.json()
-    return word
+    answered: dict[str, Any] = answer.json()
+    return answered
 
 
 async def test_every_path_and_method_under_api_needs_a_key(core: RunningCore) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.core.object_wire import ALERT
+from tests.core.object_api import ALERT
 from tests.core.running import running_core
 
 
@@ -35,9 +35,9 @@ async def test_two_cores_on_one_file_give_a_name_once(tmp_path: Path) -> None:
     async with running_core(tmp_path) as first, running_core(tmp_path) as second:
         key = await first.key("org-admin")
         headers = {"Authorization": f"Bearer {key}"}
-        asked = [
+        requests = [
             core.send("POST", "/api/case/template", {"name": "T"}, profile=None, headers=headers)
             for core in (first, second)
         ]
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*requests)
         assert sorted(answer.status_code for answer in answers) == [201, 400]

@@ -28,10 +28,10 @@ TEMPLATE = b'{"name":"%s"}'
 ALERT = b'{"type":"t","source":"s","sourceRef":"%s","title":"t","description":"d"}'
 
 
-async def said(url: str, *sent: bytes) -> bytes:
+async def exchange(url: str, *sent: bytes) -> bytes:
     """What a raw connection hears until core ends it, or has been silent for long enough to be known to say no more."""
-    place = urlsplit(url)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:
         for part in sent:
             writer.write(part)
@@ -45,9 +45,9 @@ def request(first_line: str, *headers: str, body: bytes = b"", host: str = "Host
     return "\r\n".join([line for line in (first_line, host, *headers) if line] + ["", ""]).encode("latin-1") + body
 
 
-def statuses(heard: bytes) -> list[int]:
-    """The status of each answer in what was heard."""
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", heard)]
+def statuses(received: bytes) -> list[int]:
+    """The status of each answer in what was received."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", received)]
 
 
 def chunked(*parts: bytes, trailers: str = "") -> bytes:
@@ -72,9 +72,9 @@ EARLY: Sequence[tuple[str, str, str, dict[str, str], int]] = (
 )
 
 
-async def headers_of(core: RunningCore, asked: dict[str, str]) -> dict[str, str]:
-    sent = {name: value for name, value in asked.items() if name.startswith("X-")}
-    if "as" in asked:
+async def headers_of(core: RunningCore, options: dict[str, str]) -> dict[str, str]:
+    sent = {name: value for name, value in options.items() if name.startswith("X-")}
+    if "as" in options:
         sent["Authorization"] = f"Bearer {await core.key('analyst')}"
     return sent
 
@@ -100,9 +100,9 @@ def with_http_client(url: str, method: str, path: str, headers: dict[str, str], 
 
 def with_urllib(url: str, method: str, path: str, headers: dict[str, str], body: Any) -> list[int]:
     content = body if isinstance(body, bytes) else iter(body)
-    asked = urllib.request.Request(url + path, content, headers, method=method)  # noqa: S310 - our own core
+    http_request = urllib.request.Request(url + path, content, headers, method=method)  # noqa: S310 - our own core
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(http_request, timeout=30) as answer:  # noqa: S310 - as above
             return [answer.status]
     except urllib.error.HTTPError as error:
         with error:
@@ -120,16 +120,16 @@ async def with_httpx(url: str, method: str, path: str, headers: dict[str, str], 
 
 
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["plain", "chunked"])
-@pytest.mark.parametrize(("what", "method", "path", "asked", "status"), EARLY, ids=[one[0] for one in EARLY])
+@pytest.mark.parametrize(("what", "method", "path", "options", "status"), EARLY, ids=[one[0] for one in EARLY])
 async def test_every_client_gets_a_response_sent_before_its_body(
-    core: RunningCore, what: str, method: str, path: str, asked: dict[str, str], status: int, is_chunked: bool
+    core: RunningCore, what: str, method: str, path: str, options: dict[str, str], status: int, is_chunked: bool
 ) -> None:
-    size = int(asked["size"]) * MIB + LARGE if "size" in asked else LARGE
+    size = int(options["size"]) * MIB + LARGE if "size" in options else LARGE
     plain = b" " * size
     body: Any = [plain[at : at + 16_384] for at in range(0, size, 16_384)] if is_chunked else plain
-    headers = await headers_of(core, asked)
+    headers = await headers_of(core, options)
     head = {**headers, "Transfer-Encoding": "chunked"} if is_chunked else headers
-    for _ in range(2 if "size" in asked else 5):
+    for _ in range(2 if "size" in options else 5):
         found = await asyncio.to_thread(with_http_client, core.url, method, path, head, body)
         assert found == [status, status, 401]
         assert await asyncio.to_thread(with_urllib, core.url, method, path, headers, body) == [status]
@@ -143,15 +143,15 @@ async def test_the_rest_of_an_answered_body_is_not_another_request(core: Running
     ):
         sent = request("POST /api/alert HTTP/1.1", framing)
         after = request("GET /health HTTP/1.1", "Connection: close")
-        assert statuses(await said(core.url, sent, body, after)) == [401, 200]
+        assert statuses(await exchange(core.url, sent, body, after)) == [401, 200]
 
 
 async def test_a_refused_expect_continue_gets_its_response_and_closes(core: RunningCore) -> None:
     """Nobody knows whether the body still comes, so the connection can't go on."""
     head = request("POST /api/alert HTTP/1.1", "Content-Length: 100", "Expect: 100-continue")
-    heard = await said(core.url, head)
-    assert statuses(heard) == [401]
-    assert b"connection: close" in heard.lower()
+    received = await exchange(core.url, head)
+    assert statuses(received) == [401]
+    assert b"connection: close" in received.lower()
 
 
 async def test_expect_continue_gets_100_continue(core: RunningCore) -> None:
@@ -160,8 +160,8 @@ async def test_expect_continue_gets_100_continue(core: RunningCore) -> None:
         *("POST /api/alert HTTP/1.1", f"Authorization: Bearer {key}", "Expect: 100-continue", "Connection: close"),
         f"Content-Length: {len(body)}",
     )
-    place = urlsplit(core.url)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    address = urlsplit(core.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(head)
     assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(body)
@@ -176,24 +176,24 @@ async def test_trailers_are_not_headers(core: RunningCore) -> None:
     key, service = await core.key("analyst"), await core.key("service")
     first, framing = "POST /api/alert HTTP/1.1", "Transfer-Encoding: chunked"
     body = chunked(ALERT % b"trailer", trailers=f"Authorization: Bearer {key}\r\n")
-    assert statuses(await said(core.url, request(first, framing, "Connection: close", body=body))) == [401]
+    assert statuses(await exchange(core.url, request(first, framing, "Connection: close", body=body))) == [401]
     body = chunked(ALERT % b"trailer", trailers="X-On-Behalf-Of: analyst\r\n")
-    heard = await said(
+    received = await exchange(
         core.url, request(first, framing, f"Authorization: Bearer {service}", "Connection: close", body=body)
     )
-    assert statuses(heard) == [403]
+    assert statuses(received) == [403]
 
 
 async def test_garbage_after_a_request_does_not_change_its_response(core: RunningCore) -> None:
     key, body = await core.key("analyst"), ALERT % b"rubbish"
     head = (f"Authorization: Bearer {key}", f"Content-Length: {len(body)}")
     sent = request("POST /api/alert HTTP/1.1", *head, body=body)
-    assert statuses(await said(core.url, sent + b"\x00\x01 rubbish\r\n\r\n")) == [201, 400]
+    assert statuses(await exchange(core.url, sent + b"\x00\x01 rubbish\r\n\r\n")) == [201, 400]
     body = chunked(ALERT % b"rubbish-2")
     sent = request("POST /api/alert HTTP/1.1", head[0], "Transfer-Encoding: chunked", body=body)
-    assert statuses(await said(core.url, sent + b"}}}} / rubbish\r\n\r\n")) == [201, 400]
+    assert statuses(await exchange(core.url, sent + b"}}}} / rubbish\r\n\r\n")) == [201, 400]
     ends = request("GET /health HTTP/1.1", "Connection: close")
-    assert statuses(await said(core.url, ends + b"rubbish\r\n\r\n")) == [200]
+    assert statuses(await exchange(core.url, ends + b"rubbish\r\n\r\n")) == [200]
 
 
 async def test_pipelined_requests_are_answered_in_order_one_at_a_time(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ async def test_pipelined_requests_are_answered_in_order_one_at_a_time(tmp_path: 
 
     async with http_server(app, bind("127.0.0.1", 0), grace_s=0) as url:
         many = b"".join(request(f"GET /{number} HTTP/1.1") for number in range(2_000))
-        heard = await said(url, many, request("GET /end HTTP/1.1", "Connection: close"))
-    assert statuses(heard) == [200] * 2_001
+        received = await exchange(url, many, request("GET /end HTTP/1.1", "Connection: close"))
+    assert statuses(received) == [200] * 2_001
     assert paths == [f"/{number}" for number in range(2_000)] + ["/end"]
     assert most == 1
 
@@ -254,9 +254,9 @@ async def test_an_ambiguous_request_is_refused_once(core: RunningCore, what: str
     headers, body = AMBIGUOUS[what]
     key = await core.key("org-admin")
     sent = request("POST /api/case/template HTTP/1.1", f"Authorization: Bearer {key}", *headers, body=body)
-    heard = await said(core.url, sent)
-    assert statuses(heard) == [400]
-    assert b"connection: close" in heard.lower()
+    received = await exchange(core.url, sent)
+    assert statuses(received) == [400]
+    assert b"connection: close" in received.lower()
 
 
 async def test_an_upgrade_request_keeps_its_body(core: RunningCore) -> None:
@@ -270,9 +270,9 @@ async def test_an_upgrade_request_keeps_its_body(core: RunningCore) -> None:
         )
         after = request("GET /health HTTP/1.1", "Connection: close")
         for cut in (len(sent), 30, sent.index(b"Upgrade: ") + 4, len(sent) - 5):
-            assert statuses(await said(core.url, sent[:cut], sent[cut:] + after)) == [400, 200]
+            assert statuses(await exchange(core.url, sent[:cut], sent[cut:] + after)) == [400, 200]
     for odd in (b"CONNECT core:80 HTTP/1.1\r\nHost: core\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
-        assert statuses(await said(core.url, odd + SMUGGLED.encode())) == [400]
+        assert statuses(await exchange(core.url, odd + SMUGGLED.encode())) == [400]
 
 
 async def test_tiny_chunks_do_not_block_other_requests() -> None:
@@ -296,7 +296,7 @@ async def test_tiny_chunks_do_not_block_other_requests() -> None:
     async with http_server(app, bind("127.0.0.1", 0), grace_s=0) as url:
         body = b"4\r\nabcd\r\n" * 90_000 + b"0\r\n\r\n"
         sent = request("POST / HTTP/1.1", "Transfer-Encoding: chunked", "Connection: close", body=body)
-        assert statuses(await said(url, sent)) == [200]
+        assert statuses(await exchange(url, sent)) == [200]
     assert turns >= 20  # the first few are over before the application counts
 
 
@@ -307,7 +307,7 @@ async def test_a_request_may_arrive_split_anywhere(core: RunningCore) -> None:
         body = chunked(b'{"name":', b'"cut-%d"}' % number, trailers="A: b\r\n").replace(b"8\r\n", b"8;a=b\r\n", 1)
         sent = b"\r\n" + request(*head, "Connection: close", body=body)
         cut = len(sent) - number - 1
-        assert statuses(await said(core.url, sent[:cut], sent[cut:])) == [201]
+        assert statuses(await exchange(core.url, sent[:cut], sent[cut:])) == [201]
 
 
 # --- what a head must and must not say ------------------------------------------------------------------------------
@@ -332,33 +332,33 @@ async def test_security_relevant_headers_must_not_be_repeated(
     pair = [f"{name}: {value}".format(key=key) for value in (first, second)]
     more = [] if name == "Authorization" else [f"Authorization: Bearer {key}"]
     host = "" if name == "Host" else "Host: core"
-    heard = await said(core.url, request("GET /api/user/current HTTP/1.1", *pair, *more, host=host))
-    assert statuses(heard) == [400]
-    assert f"more than one {name.lower()} header".encode() in heard
+    received = await exchange(core.url, request("GET /api/user/current HTTP/1.1", *pair, *more, host=host))
+    assert statuses(received) == [400]
+    assert f"more than one {name.lower()} header".encode() in received
 
 
 async def test_host_and_a_supported_version_are_required(core: RunningCore) -> None:
-    assert statuses(await said(core.url, request("GET /health HTTP/1.1", host=""))) == [400]
-    assert statuses(await said(core.url, request("GET /health HTTP/1.0", host=""))) == [200]
+    assert statuses(await exchange(core.url, request("GET /health HTTP/1.1", host=""))) == [400]
+    assert statuses(await exchange(core.url, request("GET /health HTTP/1.0", host=""))) == [200]
     for version in ("HTTP/2.0", "HTTP/0.9"):
-        assert statuses(await said(core.url, request(f"GET /health {version}"))) == [505]
-    assert statuses(await said(core.url, b"GET /health\r\n\r\n")) == [505]
+        assert statuses(await exchange(core.url, request(f"GET /health {version}"))) == [505]
+    assert statuses(await exchange(core.url, b"GET /health\r\n\r\n")) == [505]
 
 
 async def test_only_spaces_and_tabs_are_stripped_from_a_key(core: RunningCore) -> None:
     key = await core.key("analyst")
     for sent, status in ((f" \t{key}\t ", 200), (f"\xa0{key}", 401), (f"{key}\xa0", 401), (f"\x85{key}", 401)):
-        heard = await said(
+        received = await exchange(
             core.url,
             request("GET /api/user/current HTTP/1.1", f"Authorization: Bearer {sent}", "Connection: close"),
         )
-        assert statuses(heard) == [status]
+        assert statuses(received) == [status]
 
 
 async def test_head_has_the_headers_of_get_and_no_body(core: RunningCore) -> None:
-    heard = await said(core.url, request("HEAD /api/docs HTTP/1.1", "Connection: close"))
-    head, _, body = heard.partition(b"\r\n\r\n")
-    assert (statuses(heard), body) == ([200], b"")
+    received = await exchange(core.url, request("HEAD /api/docs HTTP/1.1", "Connection: close"))
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert (statuses(received), body) == ([200], b"")
     assert int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]) > 0
 
 
@@ -381,10 +381,10 @@ async def small(bounds: ConnectionLimits, size: int = 4 * MIB) -> AsyncIterator[
 
 async def unread(url: str, number: int, sent: bytes) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Connections that ask and then do not read."""
-    place = urlsplit(url)
+    address = urlsplit(url)
     opened = []
     for _ in range(number):
-        reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=1024)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1024)
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a TCP transport
         writer.write(sent)
         opened.append((reader, writer))
@@ -463,8 +463,8 @@ async def test_a_pipelined_request_waits_until_the_response_before_it_is_read(tm
 async def test_idle_connections_are_closed(sent: bytes) -> None:
     bounds = ConnectionLimits(head_timeout_s=0.1, idle_timeout_s=0.1, drain_timeout_s=0.1, check_every_s=0.05)
     async with small(bounds) as (url, _):
-        place = urlsplit(url)
-        opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(100)]
+        address = urlsplit(url)
+        opened = [await asyncio.open_connection(address.hostname, address.port) for _ in range(100)]
         for _, writer in opened:
             writer.write(sent)
         async with asyncio.timeout(60):
@@ -485,8 +485,8 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 async def test_a_head_that_arrives_slowly_times_out() -> None:
     async with small(ConnectionLimits(head_timeout_s=0.2, check_every_s=0.05)) as (url, answered):
-        place = urlsplit(url)
-        _, writer = await asyncio.open_connection(place.hostname, place.port)
+        address = urlsplit(url)
+        _, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(b"GET / HTTP/1.1\r\n")
         with pytest.raises(ConnectionError):
             await drip(writer)
@@ -494,8 +494,8 @@ async def test_a_head_that_arrives_slowly_times_out() -> None:
 
 
 async def test_idle_connections_do_not_delay_requests(core: RunningCore) -> None:
-    place = urlsplit(core.url)
-    silent = [await asyncio.open_connection(place.hostname, place.port) for _ in range(500)]
+    address = urlsplit(core.url)
+    silent = [await asyncio.open_connection(address.hostname, address.port) for _ in range(500)]
     assert (await core.http.get("/health")).json()["status"] == "ok"
     body = json.loads(ALERT % b"meanwhile")
     assert (await core.send("POST", "/api/alert", body)).status_code == 201

@@ -201,9 +201,9 @@ async def test_a_responder_below_the_alerts_tlp_is_neither_offered_nor_run(tmp_p
         still_empty = (await core.send("GET", f"{ENGINE}/action/responder/alert/{red}")).json()
     assert WEBHOOK in offered[0]
     assert WEBHOOK not in offered[1]
-    told = next(responder for responder in explained if responder["name"] == WEBHOOK)
-    assert told["verdict"] == "cannot_run"
-    assert "TLP:RED" in told["reasons"][0]
+    explained_webhook = next(responder for responder in explained if responder["name"] == WEBHOOK)
+    assert explained_webhook["verdict"] == "cannot_run"
+    assert "TLP:RED" in explained_webhook["reasons"][0]
     assert (refused.status_code, refused.json()["type"]) == (400, "BadRequest")
     assert "TLP:RED" in refused.json()["message"]
     assert still_empty == []

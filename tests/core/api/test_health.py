@@ -62,22 +62,22 @@ async def test_only_an_org_admins_own_key_sees_paths(tmp_path: Path) -> None:
     engine = EngineSection(name="local", responders=(root, tmp_path / "gone"))
     async with running_core(tmp_path, engine=(engine,)) as core:
         await core.key("org-admin")
-        told = {}
+        texts = {}
         for profile in (None, "read-only", "analyst", "service", "source", "org-admin"):
-            told[profile] = (await core.send("GET", "/health", profile=profile)).text
+            texts[profile] = (await core.send("GET", "/health", profile=profile)).text
         acting = {"X-On-Behalf-Of": "org-admin"}
-        told["through"] = (await core.send("GET", "/health", profile="service", headers=acting)).text
-        told["wrong"] = (await core.send("GET", "/health", profile=None, headers={"Authorization": "Bearer x"})).text
-        told["alias"] = (await core.send("GET", "/api/health", profile="analyst")).text
+        texts["on behalf"] = (await core.send("GET", "/health", profile="service", headers=acting)).text
+        texts["wrong"] = (await core.send("GET", "/health", profile=None, headers={"Authorization": "Bearer x"})).text
+        texts["alias"] = (await core.send("GET", "/api/health", profile="analyst")).text
         metrics = (await core.send("GET", "/metrics", profile=None)).text
-    shown = told.pop("org-admin")
+    shown = texts.pop("org-admin")
     assert f"{root}/Broken/Broken.json: the file is not valid JSON" in shown
     assert f"{tmp_path}/gone can't be read" in shown
-    assert len(set(told.values())) == 1
-    assert "Broken: Broken/Broken.json: the file is not valid JSON" in told[None]
-    assert "gone can't be read" in told[None]
-    assert re.findall(r"(?<![\w:/])/[a-z]+/", str(told[None])) == []
-    assert str(tmp_path) not in told[None] + metrics
+    assert len(set(texts.values())) == 1
+    assert "Broken: Broken/Broken.json: the file is not valid JSON" in texts[None]
+    assert "gone can't be read" in texts[None]
+    assert re.findall(r"(?<![\w:/])/[a-z]+/", str(texts[None])) == []
+    assert str(tmp_path) not in texts[None] + metrics
 
 
 @pytest.mark.parametrize(

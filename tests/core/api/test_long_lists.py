@@ -16,7 +16,7 @@ from core.store import actions as stored
 from core.store import objects
 from core.store.search import ANSWER_LIMIT_CHARS
 from tests.core.api.test_request_limits import STALL_S, longest_stall
-from tests.core.object_wire import ALERT
+from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
 LARGE = 900_000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.models import ERRORS_LIMIT, MAX_ARTIFACT_TAGS, MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS, MAX_TASKS
-from tests.core.object_wire import ALERT
+from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
 STALL_S = 0.5  # a loop that works through a hostile body is stuck for seconds
@@ -126,8 +126,8 @@ async def test_brackets_in_strings_do_not_count_as_values(core: RunningCore, tex
 async def test_the_largest_case_has_all_its_tasks_in_order(core: RunningCore) -> None:
     tasks = [{"title": f"{number}", "order": number} for number in range(MAX_TASKS)]
     assert (await core.send("POST", TEMPLATE, {"name": "large", "tasks": tasks})).status_code == 201
-    asked = {"title": "c", "description": "", "template": "large", "tasks": [{"title": "mine", "order": MAX_TASKS}]}
-    case = (await core.send("POST", "/api/case", asked)).json()
+    body = {"title": "c", "description": "", "template": "large", "tasks": [{"title": "mine", "order": MAX_TASKS}]}
+    case = (await core.send("POST", "/api/case", body)).json()
     below = {"query": {"_parent": {"_type": "case", "_query": {"_id": case["id"]}}}, "range": "all"}
     found = (await core.send("POST", "/api/case/task/_search", below)).json()
     assert [task["title"] for task in found] == [*(task["title"] for task in tasks), "mine"]

@@ -25,8 +25,8 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
 async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
     answer = await core.send("POST", path, body)
     assert answer.status_code == 201, answer.text
-    word: dict[str, Any] = answer.json()
-    return word
+    answered: dict[str, Any] = answer.json()
+    return answered
 
 
 async def one_of_each(core: RunningCore, name: str) -> dict[str, dict[str, Any]]:
@@ -78,15 +78,15 @@ async def test_a_template_may_have_the_name_of_another_methods_route(core: Runni
 async def test_ids_share_one_number_space_and_may_be_percent_encoded(core: RunningCore) -> None:
     objects = await one_of_each(core, "ids")
     ids = []
-    for path, word in objects.items():
-        assert word["_id"] == word["id"]
-        ids.append(word["id"])
+    for path, answered in objects.items():
+        assert answered["_id"] == answered["id"]
+        ids.append(answered["id"])
         found = [
             (await core.send("GET", f"{path}/{spelled}")).json()["id"]
-            for spelled in (word["id"], f"%7E{word['id'][1:]}", f"%7e{word['id'][1:]}")
+            for spelled in (answered["id"], f"%7E{answered['id'][1:]}", f"%7e{answered['id'][1:]}")
         ]
-        assert found == [word["id"]] * 3
-    ids += [word["id"] for word in objects["/api/alert"]["artifacts"] + objects["/api/case/template"]["tasks"]]
+        assert found == [answered["id"]] * 3
+    ids += [answered["id"] for answered in objects["/api/alert"]["artifacts"] + objects["/api/case/template"]["tasks"]]
     assert len(set(ids)) == len(ids)
     assert all(id[0] == "~" and len(id) < 6 for id in ids)
 
@@ -121,7 +121,7 @@ async def test_a_repeated_query_parameter_is_a_list(core: RunningCore) -> None:
 
 async def test_absent_values_are_null_in_alerts_and_cases_and_left_out_elsewhere(core: RunningCore) -> None:
     objects = await one_of_each(core, "absent")
-    nulls = {path: [key for key, value in word.items() if value is None] for path, word in objects.items()}
+    nulls = {path: [key for key, value in answered.items() if value is None] for path, answered in objects.items()}
     assert nulls == {
         "/api/alert": ["updatedBy", "updatedAt", "externalLink", "case", "caseTemplate"],
         "/api/case": [
@@ -139,9 +139,9 @@ async def test_absent_values_are_null_in_alerts_and_cases_and_left_out_elsewhere
         "/api/case/template": [],
     }
     assert not [key for task in objects["/api/case/template"]["tasks"] for key, value in task.items() if value is None]
-    for path, word in objects.items():
-        assert isinstance(word["createdAt"], int)
-        assert word["createdAt"] > 1_700_000_000_000, path
+    for path, answered in objects.items():
+        assert isinstance(answered["createdAt"], int)
+        assert answered["createdAt"] > 1_700_000_000_000, path
 
 
 async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCore) -> None:

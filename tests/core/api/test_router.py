@@ -354,12 +354,12 @@ async def test_invalid_http_gets_an_error_body(tmp_path: Path, sent: bytes) -> N
     assert b'"type": "BadRequest"' in answered
 
 
-# --- a wire of one's own, for what must never happen ----------------------------------------------------------------
+# --- routers with endpoints that misbehave --------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[tuple[str, str]]:
-    """URL and an analyst's key of a wire with these endpoints."""
+    """URL and an analyst's key of a router with these endpoints."""
     database = Database(folder / "core.db", migrate)
     try:
         access = Access(database, "responder-bot.local", now_ms)
@@ -394,8 +394,8 @@ async def test_an_exception_is_a_500_whose_request_id_is_in_the_log(tmp_path: Pa
 async def test_an_unsafe_request_id_is_replaced(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         ids = set()
-        for asked in ("a b", "x" * 65, '"}{'):
-            response = await core.send("GET", "/api/none", headers={"X-Request-Id": asked})
+        for request_id in ("a b", "x" * 65, '"}{'):
+            response = await core.send("GET", "/api/none", headers={"X-Request-Id": request_id})
             ids.add(response.json()["requestId"])
             assert response.headers["x-request-id"] == response.json()["requestId"]
     assert len(ids) == 3
@@ -431,9 +431,9 @@ async def test_waiting_requests_get_a_503_when_core_stops(tmp_path: Path) -> Non
     async with httpx.AsyncClient() as http:
         async with serving(tmp_path, [Endpoint("GET", "/api/wait", forever, "Wait")]) as (url, key):
             request = http.get(f"{url}/api/wait", headers={"Authorization": f"Bearer {key}"})
-            asked = asyncio.create_task(request)
+            pending = asyncio.create_task(request)
             await waiting.wait()
-        response = await asked
+        response = await pending
     assert (response.status_code, response.json()["type"]) == (503, "UnavailableError")
 
 

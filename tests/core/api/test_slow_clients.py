@@ -20,8 +20,8 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @asynccontextmanager
 async def clients(core: CoreProcess, number: int, sent: bytes) -> AsyncIterator[list[Client]]:
     """Connections that have sent this and nothing more, and read nothing."""
-    place = urlsplit(core.url)
-    opened = [await asyncio.open_connection(place.hostname, place.port, limit=1024) for _ in range(number)]
+    address = urlsplit(core.url)
+    opened = [await asyncio.open_connection(address.hostname, address.port, limit=1024) for _ in range(number)]
     try:
         for _, writer in opened:
             writer.write(sent)

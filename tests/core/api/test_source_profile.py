@@ -54,12 +54,12 @@ async def test_every_other_endpoint_is_forbidden_to_a_source(tmp_path: Path) -> 
                 answers[method, path] = await core.send(method, address, body_of(method, path), profile="source")
         left = (await core.send("GET", f"/api/alert/{made['id']}")).json()
     assert len(answers) > 40
-    unlike = {place: answer.text for place, answer in answers.items() if answer.status_code not in (400, 403)}
+    unlike = {path: answer.text for path, answer in answers.items() if answer.status_code not in (400, 403)}
     assert unlike == {}
     refused = [answer.json()["message"] for answer in answers.values() if answer.status_code == 403]
     assert all(message.endswith("a key with the profile source may only create alerts") for message in refused)
     # A wrong body comes before the right: what is left is not looked at any further.
-    assert [place for place, answer in answers.items() if answer.status_code == 400 and place[0] == "GET"] == []
+    assert [path for path, answer in answers.items() if answer.status_code == 400 and path[0] == "GET"] == []
     assert (left["status"], left["updatedAt"]) == ("New", None)
 
 

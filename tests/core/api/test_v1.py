@@ -18,7 +18,7 @@ async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
         yield opened
 
 
-async def asked(core: RunningCore, *steps: Any, status: int = 200) -> Any:
+async def run_query(core: RunningCore, *steps: Any, status: int = 200) -> Any:
     answer = await core.send("POST", "/api/v1/query", {"query": list(steps)}, profile="read-only")
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -30,11 +30,11 @@ async def test_a_query_filters_sorts_pages_and_counts(core: RunningCore) -> None
     some = {"_name": "filter", "_or": [{"_field": "sourceRef", "_value": "a"}, {"_eq": {"sourceRef": "c"}}]}
     down = {"_name": "sort", "_fields": [{"_createdBy": "asc"}, {"sourceRef": "desc"}]}
     first = {"_name": "page", "from": 0, "to": 1, "extraData": []}
-    assert [item["sourceRef"] for item in await asked(core, LIST, some, down)] == ["c", "a"]
-    assert [item["sourceRef"] for item in await asked(core, LIST, some, down, first)] == ["c"]
-    assert await asked(core, LIST, some, {"_name": "count"}) == 2
+    assert [item["sourceRef"] for item in await run_query(core, LIST, some, down)] == ["c", "a"]
+    assert [item["sourceRef"] for item in await run_query(core, LIST, some, down, first)] == ["c"]
+    assert await run_query(core, LIST, some, {"_name": "count"}) == 2
     mine = {"_name": "filter", "_createdBy": "org-admin@responder-bot.local"}
-    assert await asked(core, LIST, mine, {"_name": "count"}) == 3
+    assert await run_query(core, LIST, mine, {"_name": "count"}) == 3
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_a_query_filters_sorts_pages_and_counts(core: RunningCore) -> None
     ],
 )
 async def test_an_invalid_query_is_a_400(core: RunningCore, steps: list[Any]) -> None:
-    assert (await asked(core, *steps, status=400))["type"] == "BadRequest"
+    assert (await run_query(core, *steps, status=400))["type"] == "BadRequest"
 
 
 async def test_a_query_only_reads_so_the_bots_key_may_send_it(core: RunningCore) -> None:
@@ -72,7 +72,7 @@ async def test_a_body_that_is_not_a_query_is_a_400(core: RunningCore, body: Any)
 
 
 async def test_a_missing_object_is_a_404(core: RunningCore) -> None:
-    assert (await asked(core, {"_name": "getAlert", "idOrName": "~9"}, status=404))["message"] == "Alert not found"
+    assert (await run_query(core, {"_name": "getAlert", "idOrName": "~9"}, status=404))["message"] == "Alert not found"
 
 
 async def test_an_action_is_found_by_its_object_with_the_vendors_field_names(core: RunningCore) -> None:
@@ -84,12 +84,12 @@ async def test_an_action_is_found_by_its_object_with_the_vendors_field_names(cor
     }
     action = (await core.send("POST", "/api/connector/engine/action", run)).json()
     of_alert = {"_name": "filter", "_and": [{"_field": "objectId", "_value": alert["id"]}, {"cortexId": "local"}]}
-    (found,) = await asked(core, {"_name": "listAction"}, of_alert)
+    (found,) = await run_query(core, {"_name": "listAction"}, of_alert)
     assert (found["_id"], found["_type"], found["cortexJobId"]) == (action["id"], "Action", action["engineJobId"])
     assert not [key for key in found if key.startswith("engine")]
-    assert await asked(core, {"_name": "listAction"}, {"_name": "filter", "objectId": "~999"}) == []
+    assert await run_query(core, {"_name": "listAction"}, {"_name": "filter", "objectId": "~999"}) == []
     like = {"_name": "filter", "_like": {"objectId": "~*"}}
-    assert await asked(core, {"_name": "listAction"}, like, {"_name": "count"}) == 1
+    assert await run_query(core, {"_name": "listAction"}, like, {"_name": "count"}) == 1
 
 
 async def test_an_alert_of_version_1_is_the_same_alert(core: RunningCore) -> None:
@@ -180,7 +180,7 @@ async def test_strict_clients_accept_every_object(core: RunningCore) -> None:
     is_strict("Task", template["tasks"][0])
     is_strict("User", await sent("GET", "/user/current"))
     for kind in ("Alert", "Case", "Task", "Log", "Observable", "CaseTemplate"):
-        found = await asked(core, {"_name": f"list{kind}"})
+        found = await run_query(core, {"_name": f"list{kind}"})
         assert found
         for item in found:
             is_strict(kind, item)
@@ -210,12 +210,12 @@ async def test_a_query_gets_the_observables_of_an_alert(core: RunningCore) -> No
     observables = [{"dataType": "domain", "data": name} for name in ("b.example", "a.example", "c.example")]
     alert = (await core.send("POST", "/api/v1/alert", {**ALERT, "observables": observables})).json()["_id"]
     of_alert = [{"_name": "getAlert", "idOrName": alert}, {"_name": "observables"}]
-    assert [item["data"] for item in await asked(core, *of_alert)] == ["b.example", "a.example", "c.example"]
+    assert [item["data"] for item in await run_query(core, *of_alert)] == ["b.example", "a.example", "c.example"]
     down = {"_name": "sort", "_fields": [{"data": "desc"}]}
     page = {"_name": "page", "from": 1, "to": 2}
-    assert [item["data"] for item in await asked(core, *of_alert, down, page)] == ["b.example"]
-    assert await asked(core, *of_alert, {"_name": "count"}) == 3
-    assert (await asked(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
+    assert [item["data"] for item in await run_query(core, *of_alert, down, page)] == ["b.example"]
+    assert await run_query(core, *of_alert, {"_name": "count"}) == 3
+    assert (await run_query(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
 
 
 async def test_a_query_gets_the_children_of_an_object(core: RunningCore) -> None:
@@ -225,22 +225,22 @@ async def test_a_query_gets_the_children_of_an_object(core: RunningCore) -> None
     action = (await core.send("POST", "/api/v1/connector/cortex/action", run)).json()["_id"]
     case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()["_id"]
     of_alert, of_case = {"_name": "getAlert", "idOrName": alert}, {"_name": "getCase", "idOrName": case}
-    assert [item["_id"] for item in await asked(core, of_alert, {"_name": "actions"})] == [action]
-    assert [item["_id"] for item in await asked(core, of_case, {"_name": "alerts"})] == [alert]
-    assert await asked(core, of_case, {"_name": "actions"}, {"_name": "count"}) == 0
-    await asked(core, {"_name": "listCase"}, {"_name": "alerts"}, status=400)
+    assert [item["_id"] for item in await run_query(core, of_alert, {"_name": "actions"})] == [action]
+    assert [item["_id"] for item in await run_query(core, of_case, {"_name": "alerts"})] == [alert]
+    assert await run_query(core, of_case, {"_name": "actions"}, {"_name": "count"}) == 0
+    await run_query(core, {"_name": "listCase"}, {"_name": "alerts"}, status=400)
     for never in ("comments", "procedures", "attachments", "similarAlerts", "similarCases"):
         page = {"_name": "page", "from": 0, "to": 5}
-        assert await asked(core, of_alert, {"_name": never}, page) == []
-        assert await asked(core, {"_name": "listAlert"}, {"_name": never}, {"_name": "count"}) == 0
+        assert await run_query(core, of_alert, {"_name": never}, page) == []
+        assert await run_query(core, {"_name": "listAlert"}, {"_name": never}, {"_name": "count"}) == 0
 
 
 async def test_fields_of_version_1_can_be_searched_under_its_names(core: RunningCore) -> None:
     alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
     case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()
-    assert [item["_id"] for item in await asked(core, LIST, {"_name": "filter", "caseId": case["_id"]})] == [alert]
+    assert [item["_id"] for item in await run_query(core, LIST, {"_name": "filter", "caseId": case["_id"]})] == [alert]
     by_number = {"_name": "filter", "_field": "number", "_value": case["number"]}
-    assert await asked(core, {"_name": "listCase"}, by_number, {"_name": "count"}) == 1
+    assert await run_query(core, {"_name": "listCase"}, by_number, {"_name": "count"}) == 1
 
 
 @pytest.mark.parametrize("kind", ["alert", "case"])
@@ -335,20 +335,20 @@ async def test_choice_lists_are_answered(core: RunningCore) -> None:
         assert {field["reference"]: field["type"] for field in listed} == kinds
     by_name = (await core.send("GET", "/api/list/custom_fields")).json()
     assert {name: field["type"] for name, field in by_name.items()} == kinds
-    assert {field["name"]: field["type"] for field in await asked(core, {"_name": "listCustomField"})} == kinds
+    assert {field["name"]: field["type"] for field in await run_query(core, {"_name": "listCustomField"})} == kinds
     for path in ("/api/observable/type?range=all", "/api/v1/observable/type"):
         assert {"ip", "file"} <= {kind["name"] for kind in (await core.send("GET", path)).json()}
     assert (await core.send("GET", "/api/list/list_artifactDataType")).json()["ip"] == "ip"
-    assert [kind["name"] for kind in await asked(core, {"_name": "listObservableType"}) if kind["isAttachment"]] == [
-        "file"
-    ]
+    assert [
+        kind["name"] for kind in await run_query(core, {"_name": "listObservableType"}) if kind["isAttachment"]
+    ] == ["file"]
     await core.core.access.add("gone", "analyst")
     await core.core.access.disable("gone")
-    logins = [user["login"] for user in await asked(core, {"_name": "listUser"})]
+    logins = [user["login"] for user in await run_query(core, {"_name": "listUser"})]
     assert logins == ["org-admin@responder-bot.local", "read-only@responder-bot.local"]
-    statuses = {status["value"]: status["stage"] for status in await asked(core, {"_name": "listAlertStatus"})}
+    statuses = {status["value"]: status["stage"] for status in await run_query(core, {"_name": "listAlertStatus"})}
     assert statuses == {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
-    assert "Resolved" in [status["value"] for status in await asked(core, {"_name": "listCaseStatus"})]
+    assert "Resolved" in [status["value"] for status in await run_query(core, {"_name": "listCaseStatus"})]
     assert (await core.send("GET", "/api/customField", profile=None)).status_code == 401
 
 
@@ -357,17 +357,17 @@ async def test_choice_lists_are_sorted_paged_and_counted(core: RunningCore) -> N
         await core.core.access.add(name, "analyst")
     users, first = {"_name": "listUser"}, {"_name": "page", "from": 0, "to": 1}
     down = {"_name": "sort", "_fields": [{"login": "desc"}]}
-    logins = sorted(user["login"] for user in await asked(core, users))
-    assert await asked(core, users, {"_name": "count"}) == len(logins)
-    assert [user["login"] for user in await asked(core, users, first)] == logins[:1]
-    assert [user["login"] for user in await asked(core, users, down, first)] == logins[-1:]
+    logins = sorted(user["login"] for user in await run_query(core, users))
+    assert await run_query(core, users, {"_name": "count"}) == len(logins)
+    assert [user["login"] for user in await run_query(core, users, first)] == logins[:1]
+    assert [user["login"] for user in await run_query(core, users, down, first)] == logins[-1:]
     for step in (
         {"_name": "filter", "_field": "login", "_value": "anna"},
         {"_name": "comments"},
         {"_name": "tasks"},
         7,
     ):
-        refused = await asked(core, users, step, status=400)
+        refused = await run_query(core, users, step, status=400)
         assert refused["type"] == "BadRequest"
 
 

@@ -54,10 +54,13 @@ async def test_the_action_of_a_conflict_has_the_vendors_field_names(tmp_path: Pa
         first = (await here.send("POST", "/api/connector/cortex/action", run)).json()
         alias = await here.send("POST", "/api/connector/cortex/action", run)
         plain = await here.send("POST", "/api/connector/engine/action", run)
-    for answer, word in ((alias, "cortex"), (plain, "engine")):
+    for answer, vendor in ((alias, "cortex"), (plain, "engine")):
         body = answer.json()
         assert (answer.status_code, body["type"], body["action"]["id"]) == (409, "ConflictError", first["id"])
-        assert {key for key in body["action"] if key.startswith(("engine", "cortex"))} == {f"{word}Id", f"{word}JobId"}
+        assert {key for key in body["action"] if key.startswith(("engine", "cortex"))} == {
+            f"{vendor}Id",
+            f"{vendor}JobId",
+        }
 
 
 async def test_texts_and_parameters_are_not_translated(core: RunningCore) -> None:

@@ -1,4 +1,4 @@
-"""Case templates over the wire (`interface.md 4.3`, `semantics.md 3`)."""
+"""Case templates over HTTP (`interface.md 4.3`, `semantics.md 3`)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.records.case_templates import custom_fields
-from tests.core.object_wire import ObjectWire, object_wire
+from tests.core.object_api import ObjectApi, object_api
 
 FULL: dict[str, Any] = {
     "name": "MISP Event",
@@ -29,14 +29,14 @@ FULL: dict[str, Any] = {
 
 
 @pytest.fixture
-async def wire(tmp_path: Path) -> AsyncIterator[ObjectWire]:
-    async with object_wire(tmp_path) as opened:
+async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
+    async with object_api(tmp_path) as opened:
         yield opened
 
 
-async def test_a_template_comes_back_whole(wire: ObjectWire) -> None:
-    made = await wire.post("/api/case/template", FULL)
-    by = {"createdBy": "admin@soc.example", "createdAt": wire.clock.now_ms}
+async def test_a_template_comes_back_whole(api: ObjectApi) -> None:
+    made = await api.post("/api/case/template", FULL)
+    by = {"createdBy": "admin@soc.example", "createdAt": api.clock.now_ms}
     task = {**by, "_type": "case_task", "status": "Waiting", "flag": False}
     assert made == {
         **FULL,
@@ -57,17 +57,17 @@ async def test_a_template_comes_back_whole(wire: ObjectWire) -> None:
         "flag": False,
         "status": "Ok",
     }
-    assert await wire.get("/api/case/template/~1") == made
-    assert await wire.get("/api/case/template/MISP%20Event") == made
-    assert await wire.events() == [("case_template.created", "~1", "~1")]
+    assert await api.get("/api/case/template/~1") == made
+    assert await api.get("/api/case/template/MISP%20Event") == made
+    assert await api.events() == [("case_template.created", "~1", "~1")]
 
 
-async def test_only_the_name_is_required(wire: ObjectWire) -> None:
-    made = await wire.post("/api/case/template", {"name": "x", "tasks": None, "severity": None, "tags": None})
+async def test_only_the_name_is_required(api: ObjectApi) -> None:
+    made = await api.post("/api/case/template", {"name": "x", "tasks": None, "severity": None, "tags": None})
     silent = {key: made[key] for key in ("displayName", "titlePrefix", "description", "severity", "tlp", "pap")}
     assert silent == {"displayName": "", "titlePrefix": "", "description": "", "severity": 2, "tlp": 2, "pap": 2}
     assert (made["tags"], made["tasks"], made["customFields"], made["metrics"]) == ([], [], {}, {})
-    missing = await wire.post("/api/case/template", {}, 400)
+    missing = await api.post("/api/case/template", {}, 400)
     missing.pop("requestId")
     assert missing == {
         "type": "AttributeCheckingError",
@@ -76,18 +76,18 @@ async def test_only_the_name_is_required(wire: ObjectWire) -> None:
     }
 
 
-async def test_a_name_is_taken_once_and_exactly(wire: ObjectWire) -> None:
-    await wire.post("/api/case/template", {"name": 'a "b"'})
-    answer = await wire.post("/api/case/template", {"name": 'a "b"'}, 400)
+async def test_a_name_is_taken_once_and_exactly(api: ObjectApi) -> None:
+    await api.post("/api/case/template", {"name": 'a "b"'})
+    answer = await api.post("/api/case/template", {"name": 'a "b"'}, 400)
     assert (answer["type"], answer["message"]) == ("CreateError", 'The case template "a "b"" already exists')
-    await wire.post("/api/case/template", {"name": 'A "b"'})
-    await wire.post("/api/case/template", {"name": 'a "b" '})
+    await api.post("/api/case/template", {"name": 'A "b"'})
+    await api.post("/api/case/template", {"name": 'a "b" '})
 
 
-async def test_of_64_simultaneous_templates_with_one_name_one_is_made(wire: ObjectWire) -> None:
-    answers = await asyncio.gather(*(wire.send("POST", "/api/case/template", FULL) for _ in range(64)))
+async def test_of_64_simultaneous_templates_with_one_name_one_is_made(api: ObjectApi) -> None:
+    answers = await asyncio.gather(*(api.send("POST", "/api/case/template", FULL) for _ in range(64)))
     assert sorted(answer.status_code for answer in answers) == [201] + [400] * 63
-    assert (await wire.send("POST", "/api/case/template/_search", {})).headers["x-total"] == "1"
+    assert (await api.send("POST", "/api/case/template/_search", {})).headers["x-total"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ async def test_of_64_simultaneous_templates_with_one_name_one_is_made(wire: Obje
         (None, {"string": None, "order": 1}),
     ],
 )
-async def test_custom_fields_in_every_form(wire: ObjectWire, sent: Any, kept: Any) -> None:
-    made = await wire.post("/api/case/template", {"name": "x", "customFields": {"f": sent}})
+async def test_custom_fields_in_every_form(api: ObjectApi, sent: Any, kept: Any) -> None:
+    made = await api.post("/api/case/template", {"name": "x", "customFields": {"f": sent}})
     assert made["customFields"] == {"f": {**kept, "_id": "~2"}}
-    assert (await wire.get("/api/case/template/x"))["customFields"] == made["customFields"]
+    assert (await api.get("/api/case/template/x"))["customFields"] == made["customFields"]
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ async def test_custom_fields_in_every_form(wire: ObjectWire, sent: Any, kept: An
         ([{"name": "f"}], "customFields"),
     ],
 )
-async def test_a_custom_field_of_the_wrong_kind_is_named(wire: ObjectWire, sent: Any, name: str) -> None:
-    answer = await wire.post("/api/case/template", {"name": "x", "customFields": sent}, 400)
+async def test_a_custom_field_of_the_wrong_kind_is_named(api: ObjectApi, sent: Any, name: str) -> None:
+    answer = await api.post("/api/case/template", {"name": "x", "customFields": sent}, 400)
     assert (answer["type"], [error["name"] for error in answer["errors"]]) == ("AttributeCheckingError", [name])
 
 
-async def test_all_wrong_fields_of_a_template_are_named_at_once(wire: ObjectWire) -> None:
+async def test_all_wrong_fields_of_a_template_are_named_at_once(api: ObjectApi) -> None:
     wrong = {
         "name": "",
         "severity": 0,
         "tasks": [{"title": "ok"}, {"order": "x"}],
         "customFields": {"a": {"integer": "x"}, "b": {"float": 1}, "c": {"date": "x"}},
     }
-    answer = await wire.post("/api/case/template", wrong, 400)
+    answer = await api.post("/api/case/template", wrong, 400)
     assert [error["name"] for error in answer["errors"]] == [
         "name",
         "severity",
@@ -162,20 +162,20 @@ async def test_all_wrong_fields_of_a_template_are_named_at_once(wire: ObjectWire
     ]
 
 
-async def test_only_who_may_makes_templates(wire: ObjectWire) -> None:
-    answer = await wire.post("/api/case/template", FULL, 403, key=await wire.user("analyst"))
+async def test_only_who_may_makes_templates(api: ObjectApi) -> None:
+    answer = await api.post("/api/case/template", FULL, 403, key=await api.user("analyst"))
     words = "You are not authorized to create case template, you haven't the permission manageCaseTemplate"
     assert (answer["type"], answer["message"]) == ("AuthorizationError", words)
 
 
-async def test_an_unknown_template_is_not_found(wire: ObjectWire) -> None:
+async def test_an_unknown_template_is_not_found(api: ObjectApi) -> None:
     for path in ("~1", "nothing", "~"):
-        assert (await wire.get(f"/api/case/template/{path}", 404))["message"] == "CaseTemplate not found"
+        assert (await api.get(f"/api/case/template/{path}", 404))["message"] == "CaseTemplate not found"
 
 
-async def test_a_name_that_looks_like_an_id_is_found(wire: ObjectWire) -> None:
-    made = await wire.post("/api/case/template", {"name": "~77"})
-    assert await wire.get("/api/case/template/~77") == made
+async def test_a_name_that_looks_like_an_id_is_found(api: ObjectApi) -> None:
+    made = await api.post("/api/case/template", {"name": "~77"})
+    assert await api.get("/api/case/template/~77") == made
 
 
 def test_a_wrong_custom_field_raises_with_its_path() -> None:

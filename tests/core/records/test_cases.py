@@ -1,4 +1,4 @@
-"""Cases, tasks, logs and artifacts over the wire (`semantics.md 2`, `3`)."""
+"""Cases, tasks, logs and artifacts over HTTP (`semantics.md 2`, `3`)."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from core.common.database.sqlite import Transaction
 from core.models import TaskInput
 from core.records import cases
-from tests.core.object_wire import ALERT, ObjectWire, object_wire
+from tests.core.object_api import ALERT, ObjectApi, object_api
 
 CASE = {"title": "A case", "description": "d"}
 TEMPLATE: dict[str, Any] = {
@@ -27,13 +27,13 @@ TEMPLATE: dict[str, Any] = {
 
 
 @pytest.fixture
-async def wire(tmp_path: Path) -> AsyncIterator[ObjectWire]:
-    async with object_wire(tmp_path) as opened:
+async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
+    async with object_api(tmp_path) as opened:
         yield opened
 
 
-async def test_a_case_shows_what_is_absent_as_null(wire: ObjectWire) -> None:
-    case = await wire.post("/api/case", {**CASE, "template": None, "metrics": {"a": 1}})
+async def test_a_case_shows_what_is_absent_as_null(api: ObjectApi) -> None:
+    case = await api.post("/api/case", {**CASE, "template": None, "metrics": {"a": 1}})
     assert case == {
         **CASE,
         "_id": "~1",
@@ -41,11 +41,11 @@ async def test_a_case_shows_what_is_absent_as_null(wire: ObjectWire) -> None:
         "_type": "case",
         "createdBy": "admin@soc.example",
         "updatedBy": None,
-        "createdAt": wire.clock.now_ms,
+        "createdAt": api.clock.now_ms,
         "updatedAt": None,
         "caseId": 1,
         "severity": 2,
-        "startDate": wire.clock.now_ms,
+        "startDate": api.clock.now_ms,
         "endDate": None,
         "owner": "admin@soc.example",
         "flag": False,
@@ -62,31 +62,31 @@ async def test_a_case_shows_what_is_absent_as_null(wire: ObjectWire) -> None:
         "stats": {},
         "permissions": [],
     }
-    assert await wire.get("/api/case/~1") == case
-    assert await wire.get("/api/case/1") == case
-    assert (await wire.post("/api/case", CASE))["caseId"] == 2
+    assert await api.get("/api/case/~1") == case
+    assert await api.get("/api/case/1") == case
+    assert (await api.post("/api/case", CASE))["caseId"] == 2
 
 
-async def test_simultaneous_cases_have_numbers_of_their_own(wire: ObjectWire) -> None:
-    made = await asyncio.gather(*(wire.post("/api/case", CASE) for _ in range(16)))
+async def test_simultaneous_cases_have_numbers_of_their_own(api: ObjectApi) -> None:
+    made = await asyncio.gather(*(api.post("/api/case", CASE) for _ in range(16)))
     assert sorted(case["caseId"] for case in made) == list(range(1, 17))
 
 
-async def test_a_template_fills_in_what_the_request_leaves_out(wire: ObjectWire) -> None:
-    await wire.post("/api/case/template", TEMPLATE)
-    case = await wire.post("/api/case", {**CASE, "template": "T"})
+async def test_a_template_fills_in_what_the_request_leaves_out(api: ObjectApi) -> None:
+    await api.post("/api/case/template", TEMPLATE)
+    case = await api.post("/api/case", {**CASE, "template": "T"})
     assert (case["title"], case["severity"], case["tlp"], case["pap"]) == ("[T] A case", 4, 3, 1)
     assert (case["tags"], case["template"]) == (["a", "b"], "T")
-    assert await titles(wire, case) == ["t2", "t1"]
+    assert await titles(api, case) == ["t2", "t1"]
 
 
-async def test_the_request_wins_over_the_template(wire: ObjectWire) -> None:
-    template = await wire.post("/api/case/template", TEMPLATE)
+async def test_the_request_wins_over_the_template(api: ObjectApi) -> None:
+    template = await api.post("/api/case/template", TEMPLATE)
     own = {"severity": 1, "tlp": 0, "pap": 0, "tags": ["b", "c"], "tasks": [{"title": "mine"}, {"title": "t1"}]}
     fields = {"y": {"integer": 2}, "z": True}
-    case = await wire.post("/api/case", {**CASE, **own, "template": "T", "customFields": fields})
+    case = await api.post("/api/case", {**CASE, **own, "template": "T", "customFields": fields})
     assert (case["severity"], case["tlp"], case["pap"], case["tags"]) == (1, 0, 0, ["a", "b", "c"])
-    assert await titles(wire, case) == ["t2", "t1", "mine", "t1"]
+    assert await titles(api, case) == ["t2", "t1", "mine", "t1"]
     shown = {name: {k: v for k, v in field.items() if k != "_id"} for name, field in case["customFields"].items()}
     assert shown == {
         "x": {"string": "of the template", "order": 1},
@@ -96,38 +96,38 @@ async def test_the_request_wins_over_the_template(wire: ObjectWire) -> None:
     assert case["customFields"]["x"]["_id"] != template["customFields"]["x"]["_id"]
 
 
-async def test_a_template_without_prefix_leaves_the_title_alone(wire: ObjectWire) -> None:
-    await wire.post("/api/case/template", {"name": "T", "titlePrefix": "  "})
-    assert (await wire.post("/api/case", {**CASE, "template": "T"}))["title"] == "A case"
+async def test_a_template_without_prefix_leaves_the_title_alone(api: ObjectApi) -> None:
+    await api.post("/api/case/template", {"name": "T", "titlePrefix": "  "})
+    assert (await api.post("/api/case", {**CASE, "template": "T"}))["title"] == "A case"
 
 
-async def test_an_unknown_template_is_not_found_and_makes_nothing(wire: ObjectWire) -> None:
-    answer = await wire.post("/api/case", {**CASE, "template": "t"}, 404)
+async def test_an_unknown_template_is_not_found_and_makes_nothing(api: ObjectApi) -> None:
+    answer = await api.post("/api/case", {**CASE, "template": "t"}, 404)
     assert (answer["type"], answer["message"]) == ("NotFoundError", "CaseTemplate not found")
-    assert await wire.events() == []
+    assert await api.events() == []
 
 
-async def test_a_log_sets_its_waiting_task_in_progress(wire: ObjectWire) -> None:
-    await wire.post("/api/case", CASE)
-    task = await wire.post("/api/case/~1/task", {"title": "t"})
+async def test_a_log_sets_its_waiting_task_in_progress(api: ObjectApi) -> None:
+    await api.post("/api/case", CASE)
+    task = await api.post("/api/case/~1/task", {"title": "t"})
     shown = {"title": "t", "group": "default", "description": "", "order": 0, "status": "Waiting", "flag": False}
-    by = {"createdBy": "admin@soc.example", "createdAt": wire.clock.now_ms}
+    by = {"createdBy": "admin@soc.example", "createdAt": api.clock.now_ms}
     assert task == {**shown, **by, "_id": "~2", "id": "~2", "_type": "case_task"}
-    log = await wire.post("/api/case/task/~2/log", {"message": "seen"})
+    log = await api.post("/api/case/task/~2/log", {"message": "seen"})
     assert log == {
         **by,
         "_id": "~3",
         "id": "~3",
         "_type": "case_task_log",
         "message": "seen",
-        "startDate": wire.clock.now_ms,
+        "startDate": api.clock.now_ms,
         "status": "Ok",
         "owner": "admin@soc.example",
     }
-    assert (await wire.get("/api/case/task/~2"))["status"] == "InProgress"
-    assert await wire.get("/api/case/task/log/~3") == log
-    await wire.post("/api/case/task/~2/log", {"message": "again"})
-    assert await wire.events() == [
+    assert (await api.get("/api/case/task/~2"))["status"] == "InProgress"
+    assert await api.get("/api/case/task/log/~3") == log
+    await api.post("/api/case/task/~2/log", {"message": "again"})
+    assert await api.events() == [
         ("case.created", "~1", "~1"),
         ("case_task.created", "~2", "~1"),
         ("case_task_log.created", "~3", "~1"),
@@ -136,23 +136,23 @@ async def test_a_log_sets_its_waiting_task_in_progress(wire: ObjectWire) -> None
     ]
 
 
-async def test_a_task_that_is_over_stays_so_when_a_log_is_added(wire: ObjectWire) -> None:
-    await wire.post("/api/case", CASE)
-    await wire.post("/api/case/~1/task", {"title": "t", "status": "Completed", "owner": "me@soc.example"})
-    await wire.post("/api/case/task/~2/log", {"message": "late"})
-    task = await wire.get("/api/case/task/~2")
-    assert (task["status"], task["owner"], task["endDate"]) == ("Completed", "me@soc.example", wire.clock.now_ms)
+async def test_a_task_that_is_over_stays_so_when_a_log_is_added(api: ObjectApi) -> None:
+    await api.post("/api/case", CASE)
+    await api.post("/api/case/~1/task", {"title": "t", "status": "Completed", "owner": "me@soc.example"})
+    await api.post("/api/case/task/~2/log", {"message": "late"})
+    task = await api.get("/api/case/task/~2")
+    assert (task["status"], task["owner"], task["endDate"]) == ("Completed", "me@soc.example", api.clock.now_ms)
 
 
-async def test_a_case_has_an_artifact_once(wire: ObjectWire) -> None:
-    await wire.post("/api/case", CASE)
-    await wire.post("/api/case", CASE)
+async def test_a_case_has_an_artifact_once(api: ObjectApi) -> None:
+    await api.post("/api/case", CASE)
+    await api.post("/api/case", CASE)
     sent = {"dataType": "ip", "data": "::1", "tlp": 3, "tags": ["a", "a"], "message": None, "ignoreSimilarity": True}
-    artifact = await wire.post("/api/case/~1/artifact", sent)
+    artifact = await api.post("/api/case/~1/artifact", sent)
     assert (artifact["tlp"], artifact["tags"], artifact["_type"]) == (3, ["a"], "case_artifact")
-    assert await wire.get(f"/api/case/artifact/{artifact['id']}") == artifact
-    assert (await wire.post("/api/case/~1/artifact", sent, 400))["type"] == "CreateError"
-    await wire.post("/api/case/~2/artifact", sent)
+    assert await api.get(f"/api/case/artifact/{artifact['id']}") == artifact
+    assert (await api.post("/api/case/~1/artifact", sent, 400))["type"] == "CreateError"
+    await api.post("/api/case/~2/artifact", sent)
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,9 @@ async def test_a_case_has_an_artifact_once(wire: ObjectWire) -> None:
         ("PATCH", "/api/case/task/~9", {}, "Task not found"),
     ],
 )
-async def test_what_is_not_there_is_not_found(
-    wire: ObjectWire, method: str, path: str, body: Any, message: str
-) -> None:
-    await wire.post("/api/case", CASE)
-    answer = (await wire.send(method, path, body, status=404)).json()
+async def test_what_is_not_there_is_not_found(api: ObjectApi, method: str, path: str, body: Any, message: str) -> None:
+    await api.post("/api/case", CASE)
+    answer = (await api.send(method, path, body, status=404)).json()
     assert (answer["type"], answer["message"]) == ("NotFoundError", message)
 
 
@@ -188,55 +186,55 @@ async def test_what_is_not_there_is_not_found(
         ("/api/case/~9/artifact", ["dataType", "data"]),
     ],
 )
-async def test_a_wrong_body_comes_before_rights_and_objects(wire: ObjectWire, path: str, names: list[str]) -> None:
-    key = await wire.user("read-only")
-    answer = await wire.post(path, {}, 400, key=key)
+async def test_a_wrong_body_comes_before_rights_and_objects(api: ObjectApi, path: str, names: list[str]) -> None:
+    key = await api.user("read-only")
+    answer = await api.post(path, {}, 400, key=key)
     assert [error["name"] for error in answer["errors"]] == names
     body = dict.fromkeys(["title", "description", "message", "dataType", "data"], "x")
-    assert (await wire.post(path, body, 403, key=key))["type"] == "AuthorizationError"
+    assert (await api.post(path, body, 403, key=key))["type"] == "AuthorizationError"
 
 
-async def test_a_change_touches_what_it_names(wire: ObjectWire) -> None:
-    await wire.post("/api/case", {**CASE, "customFields": {"a": "x"}})
-    wire.clock.now_ms += 7
+async def test_a_change_touches_what_it_names(api: ObjectApi) -> None:
+    await api.post("/api/case", {**CASE, "customFields": {"a": "x"}})
+    api.clock.now_ms += 7
     update = {"status": "Resolved", "resolutionStatus": "FalsePositive", "summary": "s", "owner": None, "caseId": 99}
-    case = await wire.patch("/api/case/~1", update)
+    case = await api.patch("/api/case/~1", update)
     assert (case["status"], case["resolutionStatus"], case["summary"]) == ("Resolved", "FalsePositive", "s")
-    assert (case["endDate"], case["updatedAt"]) == (wire.clock.now_ms, wire.clock.now_ms)
+    assert (case["endDate"], case["updatedAt"]) == (api.clock.now_ms, api.clock.now_ms)
     assert (case["owner"], case["caseId"], case["customFields"]["a"]["string"]) == ("admin@soc.example", 1, "x")
-    wrong = await wire.patch("/api/case/~1", {"status": "Closed", "tlp": 9, "title": ""}, 400)
+    wrong = await api.patch("/api/case/~1", {"status": "Closed", "tlp": 9, "title": ""}, 400)
     assert [error["name"] for error in wrong["errors"]] == ["title", "tlp", "status"]
 
 
-async def test_a_task_that_begins_and_ends_has_its_dates(wire: ObjectWire) -> None:
-    await wire.post("/api/case", {**CASE, "tasks": [{"title": "t"}]})
-    assert (await wire.patch("/api/case/task/~2", {"status": "InProgress"}))["startDate"] == wire.clock.now_ms
-    wire.clock.now_ms += 7
-    task = await wire.patch("/api/case/task/~2", {"status": "Completed", "order": 3})
+async def test_a_task_that_begins_and_ends_has_its_dates(api: ObjectApi) -> None:
+    await api.post("/api/case", {**CASE, "tasks": [{"title": "t"}]})
+    assert (await api.patch("/api/case/task/~2", {"status": "InProgress"}))["startDate"] == api.clock.now_ms
+    api.clock.now_ms += 7
+    task = await api.patch("/api/case/task/~2", {"status": "Completed", "order": 3})
     assert (task["endDate"] - task["startDate"], task["order"]) == (7, 3)
 
 
-async def test_an_artifact_is_changed(wire: ObjectWire) -> None:
-    await wire.post("/api/case", CASE)
-    await wire.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
-    changed = await wire.patch("/api/case/artifact/~2", {"ioc": True, "tags": ["x"], "data": "::2"})
+async def test_an_artifact_is_changed(api: ObjectApi) -> None:
+    await api.post("/api/case", CASE)
+    await api.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
+    changed = await api.patch("/api/case/artifact/~2", {"ioc": True, "tags": ["x"], "data": "::2"})
     assert (changed["ioc"], changed["tags"], changed["data"]) == (True, ["x"], "::1")
 
 
-async def test_the_case_of_each_object_is_found(wire: ObjectWire) -> None:
-    await wire.post("/api/case", CASE)
-    await wire.post("/api/case/~1/task", {"title": "t"})
-    await wire.post("/api/case/task/~2/log", {"message": "m"})
-    await wire.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
-    assert cases.case_of(wire.database, "case", 1).id == "~1"
-    assert cases.case_of(wire.database, "case_task", 2).id == "~1"
-    assert cases.task_of_log(wire.database, 3).id == "~2"
-    assert cases.case_of(wire.database, "case_task_log", 3).id == "~1"
-    assert cases.case_of(wire.database, "case_artifact", 4).id == "~1"
+async def test_the_case_of_each_object_is_found(api: ObjectApi) -> None:
+    await api.post("/api/case", CASE)
+    await api.post("/api/case/~1/task", {"title": "t"})
+    await api.post("/api/case/task/~2/log", {"message": "m"})
+    await api.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
+    assert cases.case_of(api.database, "case", 1).id == "~1"
+    assert cases.case_of(api.database, "case_task", 2).id == "~1"
+    assert cases.task_of_log(api.database, 3).id == "~2"
+    assert cases.case_of(api.database, "case_task_log", 3).id == "~1"
+    assert cases.case_of(api.database, "case_artifact", 4).id == "~1"
 
 
-async def test_a_field_added_inside_a_transaction_gets_an_id_and_the_others_keep_theirs(wire: ObjectWire) -> None:
-    made = await wire.post("/api/case", {**CASE, "customFields": {"a": "x"}})
+async def test_a_field_added_inside_a_transaction_gets_an_id_and_the_others_keep_theirs(api: ObjectApi) -> None:
+    made = await api.post("/api/case", {**CASE, "customFields": {"a": "x"}})
 
     def work(tx: Transaction) -> None:
         case = cases.load_case(tx, 1)
@@ -244,21 +242,21 @@ async def test_a_field_added_inside_a_transaction_gets_an_id_and_the_others_keep
         cases.save_case(tx, case.model_copy(update={"custom_fields": fields}), "me@soc.example", 5)
         cases.new_tasks(tx, case, [TaskInput(title="t")], "me@soc.example", 5)
 
-    await wire.database.transaction(work)
-    case = await wire.get("/api/case/~1")
+    await api.database.transaction(work)
+    case = await api.get("/api/case/~1")
     assert case["customFields"]["a"] == made["customFields"]["a"]
     assert case["customFields"]["b"]["_id"].startswith("~")
     assert (case["updatedBy"], case["updatedAt"]) == ("me@soc.example", 5)
 
 
-async def titles(wire: ObjectWire, case: Any) -> list[str]:
+async def titles(api: ObjectApi, case: Any) -> list[str]:
     """Titles of a case's tasks, as they were made."""
     query = {"query": {"_parent": {"_type": "case", "_query": {"_id": case["id"]}}}}
-    return [task["title"] for task in await wire.post("/api/case/task/_search", query, 200, params={"range": "all"})]
+    return [task["title"] for task in await api.post("/api/case/task/_search", query, 200, params={"range": "all"})]
 
 
-async def test_stored_json_is_what_is_answered(wire: ObjectWire) -> None:
-    made = await wire.send("POST", "/api/alert", {**ALERT, "title": "ü \u2028 \u0000 </script>"}, status=201)
-    got = await wire.send("GET", "/api/alert/~1", status=200)
+async def test_stored_json_is_what_is_answered(api: ObjectApi) -> None:
+    made = await api.send("POST", "/api/alert", {**ALERT, "title": "ü \u2028 \u0000 </script>"}, status=201)
+    got = await api.send("GET", "/api/alert/~1", status=200)
     assert got.content == made.content
     assert json.loads(got.content)["title"] == "ü \u2028 \u0000 </script>"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.models import Profile
-from tests.core.object_wire import ALERT
+from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
 CASE = {"title": "A case", "description": "d"}

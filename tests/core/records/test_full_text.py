@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
 from core.records.search import parse_query
-from tests.core.object_wire import ALERT, ObjectWire, object_wire
+from tests.core.object_api import ALERT, ObjectApi, object_api
 
 ALERTS: dict[str, dict[str, Any]] = {
     "a": {"title": "Phishing mail from boss", "tags": ["mail", "100%"], "severity": 3, "tlp": 1},
@@ -20,15 +20,15 @@ ALERTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-async def wire(tmp_path: Path) -> AsyncIterator[ObjectWire]:
-    async with object_wire(tmp_path) as opened:
+async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
+    async with object_api(tmp_path) as opened:
         for reference, more in ALERTS.items():
             await opened.post("/api/alert", {**ALERT, "title": "t", "description": "d", "sourceRef": reference, **more})
         yield opened
 
 
-async def found(wire: ObjectWire, query: Any, status: int = 200) -> str:
-    answer = await wire.post("/api/alert/_search", {"query": query, "sort": ["+sourceRef"]}, status)
+async def found(api: ObjectApi, query: Any, status: int = 200) -> str:
+    answer = await api.post("/api/alert/_search", {"query": query, "sort": ["+sourceRef"]}, status)
     return "".join(alert["sourceRef"] for alert in answer) if status == 200 else str(answer["message"])
 
 
@@ -68,8 +68,8 @@ async def found(wire: ObjectWire, query: Any, status: int = 200) -> str:
         ({"_and": [{"_string": "tlp:1 tlp:3"}, {"keyword": "beacon"}]}, "b"),
     ],
 )
-async def test_a_text_is_found_wherever_it_stands(wire: ObjectWire, query: Any, references: str) -> None:
-    assert await found(wire, query) == references
+async def test_a_text_is_found_wherever_it_stands(api: ObjectApi, query: Any, references: str) -> None:
+    assert await found(api, query) == references
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ async def test_a_text_is_found_wherever_it_stands(wire: ObjectWire, query: Any, 
         {"keyword": 7},
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_a_sentence(wire: ObjectWire, query: Any) -> None:
-    assert (await found(wire, query, 400)).endswith(".")
+async def test_what_makes_no_sense_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
+    assert (await found(api, query, 400)).endswith(".")
 
 
-async def test_an_id_is_found_as_a_whole(wire: ObjectWire) -> None:
-    assert await found(wire, {"_string": "_id:~1"}) == "a"
-    assert await found(wire, {"_string": "_id:~"}) == ""
+async def test_an_id_is_found_as_a_whole(api: ObjectApi) -> None:
+    assert await found(api, {"_string": "_id:~1"}) == "a"
+    assert await found(api, {"_string": "_id:~"}) == ""
 
 
-async def test_keyword_is_no_field_to_sort_by_and_none_of_actions(wire: ObjectWire) -> None:
-    await wire.post("/api/alert/_search", {"sort": ["-keyword"]}, 400)
+async def test_keyword_is_no_field_to_sort_by_and_none_of_actions(api: ObjectApi) -> None:
+    await api.post("/api/alert/_search", {"sort": ["-keyword"]}, 400)
     with pytest.raises(ResponderBotError, match="There is no field"):
         parse_query({"_string": "a"}, "action")
 

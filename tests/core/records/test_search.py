@@ -1,4 +1,4 @@
-"""Searches over the wire, and the query language by itself (`semantics.md 2`)."""
+"""Searches over HTTP, and the query language by itself (`semantics.md 2`)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.records.search import MAX_CRITERIA, MAX_DEPTH, MAX_STEPS, parse_query
-from tests.core.object_wire import ALERT, ObjectWire, object_wire
+from tests.core.object_api import ALERT, ObjectApi, object_api
 
 ALERTS: list[dict[str, Any]] = [
     {"sourceRef": "a", "title": "Malware on host-1", "severity": 1, "tags": ["mal", "win"], "date": 100},
@@ -27,18 +27,18 @@ ALERTS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-async def wire(tmp_path: Path) -> AsyncIterator[ObjectWire]:
-    async with object_wire(tmp_path) as opened:
+async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
+    async with object_api(tmp_path) as opened:
         for alert in ALERTS:
             await opened.post("/api/alert", {**ALERT, **alert})
         await opened.post("/api/alert/siem;elastalert;b/markAsRead", status=200)
         yield opened
 
 
-async def found(wire: ObjectWire, query: Any, **options: Any) -> str:
+async def found(api: ObjectApi, query: Any, **options: Any) -> str:
     """The references of the alerts that a query finds."""
     body = {"query": query} if query is not None else {}
-    return "".join(alert["sourceRef"] for alert in await wire.post("/api/alert/_search", body, 200, **options))
+    return "".join(alert["sourceRef"] for alert in await api.post("/api/alert/_search", body, 200, **options))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ async def found(wire: ObjectWire, query: Any, **options: Any) -> str:
         ({"title": "' OR 1=1 --"}, ""),
     ],
 )
-async def test_a_query_finds_what_it_says(wire: ObjectWire, query: Any, references: str) -> None:
-    assert await found(wire, query) == references
+async def test_a_query_finds_what_it_says(api: ObjectApi, query: Any, references: str) -> None:
+    assert await found(api, query) == references
 
 
 def nested(depth: int) -> Any:
@@ -163,22 +163,22 @@ def stepping(steps: int) -> Any:
         5,
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused_with_a_sentence(wire: ObjectWire, query: Any) -> None:
+async def test_a_query_that_makes_no_sense_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
     content = json.dumps({"query": query}).replace("Infinity", "1e999")
-    answer = await wire.send("POST", "/api/alert/_search", content=content, status=400)
+    answer = await api.send("POST", "/api/alert/_search", content=content, status=400)
     assert answer.json()["message"]
 
 
-async def test_the_largest_queries_are_answered(wire: ObjectWire) -> None:
-    assert await found(wire, nested(MAX_DEPTH // 2)) == ""
-    assert await found(wire, {"_or": [{"title": "x"}] * (MAX_CRITERIA - 1)}) == ""
-    assert await found(wire, {"_in": {"_field": "severity", "_values": list(range(1000))}}) == "abc"
-    await wire.post("/api/alert/_search", {"query": {"_like": {"title": "*a" * 400}}}, 200)
+async def test_the_largest_queries_are_answered(api: ObjectApi) -> None:
+    assert await found(api, nested(MAX_DEPTH // 2)) == ""
+    assert await found(api, {"_or": [{"title": "x"}] * (MAX_CRITERIA - 1)}) == ""
+    assert await found(api, {"_in": {"_field": "severity", "_values": list(range(1000))}}) == "abc"
+    await api.post("/api/alert/_search", {"query": {"_like": {"title": "*a" * 400}}}, 200)
     deep: Any = stepping(MAX_STEPS)
     for _ in range((MAX_DEPTH - MAX_STEPS) // 2):
         deep = {"_and": [{"_not": deep}, {"_in": {"_field": "group", "_values": ["x"]}}]}
-    await wire.post("/api/case/task/_search", {"query": deep}, 200)
-    await wire.post("/api/case/_search", {"query": stepping(MAX_STEPS + 1)}, 400)
+    await api.post("/api/case/task/_search", {"query": deep}, 200)
+    await api.post("/api/case/_search", {"query": stepping(MAX_STEPS + 1)}, 400)
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ async def test_the_largest_queries_are_answered(wire: ObjectWire) -> None:
     ],
 )
 async def test_range_and_sort_choose_and_the_total_is_told(
-    wire: ObjectWire, params: dict[str, str], references: str, total: str
+    api: ObjectApi, params: dict[str, str], references: str, total: str
 ) -> None:
     body: dict[str, Any] = {"query": {}}
-    answer = await wire.send("POST", "/api/alert/_search", body, params=params, status=200)
+    answer = await api.send("POST", "/api/alert/_search", body, params=params, status=200)
     assert "".join(alert["sourceRef"] for alert in answer.json()) == references
     assert answer.headers["x-total"] == total
     in_body = {**body, **{key: value for key, value in params.items() if key != "nparent"}}
-    again = await wire.send("POST", "/api/alert/_search", in_body, status=200)
+    again = await api.send("POST", "/api/alert/_search", in_body, status=200)
     assert again.json() == answer.json()
 
 
@@ -225,27 +225,27 @@ async def test_range_and_sort_choose_and_the_total_is_told(
         {"sort": ",".join(["date"] * 6)},
     ],
 )
-async def test_a_range_or_a_sort_that_makes_no_sense_is_refused(wire: ObjectWire, params: dict[str, str]) -> None:
-    answer = await wire.send("POST", "/api/alert/_search", {}, params=params, status=400)
+async def test_a_range_or_a_sort_that_makes_no_sense_is_refused(api: ObjectApi, params: dict[str, str]) -> None:
+    answer = await api.send("POST", "/api/alert/_search", {}, params=params, status=400)
     assert answer.json()["message"]
 
 
-async def test_without_a_range_ten_are_answered(wire: ObjectWire) -> None:
+async def test_without_a_range_ten_are_answered(api: ObjectApi) -> None:
     for number in range(20):
-        await wire.post("/api/case", {"title": str(number), "description": "d"})
-    answer = await wire.send("POST", "/api/case/_search", status=200)
+        await api.post("/api/case", {"title": str(number), "description": "d"})
+    answer = await api.send("POST", "/api/case/_search", status=200)
     assert (len(answer.json()), answer.headers["x-total"]) == (10, "20")
 
 
-async def test_parents_and_children_are_looked_at(wire: ObjectWire) -> None:
-    first = await wire.post("/api/case", {"title": "one", "description": "d", "tlp": 3, "tasks": [{"title": "t"}]})
-    await wire.post("/api/case", {"title": "two", "description": "d", "tasks": [{"title": "u"}]})
-    tasks = await wire.post("/api/case/task/_search", {"query": {"title": "t"}}, 200)
-    await wire.post(f"/api/case/task/{tasks[0]['id']}/log", {"message": "m"})
+async def test_parents_and_children_are_looked_at(api: ObjectApi) -> None:
+    first = await api.post("/api/case", {"title": "one", "description": "d", "tlp": 3, "tasks": [{"title": "t"}]})
+    await api.post("/api/case", {"title": "two", "description": "d", "tasks": [{"title": "u"}]})
+    tasks = await api.post("/api/case/task/_search", {"query": {"title": "t"}}, 200)
+    await api.post(f"/api/case/task/{tasks[0]['id']}/log", {"message": "m"})
     of_case = {"_parent": {"_type": "case", "_query": {"_id": first["id"]}}}
 
     async def names(kind: str, query: Any, key: str = "title") -> list[str]:
-        return [item[key] for item in await wire.post(f"/api/case{kind}/_search", {"query": query}, 200)]
+        return [item[key] for item in await api.post(f"/api/case{kind}/_search", {"query": query}, 200)]
 
     assert await names("/task", of_case) == ["t"]
     assert await names("/task", {"_parent": {"_type": "case", "_id": first["id"]}}) == ["t"]
@@ -257,18 +257,18 @@ async def test_parents_and_children_are_looked_at(wire: ObjectWire) -> None:
     assert await names("", {"_not": {"_child": {"_type": "case_task", "_query": {"title": "u"}}}}) == ["one"]
 
 
-async def test_templates_are_searched(wire: ObjectWire) -> None:
-    await wire.post("/api/case/template", {"name": "x", "tasks": [{"title": "t"}]})
-    await wire.post("/api/case/template", {"name": "y"})
+async def test_templates_are_searched(api: ObjectApi) -> None:
+    await api.post("/api/case/template", {"name": "x", "tasks": [{"title": "t"}]})
+    await api.post("/api/case/template", {"name": "y"})
     for query in ({"_and": [{"name": "x"}, {"status": "Ok"}]}, {"tasks.title": "t"}):
-        answer = await wire.post("/api/case/template/_search", {"query": query}, 200)
+        answer = await api.post("/api/case/template/_search", {"query": query}, 200)
         assert [template["name"] for template in answer] == ["x"]
 
 
-async def test_whoever_has_a_key_may_search(wire: ObjectWire) -> None:
+async def test_whoever_has_a_key_may_search(api: ObjectApi) -> None:
     for profile in ("read-only", "service"):
-        await wire.post("/api/alert/_search", {}, 200, key=await wire.user(profile))
-    assert (await wire.http.post("/api/alert/_search", json={})).status_code == 401
+        await api.post("/api/alert/_search", {}, 200, key=await api.user(profile))
+    assert (await api.http.post("/api/alert/_search", json={})).status_code == 401
 
 
 def test_an_error_says_what_there_is() -> None:

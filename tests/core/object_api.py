@@ -1,4 +1,4 @@
-"""The part of core that tests of alerts, cases, templates and search need: a real store behind the real wire."""
+"""A router with the endpoints of alerts, cases and case templates on a real store, for tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ ALERT: dict[str, Any] = {
 
 
 @dataclass
-class ObjectWire:
+class ObjectApi:
     """Requests as an org-admin, or as a user with another profile."""
 
     http: httpx.AsyncClient
@@ -75,12 +75,12 @@ class ObjectWire:
 
 
 @asynccontextmanager
-async def object_wire(folder: Path) -> AsyncIterator[ObjectWire]:
+async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
     database = Database(folder / "core.db", migrate)
     try:
         access = Access(database, "soc.example", clock)
-        wire = Router(
+        router = Router(
             [
                 *alerts_api.endpoints(Alerts(database, clock, "default")),
                 *cases_api.endpoints(Cases(database, clock)),
@@ -90,7 +90,7 @@ async def object_wire(folder: Path) -> AsyncIterator[ObjectWire]:
             access,
         )
         key = await access.add("admin", "org-admin")
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(wire), base_url="http://core") as http:
-            yield ObjectWire(http, access, database, clock, key)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(router), base_url="http://core") as http:
+            yield ObjectApi(http, access, database, clock, key)
     finally:
         await database.close()
