@@ -22,7 +22,7 @@ SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 
 
 @dataclass(frozen=True)
-class AppAnswer:
+class Acknowledgement:
     """How the app acknowledged; `error` is Slack's word when it didn't."""
 
     error: str | None = None
@@ -57,22 +57,22 @@ class AppDelivery:
         self._retry_delays_s = retry_delays_s
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def ask(self, kind: str, what: str, payload: Json) -> AppAnswer:
+    async def request(self, kind: str, what: str, payload: Json) -> Acknowledgement:
         """Deliver a command or an interaction, once, and wait for the acknowledgement."""
-        self.show("to_app", what, payload)
+        self.record("to_app", what, payload)
         if self._faults.take(f"twice:{kind}"):
-            self._later(self._send_again(kind, payload))
+            self._in_background(self._send_again(kind, payload))
         answer = await self._send(kind, payload)
         if answer.body:
-            self.show("from_app", f"{what} (ack)", answer.body)
+            self.record("from_app", f"{what} (ack)", answer.body)
         return answer
 
-    def tell(self, event_name: str, event: Json, channel: Channel | None = None) -> None:
+    def send_event(self, event_name: str, event: Json, channel: Channel | None = None) -> None:
         """Deliver an event if the app subscribed to it; repeated while it isn't acknowledged."""
-        if self._manifest.wants(event_name):
-            self._later(self._send_event(self._envelope(event, channel)))
+        if self._manifest.subscribes_to(event_name):
+            self._in_background(self._send_with_retries(self._envelope(event, channel)))
 
-    def show(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
+    def record(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
         """Traffic for the page's panel, without secrets."""
         self.traffic.append((direction, what, without_secrets(body), status))
         event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
@@ -84,7 +84,7 @@ class AppDelivery:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -92,9 +92,9 @@ class AppDelivery:
     async def _send_again(self, kind: str, payload: Json) -> None:
         await self._send(kind, payload)
 
-    async def _send_event(self, payload: Json) -> None:
+    async def _send_with_retries(self, payload: Json) -> None:
         """Slack tries again at once, after a minute, after five (slack.md 1)."""
-        self.show("to_app", f"event {payload['event']['type']}", payload)
+        self.record("to_app", f"event {payload['event']['type']}", payload)
         answer = await self._send("events_api", payload, (0, ""))
         if self._faults.take("twice:events_api"):
             await self._send("events_api", payload, (1, "timeout"))
@@ -103,7 +103,7 @@ class AppDelivery:
                 return
             await asyncio.sleep(delay_s)
             reason = self._retry_reason(answer.error)
-            self.show("to_app", f"event {payload['event']['type']} (retry {attempt}: {reason})", payload)
+            self.record("to_app", f"event {payload['event']['type']} (retry {attempt}: {reason})", payload)
             answer = await self._send("events_api", payload, (attempt, reason))
 
     def _retry_reason(self, error: str) -> str:
@@ -111,22 +111,22 @@ class AppDelivery:
             return "timeout"
         return {"operation_timeout": "http_timeout", "dispatch_failed": "connection_failed"}.get(error, "http_error")
 
-    async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppAnswer:
+    async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Acknowledgement:
         try:
             async with asyncio.timeout(self.ack_limit_s):
-                return AppAnswer(body=await self._by_transport(kind, payload, retry))
+                return Acknowledgement(body=await self._transmit(kind, payload, retry))
         except TimeoutError:
-            return AppAnswer("operation_timeout")
+            return Acknowledgement("operation_timeout")
         except HttpRefused as refused:
             word = "http_client_error" if refused.status < 500 else "http_service_error"
-            return AppAnswer(word, no_retry=refused.no_retry)
+            return Acknowledgement(word, no_retry=refused.no_retry)
         except (ConnectionError, aiohttp.ClientError):
-            return AppAnswer("dispatch_failed")
+            return Acknowledgement("dispatch_failed")
 
-    async def _by_transport(self, kind: str, payload: Json, retry: tuple[int, str] | None) -> Json:
+    async def _transmit(self, kind: str, payload: Json, retry: tuple[int, str] | None) -> Json:
         if self.requests_url is not None:
-            return await self._http.ask(self.requests_url, kind, payload, retry)
-        return await self._socket.ask(kind, payload, answers=kind != "events_api", retry=retry)
+            return await self._http.send(self.requests_url, kind, payload, retry)
+        return await self._socket.send(kind, payload, answers=kind != "events_api", retry=retry)
 
     def _envelope(self, event: Json, channel: Channel | None) -> Json:
         team = self._team

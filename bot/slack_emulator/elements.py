@@ -125,7 +125,7 @@ def _value(element: Json, value: Any, offered: list[Json]) -> Any:
     if kind in ONE_OPTION:
         return _option(element, value, offered)
     if kind == "datetimepicker":
-        return _moment(value)
+        return _unix_time(value)
     if kind == "rich_text_input":
         return _rich_text(str(value))
     pattern, words = FORMATS.get(kind, (None, ""))
@@ -141,7 +141,7 @@ def _at_most(element: Json, values: list[Any]) -> list[Any]:
     return values
 
 
-def _moment(value: Any) -> int:
+def _unix_time(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -24,7 +24,7 @@ class StoredFile:
     content: bytes | None = None
     is_deleted: bool = False
 
-    def shown(self, base_url: str) -> Json:
+    def to_json(self, base_url: str) -> Json:
         """The file as messages carry it."""
         ending = self.name.rpartition(".")[2].lower() if "." in self.name else "text"
         return {
@@ -50,7 +50,7 @@ class Files:
         self._team = team
         self._files: dict[str, StoredFile] = {}
 
-    def expect(self, name: str, length: int, user_id: str) -> StoredFile:
+    def request_upload(self, name: str, length: int, user_id: str) -> StoredFile:
         """files.getUploadURLExternal."""
         if not name or length <= 0:
             raise SlackError("invalid_arguments")
@@ -62,7 +62,7 @@ class Files:
         self._files[stored.id] = stored
         return stored
 
-    def receive(self, key: str, content: bytes) -> StoredFile:
+    def store_content(self, key: str, content: bytes) -> StoredFile:
         """The bytes arrive at the address."""
         stored = next((f for f in self._files.values() if secrets.compare_digest(f.key, key)), None)
         if stored is None:
@@ -72,7 +72,7 @@ class Files:
         stored.content = content
         return stored
 
-    def finish(self, file_id: str, title: str | None) -> StoredFile:
+    def complete_upload(self, file_id: str, title: str | None) -> StoredFile:
         """files.completeUploadExternal, for one of its files."""
         stored = self._files.get(file_id)
         if stored is None or stored.content is None:
@@ -80,12 +80,12 @@ class Files:
         stored.title = title or stored.name
         return stored
 
-    def shown(self, file_id: str) -> Json:
+    def to_json(self, file_id: str) -> Json:
         """A file as messages and views carry it; raises `file_not_found`."""
         stored = self.get(file_id)
         if stored is None:
             raise SlackError("file_not_found")
-        return stored.shown(self.base_url)
+        return stored.to_json(self.base_url)
 
     def delete(self, file_id: str) -> None:
         """files.delete, for a file of the app's own."""

@@ -43,7 +43,7 @@ class HttpDelivery:
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(self, url: str, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Json:
+    async def send(self, url: str, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Json:
         """Post a payload and return what the app answered. Raises HttpRefused or aiohttp.ClientError."""
         body, content_type = encode(kind, payload)
         timestamp = str(int(self._clock()))

@@ -36,7 +36,7 @@ class InteractionOrigin:
     def spot(self) -> tuple[Channel, Json]:
         """The channel and the message, of a place that isn't a view."""
         if self.channel is None or self.message is None:
-            raise TypeError("this place is a view")
+            raise TypeError("this origin is a view")
         return self.channel, self.message
 
 
@@ -63,15 +63,15 @@ def base(team: Team, kind: str, user: User, token: str) -> Json:
     }
 
 
-def _container(place: InteractionOrigin, block_id: str) -> Json:
-    if place.view is not None:
-        return {"type": "view", "view_id": place.view["id"]}
-    channel, message = place.spot()
+def _container(origin: InteractionOrigin, block_id: str) -> Json:
+    if origin.view is not None:
+        return {"type": "view", "view_id": origin.view["id"]}
+    channel, message = origin.spot()
     container: Json = {
         "type": "message",
         "message_ts": message["ts"],
         "channel_id": channel.id,
-        "is_ephemeral": place.is_ephemeral,
+        "is_ephemeral": origin.is_ephemeral,
     }
     if message.get("thread_ts"):
         container["thread_ts"] = message["thread_ts"]
@@ -81,19 +81,19 @@ def _container(place: InteractionOrigin, block_id: str) -> Json:
     return container
 
 
-def _surroundings(place: InteractionOrigin) -> Json:
-    if place.view is not None:
-        return {"view": copy.deepcopy(place.view)}
-    channel, message = place.spot()
+def _surroundings(origin: InteractionOrigin) -> Json:
+    if origin.view is not None:
+        return {"view": copy.deepcopy(origin.view)}
+    channel, message = origin.spot()
     where = {"id": channel.id, "name": channel.name}
-    if place.is_ephemeral:  # Slack doesn't hand an ephemeral message back
+    if origin.is_ephemeral:  # Slack doesn't hand an ephemeral message back
         return {"channel": where}
     return {"channel": where, "message": shown_message(message)}
 
 
 def block_actions(
     common: Json,
-    place: InteractionOrigin,
+    origin: InteractionOrigin,
     actions: list[Json],
     *,
     trigger_id: str,
@@ -103,9 +103,9 @@ def block_actions(
     """A click, a choice, or a dispatched input."""
     payload = {
         **common,
-        "container": _container(place, actions[0]["block_id"]),
+        "container": _container(origin, actions[0]["block_id"]),
         "trigger_id": trigger_id,
-        **_surroundings(place),
+        **_surroundings(origin),
         "actions": actions,
     }
     if response_url is not None:
@@ -113,15 +113,15 @@ def block_actions(
     return payload
 
 
-def block_suggestion(common: Json, place: InteractionOrigin, block: Json, element: Json, query: str) -> Json:
+def block_suggestion(common: Json, origin: InteractionOrigin, block: Json, element: Json, query: str) -> Json:
     """Typing in a menu whose options the app provides."""
     return {
         **common,
-        "container": _container(place, block["block_id"]),
+        "container": _container(origin, block["block_id"]),
         "action_id": element["action_id"],
         "block_id": block["block_id"],
         "value": query,
-        **_surroundings(place),
+        **_surroundings(origin),
     }
 
 
@@ -141,7 +141,7 @@ def shortcut(common: Json, callback_id: str, trigger_id: str, action_ts: str) ->
 
 
 def message_action(
-    common: Json, callback_id: str, place: InteractionOrigin, *, trigger_id: str, action_ts: str, response_url: str
+    common: Json, callback_id: str, origin: InteractionOrigin, *, trigger_id: str, action_ts: str, response_url: str
 ) -> Json:
     """A message shortcut."""
     return {
@@ -150,8 +150,8 @@ def message_action(
         "trigger_id": trigger_id,
         "action_ts": action_ts,
         "response_url": response_url,
-        "message_ts": place.holder["ts"],
-        **_surroundings(place),
+        "message_ts": origin.holder["ts"],
+        **_surroundings(origin),
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def _inside(tree: Mapping[str, Any], *path: str) -> Any:
+def _lookup(tree: Mapping[str, Any], *path: str) -> Any:
     found: Any = tree
     for step in path:
         if not isinstance(found, Mapping):
@@ -59,13 +59,13 @@ class Manifest:
     @property
     def app_name(self) -> str:
         """What the app's messages are signed with."""
-        name = _inside(self.tree or {}, "features", "bot_user", "display_name")
-        return str(name or _inside(self.tree or {}, "display_information", "name") or "app")
+        name = _lookup(self.tree or {}, "features", "bot_user", "display_name")
+        return str(name or _lookup(self.tree or {}, "display_information", "name") or "app")
 
     @property
     def commands(self) -> list[dict[str, str]]:
         """Slash commands as the page completes them."""
-        listed = _inside(self.tree or {}, "features", "slash_commands") or []
+        listed = _lookup(self.tree or {}, "features", "slash_commands") or []
         return [
             {key: str(entry.get(key) or "") for key in ("command", "description", "usage_hint")} for entry in listed
         ]
@@ -73,7 +73,7 @@ class Manifest:
     @property
     def shortcuts(self) -> list[dict[str, str]]:
         """Global and message shortcuts."""
-        listed = _inside(self.tree or {}, "features", "shortcuts") or []
+        listed = _lookup(self.tree or {}, "features", "shortcuts") or []
         return [{key: str(entry.get(key) or "") for key in ("callback_id", "name", "type")} for entry in listed]
 
     @property
@@ -81,37 +81,37 @@ class Manifest:
         """The bot's scopes."""
         if self.tree is None:
             return list(EVERY_SCOPE)
-        return [str(scope) for scope in _inside(self.tree or {}, "oauth_config", "scopes", "bot") or []]
+        return [str(scope) for scope in _lookup(self.tree or {}, "oauth_config", "scopes", "bot") or []]
 
-    def may(self, scope: str) -> bool:
+    def has_scope(self, scope: str) -> bool:
         """Whether the bot's token has this scope."""
         return self.tree is None or scope in self.scopes
 
-    def knows_command(self, command: str) -> bool:
+    def has_command(self, command: str) -> bool:
         """Whether Slack would hand this slash command to the app."""
         return self.tree is None or any(entry["command"] == command for entry in self.commands)
 
-    def escapes(self, command: str) -> bool:
+    def escapes_mentions(self, command: str) -> bool:
         """Whether names in this command's text become `<@U..>` (the manifest's `should_escape`)."""
-        listed = _inside(self.tree or {}, "features", "slash_commands") or []
+        listed = _lookup(self.tree or {}, "features", "slash_commands") or []
         return any(entry.get("command") == command and entry.get("should_escape") for entry in listed)
 
-    def knows_shortcut(self, callback_id: str, kind: str) -> bool:
+    def has_shortcut(self, callback_id: str, kind: str) -> bool:
         """Whether the shortcut exists; `kind` is global or message."""
         return self.tree is None or any(
             entry["callback_id"] == callback_id and entry["type"] == kind for entry in self.shortcuts
         )
 
-    def wants(self, event: str) -> bool:
+    def subscribes_to(self, event: str) -> bool:
         """Whether the app subscribed to this event (`message.channels`, `app_home_opened`, ...)."""
-        events = _inside(self.tree or {}, "settings", "event_subscriptions", "bot_events") or []
+        events = _lookup(self.tree or {}, "settings", "event_subscriptions", "bot_events") or []
         return self.tree is None or event in events
 
     def problems(self) -> list[str]:
         """Scopes that Slack would miss when the app is created from this manifest."""
         if self.tree is None:
             return []
-        events = _inside(self.tree, "settings", "event_subscriptions", "bot_events") or []
+        events = _lookup(self.tree, "settings", "event_subscriptions", "bot_events") or []
         found = [
             f"The event {event} needs the bot scope {' or '.join(EVENT_SCOPES[event])}."
             for event in events
@@ -124,4 +124,4 @@ class Manifest:
     @property
     def has_home(self) -> bool:
         """Whether the app's Home tab is switched on."""
-        return self.tree is None or bool(_inside(self.tree, "features", "app_home", "home_tab_enabled"))
+        return self.tree is None or bool(_lookup(self.tree, "features", "app_home", "home_tab_enabled"))

@@ -1,4 +1,4 @@
-"""The page's side of the server: static files, state, deeds and the live feed."""
+"""HTTP API of the page: static files, state, user actions and the live event feed."""
 
 import asyncio
 import hmac
@@ -13,6 +13,7 @@ from yarl import URL
 from bot.slack_emulator.errors import PageError, SlackError
 from bot.slack_emulator.feed import Event
 from bot.slack_emulator.files import Files
+from bot.slack_emulator.interactions import InteractionOrigin
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.state import Channel, Json, Team, User
 from bot.slack_emulator.user_actions import UserActions
@@ -41,14 +42,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageApi:
-    """What the page in the browser (and a test's Person) calls; everything needs the page's token."""
+    """Endpoints for the page in a browser and for `EmulatedUser`. Each call needs the page token."""
 
     def __init__(
         self,
         token: str,
         team: Team,
         manifest: Manifest,
-        people: UserActions,
+        user_actions: UserActions,
         views: Views,
         files: Files,
         pointers: Sequence[Any],
@@ -56,14 +57,14 @@ class PageApi:
         self._token = token
         self._team = team
         self._manifest = manifest
-        self._people = people
+        self._user_actions = user_actions
         self._views = views
         self._files = files
         self._pointers = pointers
         self._live: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[web.RouteDef]:
-        """What the page calls."""
+        """Routes of the page."""
         posts: dict[str, Callable[[Json], Awaitable[Json]]] = {
             "command": self._command,
             "say": self._say,
@@ -87,13 +88,13 @@ class PageApi:
             web.get("/page/live", self._guarded(self.live)),
             web.get("/page/file/{id}", self._guarded(self.file)),
             web.post("/page/upload", self._guarded(self.upload)),
-            *[web.post(f"/page/{name}", self._guarded(_json_deed(deed))) for name, deed in posts.items()],
+            *[web.post(f"/page/{name}", self._guarded(_json_handler(action))) for name, action in posts.items()],
         ]
 
-    # the token
+    # authentication
 
     def _cookie_name(self, request: web.Request) -> str:
-        return "workspace_page_" + request.host.rpartition(":")[2]  # cookies don't know ports
+        return "workspace_page_" + request.host.rpartition(":")[2]  # cookies ignore the port
 
     def _allowed(self, request: web.Request) -> bool:
         given = request.headers.get("X-Page-Token") or request.cookies.get(self._cookie_name(request), "")
@@ -102,7 +103,7 @@ class PageApi:
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             if not self._allowed(request):
-                text = "Open the page by the address that the emulator printed at its start: it holds the token."
+                text = "Open the page at the address that the emulator printed when it started: it contains the token."
                 return web.json_response({"ok": False, "error": "no_token", "text": text}, status=403)
             try:
                 return await handler(request)
@@ -114,7 +115,7 @@ class PageApi:
         return guarded
 
     async def index(self, request: web.Request) -> web.StreamResponse:
-        """The page. `?token=` sets the cookie and is taken out of the address."""
+        """Serve the page. `?token=` sets the cookie, then redirects to the address without the token."""
         token = request.query.get("token")
         if token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             rest = request.rel_url.without_query_params("token")
@@ -122,50 +123,50 @@ class PageApi:
             answer.set_cookie(self._cookie_name(request), self._token, httponly=True, samesite="Strict", path="/")
             return answer
         if not self._allowed(request):
-            text = "Open the page by the address that the emulator printed at its start: it holds the token.\n"
+            text = "Open the page at the address that the emulator printed when it started: it contains the token.\n"
             return web.Response(status=403, text=text, headers=PAGE_HEADERS)
         page = PAGE_FOLDER / "index.html"
         if not page.is_file():
-            return web.Response(text="The emulator is up. Its page isn't installed.\n", headers=PAGE_HEADERS)
+            return web.Response(text="The emulator is running, but its page isn't installed.\n", headers=PAGE_HEADERS)
         return web.FileResponse(page, headers=PAGE_HEADERS)
 
     async def permalink(self, request: web.Request) -> web.StreamResponse:
-        """What chat.getPermalink gives: the page, told which message to show."""
+        """Redirect a permalink from chat.getPermalink to the page, at that message."""
         digits = request.match_info["ts"]
         where = {"channel": request.match_info["channel"], "ts": f"{digits[:-6]}.{digits[-6:]}"}
         return web.Response(status=303, headers={"Location": str(URL("/").with_query(where)), **PAGE_HEADERS})
 
     async def static(self, request: web.Request) -> web.StreamResponse:
-        """A file of the page."""
+        """Serve a static file of the page."""
         wanted = (PAGE_FOLDER / request.match_info["path"]).resolve()
         if not wanted.is_relative_to(PAGE_FOLDER.resolve()) or not wanted.is_file():
             return web.Response(status=404, text="No such file.\n", headers=PAGE_HEADERS)
         return web.FileResponse(wanted, headers=PAGE_HEADERS)
 
-    # looking
+    # reading
 
     def _me(self, request: web.Request) -> User:
         user = self._team.users.get(request.query.get("user", ""))
         if user is None:
-            raise PageError("user_not_found", "Say who looks: ?user=U...", status=404)
+            raise PageError("user_not_found", "Name a user: ?user=U...", status=404)
         return user
 
-    def _anybody(self) -> User:
-        """Who looks before they said who they are: the first person."""
+    def _default_user(self) -> User:
+        """The first person, for a page that has not chosen a user yet."""
         found = next((user for user in self._team.users.values() if not user.is_bot), None)
         if found is None:
-            raise PageError("no_users", "Nobody is in this workspace yet.", status=404)
+            raise PageError("no_users", "This workspace has no users yet.", status=404)
         return found
 
     def _channel(self, request: web.Request, user: User) -> Channel:
         channel = self._team.channels.get(request.query.get("channel", ""))
-        if channel is None or not channel.seen_by(user.id):
-            raise PageError("channel_not_found", "This person sees no such channel.", status=404)
+        if channel is None or not channel.is_visible_to(user.id):
+            raise PageError("channel_not_found", "This user can't see such a channel.", status=404)
         return channel
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        """All that the page needs at its start."""
-        me = self._me(request) if "user" in request.query else self._anybody()
+        """The initial state of the page."""
+        me = self._me(request) if "user" in request.query else self._default_user()
         home = self._views.home(me.id)
         return web.json_response(
             {
@@ -174,7 +175,7 @@ class PageApi:
                 "me": me.id,
                 "bot": self._team.bot_user_id,
                 "users": [user.page() for user in self._team.users.values()],
-                "channels": [self._team.channel_for_page(c, me.id) for c in self._team.visible(me.id)],
+                "channels": [self._team.channel_for_page(c, me.id) for c in self._team.visible_channels(me.id)],
                 "commands": self._manifest.commands,
                 "shortcuts": self._manifest.shortcuts,
                 "pointers": [_pointer(one) for one in self._pointers],
@@ -185,25 +186,25 @@ class PageApi:
         )
 
     def _view(self, user_id: str, view: Json) -> Json:
-        return self._views.for_page(user_id, view, busy=self._people.is_busy(view["id"]))
+        return self._views.for_page(user_id, view, busy=self._user_actions.is_busy(view["id"]))
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        """A channel, with what only this person sees in it."""
+        """Messages of a channel, with this user's ephemeral ones."""
         me = self._me(request)
         channel = self._channel(request, me)
-        whispers = [m for m in channel.whispers(me.id) if not m.get("thread_ts")]
-        return web.json_response({"ok": True, "messages": _by_time([*channel.roots(), *whispers])})
+        ephemerals = [m for m in channel.ephemerals_for(me.id) if not m.get("thread_ts")]
+        return web.json_response({"ok": True, "messages": _by_time([*channel.roots(), *ephemerals])})
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
-        """A thread, its root first."""
+        """A thread, parent message first."""
         me = self._me(request)
         channel = self._channel(request, me)
         ts = request.query.get("ts", "")
-        whispers = [m for m in channel.whispers(me.id) if m.get("thread_ts") == ts]
-        return web.json_response({"ok": True, "messages": _by_time([*channel.thread(ts), *whispers])})
+        ephemerals = [m for m in channel.ephemerals_for(me.id) if m.get("thread_ts") == ts]
+        return web.json_response({"ok": True, "messages": _by_time([*channel.thread(ts), *ephemerals])})
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        """Download a file; pictures may be shown."""
+        """Download a file; images are shown inline."""
         stored = self._files.get(request.match_info["id"])
         if stored is None:
             raise PageError("file_not_found", "This file isn't there any more.", status=404)
@@ -233,79 +234,83 @@ class PageApi:
         return socket
 
     async def close(self) -> None:
-        """The emulator stops: tell the open pages."""
+        """Close the WebSockets of the open pages."""
         for socket in list(self._live):
             await socket.close(code=1001)
 
-    # doing
+    # user actions
 
     async def _command(self, given: Json) -> Json:
         text = _text(given, "text")
         if not text.startswith("/"):
-            raise PageError("not_a_command", 'A command begins with "/".')
-        return await self._people.command(_text(given, "user"), _text(given, "channel"), text)
+            raise PageError("not_a_command", 'A command starts with "/".')
+        return await self._user_actions.command(_text(given, "user"), _text(given, "channel"), text)
 
     async def _say(self, given: Json) -> Json:
         who, where = _text(given, "user"), _text(given, "channel")
-        message = self._people.say(who, where, _text(given, "text"), given.get("thread_ts"))
+        message = self._user_actions.say(who, where, _text(given, "text"), given.get("thread_ts"))
         return {"ok": True, "message": message}
 
     async def _dm(self, given: Json) -> Json:
-        return {"ok": True, "channel": self._people.direct(_text(given, "user"), _text(given, "with"))}
+        return {"ok": True, "channel": self._user_actions.direct(_text(given, "user"), _text(given, "with"))}
+
+    def _origin(self, given: Json) -> InteractionOrigin:
+        channel_id, ts, view_id = given.get("channel"), given.get("ts"), given.get("view_id")
+        return self._user_actions.origin(_text(given, "user"), channel_id, ts, view_id)
 
     async def _action(self, given: Json) -> Json:
-        place = self._people.place(_text(given, "user"), given.get("channel"), given.get("ts"), given.get("view_id"))
+        origin = self._origin(given)
         block_id, action_id = given.get("block_id"), _text(given, "action_id")
-        return await self._people.act(_text(given, "user"), place, block_id, action_id, given.get("value"))
+        return await self._user_actions.act(_text(given, "user"), origin, block_id, action_id, given.get("value"))
 
     async def _options(self, given: Json) -> Json:
-        place = self._people.place(_text(given, "user"), given.get("channel"), given.get("ts"), given.get("view_id"))
+        origin = self._origin(given)
         block_id, action_id = given.get("block_id"), _text(given, "action_id")
         query = str(given.get("query") or "")
-        return await self._people.options(_text(given, "user"), place, block_id, action_id, query)
+        return await self._user_actions.options(_text(given, "user"), origin, block_id, action_id, query)
 
     async def _submit(self, given: Json) -> Json:
         values = given.get("values") or {}
         if not isinstance(values, dict) or not all(isinstance(one, dict) for one in values.values()):
             raise PageError("bad_values", "Values are {block_id: {action_id: value}}.")
-        return await self._people.submit(_text(given, "user"), _text(given, "view_id"), values)
+        return await self._user_actions.submit(_text(given, "user"), _text(given, "view_id"), values)
 
     async def _close(self, given: Json) -> Json:
         whole = bool(given.get("whole_stack"))
-        return await self._people.close(_text(given, "user"), _text(given, "view_id"), whole_stack=whole)
+        return await self._user_actions.close(_text(given, "user"), _text(given, "view_id"), whole_stack=whole)
 
     async def _shortcut(self, given: Json) -> Json:
         who, which = _text(given, "user"), _text(given, "callback_id")
-        return await self._people.shortcut(who, which, given.get("channel"), given.get("ts"))
+        return await self._user_actions.shortcut(who, which, given.get("channel"), given.get("ts"))
 
     async def _home(self, given: Json) -> Json:
-        return self._people.open_home(_text(given, "user"))
+        return self._user_actions.open_home(_text(given, "user"))
 
     async def _read(self, given: Json) -> Json:
-        self._people.read(_text(given, "user"), _text(given, "channel"))
+        self._user_actions.read(_text(given, "user"), _text(given, "channel"))
         return {"ok": True}
 
     async def _react(self, given: Json) -> Json:
         who, where = _text(given, "user"), _text(given, "channel")
-        self._people.react(who, where, _text(given, "ts"), _text(given, "name"))
+        self._user_actions.react(who, where, _text(given, "ts"), _text(given, "name"))
         return {"ok": True}
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
-        """A person's file, into a channel; without a channel it's kept for a form's file_input."""
+        """Upload a user's file to a channel, or, without a channel, for a `file_input` element."""
         form = await request.post()
         field = next((value for value in form.values() if isinstance(value, web.FileField)), None)
         if field is None:
             raise PageError("no_file", "Choose a file first.")
         who = str(form.get("user") or request.query.get("user") or "")
-        self._people.knows(who)
+        self._user_actions.require_person(who)
         where = str(form.get("channel") or request.query.get("channel") or "")
         content = field.file.read()
-        stored = self._files.expect(field.filename, len(content), who)
-        self._files.receive(stored.key, content)
-        shown = self._files.shown(stored.id)
-        if not where:  # for a file_input: its value is the list of file ids
+        stored = self._files.request_upload(field.filename, len(content), who)
+        self._files.store_content(stored.key, content)
+        shown = self._files.to_json(stored.id)
+        if not where:
             return web.json_response({"ok": True, "file": shown})
-        message = self._people.say(who, where, str(form.get("text") or ""), None, files=[shown], upload=True)
+        message = self._user_actions.say(who, where, str(form.get("text") or ""), None, files=[shown], upload=True)
         return web.json_response({"ok": True, "message": message, "file": shown})
 
 
@@ -314,15 +319,15 @@ async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[Event]") -
         await socket.send_json(await events.get())
 
 
-def _json_deed(deed: Callable[[Json], Awaitable[Json]]) -> Handler:
+def _json_handler(action: Callable[[Json], Awaitable[Json]]) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
             given = json.loads(await request.text())
         except ValueError:
-            raise PageError("invalid_json", "The page sends JSON.") from None
+            raise PageError("invalid_json", "The body is not valid JSON.") from None
         if not isinstance(given, dict) or request.content_type != "application/json":
-            raise PageError("invalid_json", "The page sends a JSON object.")
-        return web.json_response(await deed(given))
+            raise PageError("invalid_json", "The body must be a JSON object.")
+        return web.json_response(await action(given))
 
     return handle
 
@@ -335,7 +340,7 @@ def _text(given: Json, name: str) -> str:
 
 
 def _pointer(one: Any) -> Json:
-    """(title, text), (title, text, channel) or (title, text, channel, insert); or the object itself."""
+    """A pointer as an object. A tuple is (title, text[, channel[, insert]])."""
     if isinstance(one, dict):
         return one
     return dict(zip(("title", "text", "channel", "insert"), one, strict=False))

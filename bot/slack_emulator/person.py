@@ -10,7 +10,7 @@ import aiohttp
 from bot.slack_emulator.state import Json
 
 T = TypeVar("T")
-CLOSE_S = 1.0  # how long a leaving person waits for the emulator's goodbye
+CLOSE_TIMEOUT_S = 1.0  # how long a leaving person waits for the emulator's goodbye
 
 
 class Refused(Exception):
@@ -54,7 +54,7 @@ class EmulatorView:
         """The topmost modal."""
         return self.modals[-1] if self.modals else None
 
-    def take(self, event: Json) -> None:
+    def apply(self, event: Json) -> None:
         """Something changed."""
         kind = event["type"]
         if kind in ("message", "message_changed", "ephemeral", "ephemeral_replaced"):
@@ -70,9 +70,9 @@ class EmulatorView:
         elif kind == "home":
             self.home = event["view"]
         elif kind.startswith("view_"):
-            self._take_view(kind, event["view"])
+            self._apply_view(kind, event["view"])
 
-    def _take_view(self, kind: str, view: Json) -> None:
+    def _apply_view(self, kind: str, view: Json) -> None:
         if kind == "view_closed":
             self.modals = [one for one in self.modals if one["id"] != view["id"]]
         elif kind == "view_opened":
@@ -100,7 +100,7 @@ def _broadcast(message: Json) -> bool:
 
 
 class EmulatedUser:
-    """Somebody who uses the emulator. Use as `async with`, or call `leave()` at the end.
+    """Somebody who uses the emulator. Use as `async with`, or call `disconnect()` at the end.
 
     Methods return the emulator's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
     emulator can't do it at all.
@@ -122,7 +122,7 @@ class EmulatedUser:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.leave()
+        await self.disconnect()
 
     async def connect(self) -> None:
         """Open the live feed and look at everything once."""
@@ -131,21 +131,21 @@ class EmulatedUser:
         self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
         try:
             self._socket = await self._open_live(self._session)
-            await self._look_around()  # what happens meanwhile waits in the socket
+            await self._load_state()  # what happens meanwhile waits in the socket
             self._listener = asyncio.create_task(self._listen(self._socket))
         except BaseException:
-            await self.leave()
+            await self.disconnect()
             raise
 
     async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
-        patience = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
+        patience = aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S)
         who = {"user": self.user_id}
         try:
             return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=patience)
         except aiohttp.WSServerHandshakeError as refused:
             raise Refused(refused.status, {"error": "no_live_feed", "text": "A wrong token, or nobody."}) from refused
 
-    async def leave(self) -> None:
+    async def disconnect(self) -> None:
         """Close the page."""
         if self._listener is not None:
             self._listener.cancel()
@@ -235,7 +235,7 @@ class EmulatedUser:
         form = aiohttp.FormData({"user": self.user_id, **({"channel": channel} if channel else {})})
         form.add_field("file", content, filename=name)
         async with self._session.post(f"{self.url}/page/upload", data=form) as answer:
-            return dict((await _checked(answer))["file"])
+            return dict((await _json_body(answer))["file"])
 
     # looking
 
@@ -298,7 +298,7 @@ class EmulatedUser:
 
     # inside
 
-    async def _look_around(self) -> None:
+    async def _load_state(self) -> None:
         state = await self.state()
         self._live_view.home, self._live_view.modals = state["home"], state["views"]
         for channel in state["channels"]:
@@ -313,7 +313,7 @@ class EmulatedUser:
         async for message in socket:
             event = json.loads(message.data)
             async with self._changed:
-                self._live_view.take(event)
+                self._live_view.apply(event)
                 self._changed.notify_all()
         async with self._changed:
             self._ended = True
@@ -324,7 +324,7 @@ class EmulatedUser:
         assert self._session is not None  # noqa: S101  # connect opened it
         given = {"user": self.user_id, **body}
         async with self._session.post(f"{self.url}/page/{what}", json=given) as answer:
-            return await _checked(answer)
+            return await _json_body(answer)
 
     async def _get(self, what: str, **query: str) -> Json:
         if self._session is None:
@@ -332,10 +332,10 @@ class EmulatedUser:
         assert self._session is not None  # noqa: S101  # connect opened it
         given = {"user": self.user_id, **query}
         async with self._session.get(f"{self.url}/page/{what}", params=given) as answer:
-            return await _checked(answer)
+            return await _json_body(answer)
 
 
-async def _checked(answer: aiohttp.ClientResponse) -> Json:
+async def _json_body(answer: aiohttp.ClientResponse) -> Json:
     body: Json = await answer.json()
     if answer.status != 200:
         raise Refused(answer.status, body)

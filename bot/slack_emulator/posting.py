@@ -72,16 +72,16 @@ def from_app(team: Team, content: Json) -> Json:
 def send(team: Team, delivery: AppDelivery, channel: Channel, message: Json) -> Json:
     """Put a message into its channel; the app hears of it as it does in Slack."""
     posted = team.post(channel, message)
-    _tell(team, delivery, channel, event_message(team, channel, posted))
+    _send_message_event(team, delivery, channel, event_message(team, channel, posted))
     return posted
 
 
-def rewrite(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes: Json) -> Json:
+def update(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes: Json) -> Json:
     """Change a message of the app; None takes a key away."""
     before = dict(channel.messages[ts])
     edited = {"user": team.bot_user_id, "ts": team.next_ts()}
     changed = team.change(channel, ts, {**changes, "edited": edited})
-    _tell(team, delivery, channel, event_changed(team, channel, before, changed))
+    _send_message_event(team, delivery, channel, event_changed(team, channel, before, changed))
     return changed
 
 
@@ -89,10 +89,10 @@ def delete(team: Team, delivery: AppDelivery, channel: Channel, ts: str) -> None
     """Delete a message of the app."""
     before = dict(channel.messages[ts])
     team.remove(channel, ts)
-    _tell(team, delivery, channel, event_deleted(team, channel, before))
+    _send_message_event(team, delivery, channel, event_deleted(team, channel, before))
 
 
-def _tell(team: Team, delivery: AppDelivery, channel: Channel, event: Json) -> None:
+def _send_message_event(team: Team, delivery: AppDelivery, channel: Channel, event: Json) -> None:
     if team.bot_user_id in channel.members:
         event_name = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}[channel.kind]
-        delivery.tell(event_name, event, channel)
+        delivery.send_event(event_name, event, channel)

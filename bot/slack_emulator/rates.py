@@ -14,7 +14,7 @@ POSTS_PER_S = 1.0
 POSTS_IN_TEAM = 300  # "several hundred messages per minute" over all channels
 
 
-class Rates:
+class RateLimits:
     """Remembers the calls of the last minute. Switched off, it lets everything pass."""
 
     def __init__(self, clock: Callable[[], float], *, on: bool = True) -> None:
@@ -23,30 +23,30 @@ class Rates:
         self._calls: dict[str, deque[float]] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def tier(self, method: str, tier: int) -> None:
+    def count_call(self, method: str, tier: int) -> None:
         """Count a call; raises `ratelimited` when there were too many in the last minute."""
-        self._window(method, TIERS[tier])
+        self._count(method, TIERS[tier])
 
-    def post(self, channel_id: str) -> None:
+    def count_message(self, channel_id: str) -> None:
         """Count a message into a channel; raises `ratelimited`."""
-        self._window("chat.postMessage", POSTS_IN_TEAM)
+        self._count("chat.postMessage", POSTS_IN_TEAM)
         now = self._clock()
         left, seen_at = self._buckets.get(channel_id, (float(POSTS_BURST), now))
         left = min(POSTS_BURST, left + (now - seen_at) * POSTS_PER_S)
         if self.on and left < 1:
             self._buckets[channel_id] = (left, now)
-            raise _too_many((1 - left) / POSTS_PER_S)
+            raise _ratelimited((1 - left) / POSTS_PER_S)
         self._buckets[channel_id] = (left - 1, now)
 
-    def _window(self, method: str, limit: int) -> None:
+    def _count(self, method: str, limit: int) -> None:
         now = self._clock()
         calls = self._calls.setdefault(method, deque())
         while calls and now - calls[0] >= WINDOW_S:
             calls.popleft()
         if self.on and len(calls) >= limit:
-            raise _too_many(WINDOW_S - (now - calls[0]))
+            raise _ratelimited(WINDOW_S - (now - calls[0]))
         calls.append(now)
 
 
-def _too_many(wait_s: float) -> SlackError:
+def _ratelimited(wait_s: float) -> SlackError:
     return SlackError("ratelimited", status=429, retry_after_s=max(1, math.ceil(wait_s)))

@@ -1,4 +1,4 @@
-"""The response_url of each interaction: five uses in thirty minutes."""
+"""The response_url of each interaction: valid for five uses within 30 minutes."""
 
 import secrets
 from dataclasses import dataclass
@@ -8,69 +8,69 @@ from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Channel, Json, Team
 
-USES = 5
-LIFE_S = 30 * 60
+MAX_USES = 5
+LIFETIME_S = 30 * 60
 
 
 @dataclass
 class ResponseUrl:
-    """Whom and what an interaction's answers reach."""
+    """Where a message posted to a response_url goes."""
 
     channel: Channel
     user_id: str
-    made_at: float
+    issued_at: float
     message_ts: str | None
     is_ephemeral: bool
     uses: int = 0
 
 
 class ResponseUrls:
-    """All response_urls that were given out."""
+    """Issues response_urls and handles the app's posts to them."""
 
     def __init__(self, team: Team, delivery: AppDelivery) -> None:
         self.base_url = ""
         self._team = team
         self._delivery = delivery
-        self._hooks: dict[str, ResponseUrl] = {}
+        self._issued: dict[str, ResponseUrl] = {}
 
-    def url(self, channel: Channel, user_id: str, message: Json | None = None) -> str:
-        """A new response_url; `message` is the one that was acted upon."""
-        self._forget_old()
+    def issue(self, channel: Channel, user_id: str, message: Json | None = None) -> str:
+        """Return a new response_url; `message` is the one the interaction came from."""
+        self._purge_expired()
         key = secrets.token_urlsafe(18)
         ts = None if message is None else message["ts"]
         ephemeral = bool(message and message.get("ephemeral"))
-        self._hooks[key] = ResponseUrl(channel, user_id, self._team.clock(), ts, ephemeral)
+        self._issued[key] = ResponseUrl(channel, user_id, self._team.clock(), ts, ephemeral)
         return f"{self.base_url}/actions/{self._team.id}/{key}"
 
-    def _forget_old(self) -> None:
-        """Long expired ones are unknown, so that they don't pile up; the dict is in the order of their making."""
-        while self._hooks:
-            oldest = next(iter(self._hooks))
-            if self._team.clock() - self._hooks[oldest].made_at < 2 * LIFE_S:
+    def _purge_expired(self) -> None:
+        """Drop URLs that expired long ago. The dict is ordered by creation time."""
+        while self._issued:
+            oldest = next(iter(self._issued))
+            if self._team.clock() - self._issued[oldest].issued_at < 2 * LIFETIME_S:
                 return
-            del self._hooks[oldest]
+            del self._issued[oldest]
 
     def use(self, key: str, answer: Json) -> None:
-        """The app posts to a response_url; raises SlackError (`used_url`, `expired_url`, a malformed message)."""
-        hook = self._hooks.get(key)
-        if hook is None:
+        """Handle a post to a response_url. Raises SlackError (`used_url`, `expired_url`, malformed message)."""
+        response_url = self._issued.get(key)
+        if response_url is None:
             raise SlackError("no_service", status=404)
-        if self._team.clock() - hook.made_at > LIFE_S:
+        if self._team.clock() - response_url.issued_at > LIFETIME_S:
             raise SlackError("expired_url", status=404)
-        if hook.uses >= USES:
+        if response_url.uses >= MAX_USES:
             raise SlackError("used_url", status=404)
-        self.respond(hook.channel, hook.user_id, answer, hook)
-        hook.uses += 1
+        self.respond(response_url.channel, response_url.user_id, answer, response_url)
+        response_url.uses += 1
 
-    def respond(self, channel: Channel, user_id: str, answer: Json, hook: ResponseUrl | None = None) -> None:
-        """Show an answer: ephemeral unless it says in_channel, or in place of the original."""
+    def respond(self, channel: Channel, user_id: str, answer: Json, response_url: ResponseUrl | None = None) -> None:
+        """Post a response: ephemeral by default, `in_channel`, or replacing the original message."""
         if answer.get("delete_original"):
-            self._delete(hook)
+            self._delete(response_url)
             return
         posting.check(answer)
         content = posting.content_of(answer)
-        if answer.get("replace_original") and hook is not None and hook.message_ts is not None:
-            self._replace(hook, hook.message_ts, content)
+        if answer.get("replace_original") and response_url is not None and response_url.message_ts is not None:
+            self._replace(response_url, response_url.message_ts, content)
             return
         message = posting.from_app(self._team, content)
         if answer.get("thread_ts"):
@@ -78,21 +78,23 @@ class ResponseUrls:
         if answer.get("response_type") == "in_channel":
             posting.send(self._team, self._delivery, channel, message)
         else:
-            self._team.whisper(channel, user_id, message)
+            self._team.post_ephemeral(channel, user_id, message)
 
-    def _delete(self, hook: ResponseUrl | None) -> None:
-        if hook is None or hook.message_ts is None:
+    def _delete(self, response_url: ResponseUrl | None) -> None:
+        if response_url is None or response_url.message_ts is None:
             return
-        if hook.is_ephemeral:
-            self._team.unwhisper(hook.channel, hook.user_id, hook.message_ts)
-        elif hook.message_ts in hook.channel.messages:
-            posting.delete(self._team, self._delivery, hook.channel, hook.message_ts)
+        if response_url.is_ephemeral:
+            self._team.delete_ephemeral(response_url.channel, response_url.user_id, response_url.message_ts)
+        elif response_url.message_ts in response_url.channel.messages:
+            posting.delete(self._team, self._delivery, response_url.channel, response_url.message_ts)
 
-    def _replace(self, hook: ResponseUrl, ts: str, content: Json) -> None:
-        if hook.is_ephemeral:
-            before = hook.channel.ephemerals.get(hook.user_id, {}).get(ts, {})
+    def _replace(self, response_url: ResponseUrl, ts: str, content: Json) -> None:
+        if response_url.is_ephemeral:
+            before = response_url.channel.ephemerals.get(response_url.user_id, {}).get(ts, {})
             kept = {"thread_ts": before["thread_ts"]} if "thread_ts" in before else {}
-            self._team.whisper(hook.channel, hook.user_id, posting.from_app(self._team, {**content, **kept, "ts": ts}))
-        elif ts in hook.channel.messages:
+            self._team.post_ephemeral(
+                response_url.channel, response_url.user_id, posting.from_app(self._team, {**content, **kept, "ts": ts})
+            )
+        elif ts in response_url.channel.messages:
             fresh = {"blocks": None, "attachments": None, **content}
-            posting.rewrite(self._team, self._delivery, hook.channel, ts, fresh)
+            posting.update(self._team, self._delivery, response_url.channel, ts, fresh)

@@ -1,4 +1,4 @@
-"""The composition root: one loopback server that is Slack to the app and a page to people."""
+"""The composition root: one loopback server that is Slack to the app and a web page to people."""
 
 import asyncio
 import secrets
@@ -17,7 +17,7 @@ from bot.slack_emulator.files import SIZE_LIMIT, Files
 from bot.slack_emulator.http_delivery import HttpDelivery
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.page_api import PageApi
-from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.rates import RateLimits
 from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.seed import Seed
 from bot.slack_emulator.socket_mode import SocketMode
@@ -28,17 +28,16 @@ from bot.slack_emulator.web_api import Tokens, WebApi
 from bot.slack_emulator.wire import AppEndpoints
 
 LOOPBACK = ("127.0.0.1", "localhost")
-EVENT_RETRIES_S = (0.0, 60.0, 300.0)  # slack.md 1: at once, 1 min, 5 min
-ACK_LIMIT_S = 3.0  # slack.md 1
+EVENT_RETRIES_S = (0.0, 60.0, 300.0)  # Slack retries an event at once, after 1 minute and after 5 minutes
+ACK_LIMIT_S = 3.0  # Slack's deadline for an acknowledgement
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class SlackEmulator:
-    """A local Slack. Everything is in memory; nothing but the loopback is served.
+    """A local Slack workspace, held in memory and served on the loopback interface only.
 
+    `rates=False` disables rate limits. `ack_limit_s` and `event_retries_s` default to Slack's values.
     Raises ValueError for a manifest whose events or commands lack their scopes.
-
-    `rates=False` switches the rate limits off; `ack_limit_s` and `event_retries_s` are Slack's own by default.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class SlackEmulator:
         self.url = ""
         self._manifest = Manifest(manifest)
         if self._manifest.problems():
-            raise ValueError("Slack would refuse this manifest. " + " ".join(self._manifest.problems()))
+            raise ValueError("Slack would reject this manifest. " + " ".join(self._manifest.problems()))
         self._team = Team(team_id, clock, PageFeed(), self._manifest.app_name)
         self._socket = SocketMode(self._team.app_id)
         self._http = HttpDelivery(self.signing_secret, clock)
@@ -75,31 +74,33 @@ class SlackEmulator:
             retry_delays_s=event_retries_s,
         )
         self._views = Views(self._team)
-        self._hooks = ResponseUrls(self._team, self._delivery)
+        self._response_urls = ResponseUrls(self._team, self._delivery)
         self._files = Files(self._team)
-        self._rates = Rates(clock, on=rates)
-        self._people = UserActions(self._team, self._manifest, self._delivery, self._views, self._hooks, self._files)
+        self._rates = RateLimits(clock, on=rates)
+        self._user_actions = UserActions(
+            self._team, self._manifest, self._delivery, self._views, self._response_urls, self._files
+        )
         self._page = PageApi(
-            self.page_token, self._team, self._manifest, self._people, self._views, self._files, self.pointers
+            self.page_token, self._team, self._manifest, self._user_actions, self._views, self._files, self.pointers
         )
         self._tokens = Tokens()
         self._runner: web.AppRunner | None = None
 
-    # where it is
+    # addresses
 
     @property
     def api_url(self) -> str:
-        """What `AsyncWebClient(base_url=...)` takes."""
+        """Base URL of the Web API, for `AsyncWebClient(base_url=...)`."""
         return f"{self.url}/api/"
 
     @property
     def page_url(self) -> str:
-        """The address to open in a browser; it holds the page's token."""
+        """Address to open in a browser; it contains the page token."""
         return f"{self.url}/?token={self.page_token}"
 
     @property
     def requests_url(self) -> str | None:
-        """Where payloads are posted, signed; None means Socket Mode."""
+        """The app's request URL for signed HTTP payloads; None means Socket Mode."""
         return self._delivery.requests_url
 
     @requests_url.setter
@@ -108,7 +109,7 @@ class SlackEmulator:
 
     @property
     def ack_limit_s(self) -> float:
-        """Slack's patience with an acknowledgement; shorter in tests that wait for it to end."""
+        """Deadline for an acknowledgement, in seconds."""
         return self._delivery.ack_limit_s
 
     @ack_limit_s.setter
@@ -117,31 +118,33 @@ class SlackEmulator:
 
     @property
     def bot_user_id(self) -> str:
-        """The app's own user."""
+        """User id of the app's bot."""
         return self._team.bot_user_id
 
     @property
     def team_id(self) -> str:
-        """The workspace's id."""
+        """Id of the workspace."""
         return self._team.id
 
-    # its life
+    # lifecycle
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve on the loopback; port 0 takes a free one. Raises ValueError for any other host."""
+        """Serve on the loopback interface; port 0 picks a free port. Raises ValueError for any other host."""
         if host not in LOOPBACK:
-            raise ValueError(f"The emulator serves the loopback only, not {host!r}. Use 127.0.0.1.")
+            raise ValueError(f"The emulator serves the loopback interface only, not {host!r}. Use 127.0.0.1.")
         listener = socket.create_server((host, port))  # bound first: the routes need the port
         self.url = f"http://{host}:{listener.getsockname()[1]}"
-        self._hooks.base_url = self._files.base_url = self.url
+        self._response_urls.base_url = self._files.base_url = self.url
         app = web.Application(middlewares=[_own_addresses_only(self.url)], client_max_size=SIZE_LIMIT)
-        app.add_routes([*AppEndpoints(self._desk(), self._hooks, self.faults).routes(), *self._page.routes()])
+        app.add_routes(
+            [*AppEndpoints(self._web_api(), self._response_urls, self.faults).routes(), *self._page.routes()]
+        )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.SockSite(self._runner, listener).start()
 
     async def stop(self) -> None:
-        """End all connections."""
+        """Close all connections and stop serving."""
         await self._delivery.close()
         await self._socket.close()
         await self._page.close()
@@ -156,7 +159,7 @@ class SlackEmulator:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _desk(self) -> WebApi:
+    def _web_api(self) -> WebApi:
         return WebApi(
             url=self.url,
             team=self._team,
@@ -164,7 +167,7 @@ class SlackEmulator:
             delivery=self._delivery,
             views=self._views,
             files=self._files,
-            people=self._people,
+            user_actions=self._user_actions,
             rates=self._rates,
             socket=self._socket,
             bot_token=self.bot_token,
@@ -172,12 +175,12 @@ class SlackEmulator:
             tokens=self._tokens,
         )
 
-    # who and what is in it
+    # workspace contents
 
     def add_user(
         self, user_id: str, *, name: str, real_name: str = "", email: str = "", is_bot: bool = False, **more: Any
     ) -> User:
-        """A member of the workspace, a guest, or somebody of another team; `more` as `User` has it."""
+        """Add a member, a guest, or a Slack Connect user; `more` are further fields of `User`."""
         return self._team.add_user(User(user_id, name, real_name or name, email, is_bot, **more))
 
     def add_channel(
@@ -191,46 +194,46 @@ class SlackEmulator:
         is_archived: bool = False,
         bot: bool = True,
     ) -> Channel:
-        """A channel. `members=None` takes everybody who is there now; `bot=False` leaves the app out of it."""
-        people = {user for user in self._team.users if user != self.bot_user_id} if members is None else set(members)
-        people |= {self.bot_user_id} if bot else set()
-        channel = Channel(channel_id, name, people, is_private, is_shared, is_archived=is_archived)
+        """Add a channel. `members=None` adds all current users; `bot=False` leaves the bot out."""
+        joined = {user for user in self._team.users if user != self.bot_user_id} if members is None else set(members)
+        joined |= {self.bot_user_id} if bot else set()
+        channel = Channel(channel_id, name, joined, is_private, is_shared, is_archived=is_archived)
         return self._team.add_channel(channel)
 
     def archive(self, channel_id: str) -> None:
-        """Nobody can write here any more; the app hears of it."""
+        """Archive a channel and send the app the event."""
         channel = self._team.channel(channel_id)
         channel.is_archived = True
-        self._tell_channel(channel, {"type": "channel_archive", "channel": channel.id})
+        self._announce_channel(channel, {"type": "channel_archive", "channel": channel.id})
 
     def share(self, channel_id: str, is_shared: bool = True) -> None:
-        """Another company joins the channel, or leaves it; the app hears of it."""
+        """Connect a channel to another organization, or disconnect it, and send the app the event."""
         channel = self._team.channel(channel_id)
         channel.is_shared = is_shared
         event = "channel_shared" if is_shared else "channel_unshared"
-        self._tell_channel(channel, {"type": event, "channel": channel.id, "connected_team_id": "T0PARTNER"})
+        self._announce_channel(channel, {"type": event, "channel": channel.id, "connected_team_id": "T0PARTNER"})
 
     def rename(self, channel_id: str, name: str) -> None:
-        """The channel gets another name; the app hears of it."""
+        """Rename a channel and send the app the event."""
         channel = self._team.channel(channel_id)
         channel.name = name
         shown = {"id": channel.id, "name": name, "created": channel.created}
-        self._tell_channel(channel, {"type": "channel_rename", "channel": shown})
+        self._announce_channel(channel, {"type": "channel_rename", "channel": shown})
 
-    def _tell_channel(self, channel: Channel, event: Json) -> None:
-        self._team.tell_channel(channel)
+    def _announce_channel(self, channel: Channel, event: Json) -> None:
+        self._team.publish_channel(channel)
         if self.bot_user_id in channel.members:
-            self._delivery.tell(event["type"], {**event, "event_ts": self._team.next_ts()}, channel)
+            self._delivery.send_event(event["type"], {**event, "event_ts": self._team.next_ts()}, channel)
 
     def uninstall(self) -> None:
-        """Somebody removes the app: its tokens are refused from now on, and it hears of it."""
+        """Uninstall the app: revoke its tokens and send it the events."""
         self._tokens.revoked = True
         revoked = {"oauth": [], "bot": [self.bot_user_id]}
-        self._delivery.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": revoked})
-        self._delivery.tell("app_uninstalled", {"type": "app_uninstalled"})
+        self._delivery.send_event("tokens_revoked", {"type": "tokens_revoked", "tokens": revoked})
+        self._delivery.send_event("app_uninstalled", {"type": "app_uninstalled"})
 
     def add_message(self, channel_id: str, user_id: str, text: str, *, thread_ts: str | None = None) -> str:
-        """A message that is already there; the app hears nothing of it. Returns its ts."""
+        """Add a message without sending the app an event. Returns its ts."""
         message = {"type": "message", "user": user_id, "text": text, "team": self.team_id}
         if thread_ts is not None:
             message["thread_ts"] = thread_ts
@@ -254,39 +257,39 @@ class SlackEmulator:
 
     @property
     def traffic(self) -> list[Traffic]:
-        """What went to and from the app: (direction, what, body, status), the last five thousand."""
+        """The last 5000 payloads to and from the app: (direction, name, body, status)."""
         return list(self._delivery.traffic)
 
     async def verify_requests_url(self) -> bool:
-        """Slack's handshake with a new requests_url: a challenge that the app has to send back."""
+        """Send Slack's `url_verification` challenge; whether the app returned it."""
         challenge = secrets.token_urlsafe(30)
         payload = {"token": self._delivery.verification_token, "challenge": challenge, "type": "url_verification"}
-        answer = await self._delivery.ask("events_api", "url_verification", payload)
+        answer = await self._delivery.request("events_api", "url_verification", payload)
         return challenge in (answer.body.get("challenge"), answer.body.get("text"))
 
-    # the app's connections
+    # Socket Mode connections
 
     @property
     def connections(self) -> int:
-        """How many Socket Mode connections the app holds."""
+        """Number of the app's open Socket Mode connections."""
         return self._socket.count
 
     async def wait_connected(self, count: int = 1, timeout_s: float = 10.0) -> None:
-        """Return as soon as the app holds so many connections; raises TimeoutError."""
+        """Wait until the app has this many connections. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             await self._socket.wait_for(count)
 
     async def refresh_connections(self) -> None:
-        """Slack's regular renewal: each connection is told `refresh_requested`."""
-        await self._socket.say("refresh_requested")
+        """Send `refresh_requested` to each connection, as Slack does regularly."""
+        await self._socket.disconnect_all("refresh_requested")
 
     def drop_connections(self) -> None:
-        """Cut each connection without a word."""
+        """Abort each connection without a `disconnect` message."""
         self._socket.drop()
 
 
 def _own_addresses_only(url: str) -> Middleware:
-    """Other sites' pages reach the loopback too: take only our own Host, and our own Origin if there is one."""
+    """Reject foreign Host and Origin headers: web pages of other sites can reach the loopback interface too."""
     port = url.rpartition(":")[2]
     hosts = {f"{name}:{port}" for name in LOOPBACK}
     origins = {f"http://{host}" for host in hosts}
@@ -295,7 +298,7 @@ def _own_addresses_only(url: str) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         origin = request.headers.get("Origin")
         if request.host not in hosts or (origin is not None and origin not in origins):
-            return web.Response(status=403, text="This server answers only under its own address.\n")
+            return web.Response(status=403, text="This server only answers at its own address.\n")
         return await handler(request)
 
     return check

@@ -22,21 +22,21 @@ class Connection:
 
     request: web.Request
     socket: web.WebSocketResponse
-    waiting: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
+    pending: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
     retiring: bool = False
 
-    def settle(self, envelope_id: str, payload: Json) -> None:
+    def acknowledge(self, envelope_id: str, payload: Json) -> None:
         """The app acknowledged."""
-        future = self.waiting.pop(envelope_id, None)
+        future = self.pending.pop(envelope_id, None)
         if future is not None and not future.done():
             future.set_result(payload)
 
-    def lost(self) -> None:
+    def fail_pending(self) -> None:
         """The connection is gone: nothing that waits on it will be acknowledged."""
-        for future in self.waiting.values():
+        for future in self.pending.values():
             if not future.done():
                 future.set_exception(ConnectionError("the app's connection closed"))
-        self.waiting.clear()
+        self.pending.clear()
 
 
 class SocketMode:
@@ -54,7 +54,7 @@ class SocketMode:
         """How many connections the app holds."""
         return len(self._open)
 
-    def ticket(self) -> str:
+    def issue_ticket(self) -> str:
         """The right to connect once (apps.connections.open)."""
         ticket = secrets.token_urlsafe(24)
         self._tickets.add(ticket)
@@ -81,34 +81,34 @@ class SocketMode:
         # hello goes first: a payload may follow as soon as the connection is listed
         await socket.send_json(self._hello())
         self._open.append(connection)
-        await self._tell()
+        await self._notify()
         try:
             await self._listen(connection)
         finally:
-            self._forget(connection)
-            await self._tell()
+            self._remove(connection)
+            await self._notify()
         return socket
 
-    async def ask(self, kind: str, payload: Json, *, answers: bool, retry: tuple[int, str] | None = None) -> Json:
+    async def send(self, kind: str, payload: Json, *, answers: bool, retry: tuple[int, str] | None = None) -> Json:
         """Send an envelope to one connection and return what the app acknowledged it with.
 
         The caller sets the time limit. Raises ConnectionError without a connection, or when it closes.
         """
-        connection = await self._pick()
+        connection = await self._next_connection()
         envelope_id = str(uuid.uuid4())
         envelope: Json = {"envelope_id": envelope_id, "type": kind, "payload": payload}
         envelope["accepts_response_payload"] = answers
         if kind == "events_api":
             envelope["retry_attempt"], envelope["retry_reason"] = retry or (0, "")
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        connection.waiting[envelope_id] = future
+        connection.pending[envelope_id] = future
         try:
             await connection.socket.send_json(envelope)
             return await future
         finally:
-            connection.waiting.pop(envelope_id, None)
+            connection.pending.pop(envelope_id, None)
 
-    async def say(self, reason: str) -> None:
+    async def disconnect_all(self, reason: str) -> None:
         """Send every connection a disconnect: `warning` (ten seconds left) or `refresh_requested`."""
         for connection in self._open:
             connection.retiring = True
@@ -117,7 +117,7 @@ class SocketMode:
     def drop(self) -> None:
         """Cut every connection without a word."""
         for connection in list(self._open):
-            self._forget(connection)
+            self._remove(connection)
             if connection.request.transport is not None:
                 connection.request.transport.abort()
 
@@ -125,16 +125,16 @@ class SocketMode:
         """The emulator stops."""
         await self._each(lambda connection: connection.socket.close(code=1001))
 
-    async def _pick(self) -> Connection:
+    async def _next_connection(self) -> Connection:
         """The next connection in turn; when one is just being made, that one."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._fresh() or not (self._open or self._tickets))
-        fresh = self._fresh()
-        if not fresh:
+            await self._changed.wait_for(lambda: self._usable() or not (self._open or self._tickets))
+        usable = self._usable()
+        if not usable:
             raise ConnectionError("the app isn't connected")
-        return fresh[next(self._turn) % len(fresh)]
+        return usable[next(self._turn) % len(usable)]
 
-    def _fresh(self) -> list[Connection]:
+    def _usable(self) -> list[Connection]:
         return [connection for connection in self._open if not connection.retiring]
 
     async def _each(self, do: Callable[[Connection], Awaitable[object]]) -> None:
@@ -144,14 +144,14 @@ class SocketMode:
     async def _listen(self, connection: Connection) -> None:
         async for message in connection.socket:
             if message.type is WSMsgType.TEXT:
-                _take(connection, message.data)
+                _handle_acknowledgement(connection, message.data)
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         if connection in self._open:
             self._open.remove(connection)
-        connection.lost()
+        connection.fail_pending()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
@@ -166,13 +166,13 @@ class SocketMode:
         }
 
 
-def _take(connection: Connection, text: str) -> None:
+def _handle_acknowledgement(connection: Connection, text: str) -> None:
     try:
         answer = json.loads(text)
     except ValueError:
         return
     if isinstance(answer, dict) and isinstance(answer.get("envelope_id"), str):
-        connection.settle(answer["envelope_id"], answer.get("payload") or {})
+        connection.acknowledge(answer["envelope_id"], answer.get("payload") or {})
 
 
 def _disconnect(reason: str) -> Json:

@@ -60,11 +60,11 @@ class Channel:
         return "group" if self.is_private else "channel"
 
     @property
-    def scope_word(self) -> str:
+    def scope_prefix(self) -> str:
         """The word before the colon in the scopes that read this channel."""
         return {"im": "im", "group": "groups", "channel": "channels"}[self.kind]
 
-    def seen_by(self, user_id: str) -> bool:
+    def is_visible_to(self, user_id: str) -> bool:
         """Whether this person may read here."""
         return user_id in self.members or self.kind == "channel"
 
@@ -76,7 +76,7 @@ class Channel:
         """A message and its replies, oldest first."""
         return [m for m in self.messages.values() if m["ts"] == ts or m.get("thread_ts") == ts]
 
-    def whispers(self, user_id: str) -> list[Json]:
+    def ephemerals_for(self, user_id: str) -> list[Json]:
         """What only this person sees here."""
         return list(self.ephemerals.get(user_id, {}).values())
 
@@ -121,7 +121,7 @@ class Team:
         """A new channel; the open pages of those who see it are told."""
         channel.created = channel.created or int(self.clock())
         self.channels[channel.id] = channel
-        self.tell_channel(channel)
+        self.publish_channel(channel)
         return channel
 
     def user(self, user_id: str) -> User:
@@ -138,11 +138,11 @@ class Team:
             raise SlackError("channel_not_found")
         return found
 
-    def visible(self, user_id: str) -> Iterator[Channel]:
+    def visible_channels(self, user_id: str) -> Iterator[Channel]:
         """The channels that this person sees."""
-        return (channel for channel in self.channels.values() if channel.seen_by(user_id))
+        return (channel for channel in self.channels.values() if channel.is_visible_to(user_id))
 
-    def direct(self, one: str, other: str) -> Channel:
+    def open_dm(self, one: str, other: str) -> Channel:
         """The direct message channel of two, made when it isn't there yet."""
         for channel in self.channels.values():
             if channel.is_im and channel.members == {one, other}:
@@ -163,8 +163,8 @@ class Team:
         message["ts"] = message.get("ts") or self.next_ts()
         channel.messages[message["ts"]] = message
         self._count_reply(channel, message)
-        self._tell(channel, "message", message)
-        self._tell_unread(channel)
+        self._publish(channel, "message", message)
+        self._publish_unread(channel)
         return message
 
     def change(self, channel: Channel, ts: str, changes: Json) -> Json:
@@ -173,7 +173,7 @@ class Team:
         message.update(changes)
         for key in [key for key, value in message.items() if value is None]:
             del message[key]
-        self._tell(channel, "message_changed", message)
+        self._publish(channel, "message_changed", message)
         return message
 
     def remove(self, channel: Channel, ts: str) -> None:
@@ -184,12 +184,12 @@ class Team:
             self.change(channel, ts, {**gone, "blocks": None, "attachments": None, "files": None, "metadata": None})
             return
         del channel.messages[ts]
-        self._tell(channel, "message_deleted", message)
+        self._publish(channel, "message_deleted", message)
         root = channel.messages.get(message.get("thread_ts") or "")
         if root is not None:
             self._count_replies(channel, root)
 
-    def whisper(self, channel: Channel, user_id: str, message: Json) -> Json:
+    def post_ephemeral(self, channel: Channel, user_id: str, message: Json) -> Json:
         """Show a message to one person only."""
         message["ts"] = message.get("ts") or self.next_ts()
         message["ephemeral"] = True
@@ -199,7 +199,7 @@ class Team:
         self.feed.publish({"type": kind, "channel": channel.id, "message": copy.deepcopy(message)}, to={user_id})
         return message
 
-    def unwhisper(self, channel: Channel, user_id: str, ts: str) -> None:
+    def delete_ephemeral(self, channel: Channel, user_id: str, ts: str) -> None:
         """Take an ephemeral message away."""
         message = channel.ephemerals.get(user_id, {}).pop(ts, None)
         if message is not None:
@@ -222,7 +222,7 @@ class Team:
         """The channel as this person's list shows it."""
         return {
             "id": channel.id,
-            "name": self.name_for(channel, user_id),
+            "name": self.display_name(channel, user_id),
             "is_im": channel.is_im,
             "is_private": channel.is_private,
             "is_shared": channel.is_shared,
@@ -231,17 +231,17 @@ class Team:
             "unread": self.unread(channel, user_id),
         }
 
-    def name_for(self, channel: Channel, user_id: str) -> str:
+    def display_name(self, channel: Channel, user_id: str) -> str:
         """A direct message is named after the other one."""
         if not channel.is_im:
             return channel.name
         other = next(iter(channel.members - {user_id}), user_id)
         return self.users[other].name if other in self.users else other
 
-    def tell_channel(self, channel: Channel) -> None:
+    def publish_channel(self, channel: Channel) -> None:
         """Tell each page that sees the channel how it now is."""
         for user_id in self.users:
-            if channel.seen_by(user_id):
+            if channel.is_visible_to(user_id):
                 event = {"type": "channel", "channel": self.channel_for_page(channel, user_id)}
                 self.feed.publish(event, to={user_id})
 
@@ -266,19 +266,19 @@ class Team:
         }
         self.change(channel, root["ts"], counts)
 
-    def _tell(self, channel: Channel, kind: str, message: Json) -> None:
+    def _publish(self, channel: Channel, kind: str, message: Json) -> None:
         readers = self._readers(channel)
         if readers:
             event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
             self.feed.publish(event, to=readers)
 
-    def _tell_unread(self, channel: Channel) -> None:
+    def _publish_unread(self, channel: Channel) -> None:
         for user_id in self._readers(channel):
             event = {"type": "unread", "channel": channel.id, "unread": self.unread(channel, user_id)}
             self.feed.publish(event, to={user_id})
 
     def _readers(self, channel: Channel) -> list[str]:
-        return [u for u in self.users if self.feed.is_open(u) and channel.seen_by(u)]
+        return [u for u in self.users if self.feed.is_open(u) and channel.is_visible_to(u)]
 
 
 THREAD_FIELDS = ("thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")

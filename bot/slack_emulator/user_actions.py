@@ -1,10 +1,10 @@
-"""What people do at the page: each deed becomes Slack's payload, and the app's answer becomes visible."""
+"""What users do on the page: send Slack's payload for each action and show the app's response."""
 
 import re
 from typing import Any
 
 from bot.slack_emulator import elements, interactions, posting
-from bot.slack_emulator.delivery import AppAnswer, AppDelivery
+from bot.slack_emulator.delivery import Acknowledgement, AppDelivery
 from bot.slack_emulator.errors import PageError, SlackError
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.interactions import InteractionOrigin
@@ -18,37 +18,43 @@ NO_COMMAND = (
     '{command} is not a valid command. In Slack, all messages that start with the "/" character '
     "are interpreted as commands."
 )
-TROUBLE = "We had some trouble connecting. Try again?"
+CONNECTION_TROUBLE = "We had some trouble connecting. Try again?"
 EXTERNAL = ("external_select", "multi_external_select")
 
 
 class UserActions:
-    """The deeds of the emulator's people."""
+    """Performs the actions of users. Raises PageError when an action is not possible."""
 
     def __init__(
-        self, team: Team, manifest: Manifest, delivery: AppDelivery, views: Views, hooks: ResponseUrls, files: Files
+        self,
+        team: Team,
+        manifest: Manifest,
+        delivery: AppDelivery,
+        views: Views,
+        response_urls: ResponseUrls,
+        files: Files,
     ) -> None:
         self._team = team
         self._manifest = manifest
         self._delivery = delivery
         self._views = views
-        self._hooks = hooks
+        self._response_urls = response_urls
         self._files = files
         self._busy: set[str] = set()
-        self._offered: dict[tuple[str, str, str, str], list[Json]] = {}
+        self._loaded_options: dict[tuple[str, str, str, str], list[Json]] = {}
         self._chosen: dict[tuple[str, str], Json] = {}
 
-    # talking
+    # messages
 
     async def command(self, user_id: str, channel_id: str, text: str) -> Json:
-        """A slash command; returns once the app acknowledged or Slack gave up on it."""
-        user, channel = self._who_where(user_id, channel_id)
+        """Run a slash command. Returns when the app acknowledged it or the deadline passed."""
+        user, channel = self._user_and_channel(user_id, channel_id)
         command, _, rest = text.strip().partition(" ")
         if command == "/invite":
             return self._invite(channel, rest)
-        if not self._manifest.knows_command(command):
+        if not self._manifest.has_command(command):
             return {"ok": False, "error": "unknown_command", "text": NO_COMMAND.format(command=command)}
-        rest = self._escaped(rest) if self._manifest.escapes(command) else rest
+        rest = self._expand_mentions(rest) if self._manifest.escapes_mentions(command) else rest
         payload = interactions.slash_command(
             self._team,
             user,
@@ -56,18 +62,18 @@ class UserActions:
             command,
             rest.strip(),
             token=self._delivery.verification_token,
-            response_url=self._hooks.url(channel, user_id),
-            trigger_id=self._views.trigger(user_id),
+            response_url=self._response_urls.issue(channel, user_id),
+            trigger_id=self._views.new_trigger_id(user_id),
         )
-        answer = await self._delivery.ask("slash_commands", "slash_commands", payload)
+        answer = await self._delivery.request("slash_commands", "slash_commands", payload)
         if answer.error is None:
             return self._show_answer(user, channel, command, answer)
         return self._command_failed(user, channel, command, answer.error)
 
-    def _show_answer(self, user: User, channel: Channel, command: str, answer: AppAnswer) -> Json:
+    def _show_answer(self, user: User, channel: Channel, command: str, answer: Acknowledgement) -> Json:
         if answer.body.get("text") or answer.body.get("blocks") or answer.body.get("attachments"):
             try:
-                self._hooks.respond(channel, user.id, answer.body)
+                self._response_urls.respond(channel, user.id, answer.body)
             except SlackError as refused:
                 return self._command_failed(user, channel, command, refused.code)
         return {"ok": True}
@@ -87,11 +93,11 @@ class UserActions:
         return {"ok": True} if found else {"ok": False, "error": "user_not_found", "text": "No such member."}
 
     def join(self, user_id: str, channel: Channel) -> None:
-        """Somebody becomes a member of a channel."""
+        """Add a user to a channel and send the app the event."""
         if user_id in channel.members:
             return
         channel.members.add(user_id)
-        self._team.tell_channel(channel)
+        self._team.publish_channel(channel)
         event = {
             "type": "member_joined_channel",
             "user": user_id,
@@ -100,26 +106,26 @@ class UserActions:
         }
         kind = {"channel_type": "C" if channel.kind == "channel" else "G", "event_ts": self._team.next_ts()}
         if self._team.bot_user_id in channel.members:
-            self._delivery.tell("member_joined_channel", {**event, **kind}, channel)
+            self._delivery.send_event("member_joined_channel", {**event, **kind}, channel)
 
     def say(self, user_id: str, channel_id: str, text: str, thread_ts: str | None, **more: Any) -> Json:
-        """A message that a person writes."""
-        user, channel = self._who_where(user_id, channel_id)
+        """Post a message as a user."""
+        user, channel = self._user_and_channel(user_id, channel_id)
         if channel.is_archived:
             raise PageError("is_archived", f"#{channel.name} is archived.")
         if not text.strip() and not more.get("files"):
-            raise PageError("no_text", "Write something first.")
+            raise PageError("no_text", "The message is empty.")
         self.join(user.id, channel)
         message: Json = {
             "type": "message",
             "user": user.id,
-            "text": self._typed(text),
+            "text": self._stored_text(text),
             "team": self._team.id,
             **more,
         }
         if thread_ts is not None:
             if thread_ts not in channel.messages:
-                raise PageError("thread_not_found", "The message of this thread isn't there any more.", status=404)
+                raise PageError("thread_not_found", "The parent message of this thread no longer exists.", status=404)
             message["thread_ts"] = thread_ts
         posting.send(self._team, self._delivery, channel, message)
         channel.last_read[user_id] = message["ts"]
@@ -130,15 +136,15 @@ class UserActions:
         if f"<@{self._team.bot_user_id}>" in message["text"] and self._team.bot_user_id in channel.members:
             event = {**interactions.event_message(self._team, channel, message), "type": "app_mention"}
             event.pop("channel_type")
-            self._delivery.tell("app_mention", event, channel)
+            self._delivery.send_event("app_mention", event, channel)
 
     def direct(self, user_id: str, other_id: str) -> Json:
-        """Open the direct messages with somebody."""
-        self._actor(user_id)
+        """Open the direct message channel with another user."""
+        self._person(user_id)
         self._user(other_id)
-        channel = self._team.direct(user_id, other_id)
+        channel = self._team.open_dm(user_id, other_id)
         if other_id == self._team.bot_user_id:
-            self._delivery.tell("app_home_opened", self._home_event(user_id, channel, "messages"), channel)
+            self._delivery.send_event("app_home_opened", self._home_event(user_id, channel, "messages"), channel)
         return self._team.channel_for_page(channel, user_id)
 
     def _home_event(self, user_id: str, channel: Channel, tab: str) -> Json:
@@ -146,130 +152,134 @@ class UserActions:
         return {**event, "event_ts": self._team.next_ts()}
 
     def read(self, user_id: str, channel_id: str) -> None:
-        """Everything in the channel is seen."""
-        self._team.mark_read(self._who_where(user_id, channel_id)[1], user_id)
+        """Mark the channel as read."""
+        self._team.mark_read(self._user_and_channel(user_id, channel_id)[1], user_id)
 
     def react(self, user_id: str, channel_id: str, ts: str, name: str) -> None:
-        """A person's reaction to a message."""
-        _, channel = self._who_where(user_id, channel_id)
+        """Add a user's reaction to a message."""
+        _, channel = self._user_and_channel(user_id, channel_id)
         message = channel.messages.get(ts)
         if message is None:
-            raise PageError("no_such_message", "This message isn't there any more.", status=404)
+            raise PageError("no_such_message", "This message no longer exists.", status=404)
         add_reaction(self._team, channel, message, user_id, name)
         item = {"type": "message", "channel": channel.id, "ts": ts}
-        event = {"type": "reaction_added", "user": user_id, "reaction": name, "item_user": message["user"]}
+        event: Json = {"type": "reaction_added", "user": user_id, "reaction": name, "item_user": message["user"]}
         if self._team.bot_user_id in channel.members:
-            self._delivery.tell("reaction_added", {**event, "item": item, "event_ts": self._team.next_ts()}, channel)
+            self._delivery.send_event(
+                "reaction_added", {**event, "item": item, "event_ts": self._team.next_ts()}, channel
+            )
 
     # elements
 
-    def place(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> InteractionOrigin:
-        """The message or view that a person acts upon."""
-        self._actor(user_id)
+    def origin(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> InteractionOrigin:
+        """The message or view that a user interacts with."""
+        self._person(user_id)
         if view_id is not None:
-            view = self._views.of(user_id, view_id)
+            view = self._views.find(user_id, view_id)
             if view is None:
-                raise PageError("no_such_view", "This view is closed.", status=404)
+                raise PageError("no_such_view", "This view is no longer open.", status=404)
             return InteractionOrigin(view=view)
-        _, channel = self._who_where(user_id, channel_id or "")
+        _, channel = self._user_and_channel(user_id, channel_id or "")
         message = channel.messages.get(ts or "") or channel.ephemerals.get(user_id, {}).get(ts or "")
         if message is None:
-            raise PageError("no_such_message", "This message isn't there any more.", status=404)
+            raise PageError("no_such_message", "This message no longer exists.", status=404)
         return InteractionOrigin(channel=channel, message=message)
 
     async def act(
-        self, user_id: str, place: InteractionOrigin, block_id: str | None, action_id: str, value: Any
+        self, user_id: str, origin: InteractionOrigin, block_id: str | None, action_id: str, value: Any
     ) -> Json:
-        """A click, a choice or typing; the app hears of it unless it's a plain input of a form."""
-        block, element = elements.find(place.holder, action_id, block_id)
-        chosen = await self._chosen_value(user_id, place, block, element, value)
+        """Use an element. Sends block_actions, except for an input block without `dispatch_action`."""
+        block, element = elements.find(origin.holder, action_id, block_id)
+        chosen = await self._chosen_value(user_id, origin, block, element, value)
         if element["type"] not in elements.STATELESS:
-            self._remember(user_id, place, block, element, chosen)
+            self._store_value(user_id, origin, block, element, chosen)
         if block["type"] == "input" and not block.get("dispatch_action"):
             return {"ok": True}
         action = elements.action_of(block, element, chosen, self._team.next_ts())
-        view_id = None if place.view is None else place.view["id"]
+        view_id = None if origin.view is None else origin.view["id"]
         payload = interactions.block_actions(
             self._common("block_actions", user_id),
-            place,
+            origin,
             [action],
-            trigger_id=self._views.trigger(user_id, view_id),
-            response_url=self._response_url(user_id, place),
-            state=self._chosen.get((user_id, place.key)) or elements.state_of(place.holder),
+            trigger_id=self._views.new_trigger_id(user_id, view_id),
+            response_url=self._response_url(user_id, origin),
+            state=self._chosen.get((user_id, origin.key)) or elements.state_of(origin.holder),
         )
-        return await self._interact(user_id, place, "block_actions", payload)
+        return await self._interact(user_id, origin, "block_actions", payload)
 
     async def options(
-        self, user_id: str, place: InteractionOrigin, block_id: str | None, action_id: str, query: str
+        self, user_id: str, origin: InteractionOrigin, block_id: str | None, action_id: str, query: str
     ) -> Json:
-        """What a menu offers for what was typed so far."""
-        block, element = elements.find(place.holder, action_id, block_id)
+        """Options of a select menu for the text typed so far."""
+        block, element = elements.find(origin.holder, action_id, block_id)
         if element["type"] not in EXTERNAL:
             return {key: element[key] for key in ("options", "option_groups") if key in element}
         if len(query) < element.get("min_query_length", 3):
             return {"options": []}
-        payload = interactions.block_suggestion(self._common("block_suggestion", user_id), place, block, element, query)
-        answer = await self._delivery.ask("interactive", "block_suggestion", payload)
+        payload = interactions.block_suggestion(
+            self._common("block_suggestion", user_id), origin, block, element, query
+        )
+        answer = await self._delivery.request("interactive", "block_suggestion", payload)
         if answer.error is not None:
             return {"options": [], "error": answer.error}
         found = problems("options", answer.body)
         if found:
-            self._delivery.show("from_app", "block_suggestion refused", {"problems": found})
+            self._delivery.record("from_app", "block_suggestion refused", {"problems": found})
             return {"options": [], "error": "invalid_options", "problems": found}
-        key = (user_id, place.key, block["block_id"], element["action_id"])
-        self._offered.setdefault(key, []).extend(elements.options_of(answer.body))
+        key = (user_id, origin.key, block["block_id"], element["action_id"])
+        self._loaded_options.setdefault(key, []).extend(elements.options_of(answer.body))
         return answer.body
 
     async def _chosen_value(
-        self, user_id: str, place: InteractionOrigin, block: Json, element: Json, value: Any
+        self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, value: Any
     ) -> Json:
-        await self._load_options(user_id, place, block, element, value)
-        chosen = elements.chosen(element, value, self._offers(user_id, place, block, element))
+        await self._load_options(user_id, origin, block, element, value)
+        chosen = elements.chosen(element, value, self._known_options(user_id, origin, block, element))
         if element["type"] == "file_input":
-            chosen["files"] = [self._files.shown(str(file_id)) for file_id in chosen["files"]]
+            chosen["files"] = [self._files.to_json(str(file_id)) for file_id in chosen["files"]]
         return chosen
 
     async def _load_options(
-        self, user_id: str, place: InteractionOrigin, block: Json, element: Json, value: Any
+        self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, value: Any
     ) -> None:
-        """Somebody who chooses has seen the list: load it when nothing was typed."""
-        if element["type"] in EXTERNAL and value and not self._offers(user_id, place, block, element):
-            await self.options(user_id, place, block["block_id"], element["action_id"], "")
+        """Load an external menu's options if the user chooses without having typed a query."""
+        if element["type"] in EXTERNAL and value and not self._known_options(user_id, origin, block, element):
+            await self.options(user_id, origin, block["block_id"], element["action_id"], "")
 
-    def _offers(self, user_id: str, place: InteractionOrigin, block: Json, element: Json) -> list[Json]:
-        key = (user_id, place.key, block["block_id"], element["action_id"])
+    def _known_options(self, user_id: str, origin: InteractionOrigin, block: Json, element: Json) -> list[Json]:
+        key = (user_id, origin.key, block["block_id"], element["action_id"])
         first = element.get("initial_options") or [element.get("initial_option")]
-        return [*self._offered.get(key, [])[::-1], *[option for option in first if option]]
+        return [*self._loaded_options.get(key, [])[::-1], *[option for option in first if option]]
 
-    def _remember(self, user_id: str, place: InteractionOrigin, block: Json, element: Json, chosen: Json) -> None:
-        if place.view is not None:
-            self._views.typed(place.view, block["block_id"], element["action_id"], chosen)
+    def _store_value(self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, chosen: Json) -> None:
+        if origin.view is not None:
+            self._views.set_value(origin.view, block["block_id"], element["action_id"], chosen)
             return
-        state = self._chosen.setdefault((user_id, place.key), elements.state_of(place.holder))
+        state = self._chosen.setdefault((user_id, origin.key), elements.state_of(origin.holder))
         state.setdefault(block["block_id"], {})[element["action_id"]] = chosen
 
-    def _response_url(self, user_id: str, place: InteractionOrigin) -> str | None:
-        if place.channel is None:
+    def _response_url(self, user_id: str, origin: InteractionOrigin) -> str | None:
+        if origin.channel is None:
             return None
-        return self._hooks.url(place.channel, user_id, place.message)
+        return self._response_urls.issue(origin.channel, user_id, origin.message)
 
     # views
 
     async def submit(self, user_id: str, view_id: str, values: Json) -> Json:
-        """Submit a modal: Slack's own checks first, then the app's answer."""
-        place = self.place(user_id, None, None, view_id)
-        view = place.view or {}
+        """Submit a modal: validate the fields as Slack does, then apply the app's response_action."""
+        origin = self.origin(user_id, None, None, view_id)
+        view = origin.view or {}
         if view["type"] != "modal" or view is not self._views.stack(user_id)[-1]:
             raise PageError("not_on_top", "Only the topmost modal can be submitted.")
         for block_id, actions in values.items():
             for action_id, value in actions.items():
-                await self._type(user_id, place, block_id, action_id, value)
+                await self._enter_value(user_id, origin, block_id, action_id, value)
         errors = elements.field_errors(view)
         if errors:
-            self._views.tell_errors(user_id, view, errors)
+            self._views.show_errors(user_id, view, errors)
             return {"ok": True, "errors": errors}
         if view_id in self._busy:
-            raise PageError("busy", "This form is being submitted.", status=409)
+            raise PageError("busy", "This form is already being submitted.", status=409)
         self._busy.add(view_id)
         try:
             return await self._submit(user_id, view)
@@ -277,43 +287,45 @@ class UserActions:
             self._busy.discard(view_id)
 
     def is_busy(self, view_id: str) -> bool:
-        """Whether a submission waits for the app."""
+        """Whether a submission of this view awaits the app's acknowledgement."""
         return view_id in self._busy
 
-    async def _type(self, user_id: str, place: InteractionOrigin, block_id: str, action_id: str, value: Any) -> None:
-        block, element = elements.find(place.holder, action_id, block_id)
-        chosen = await self._chosen_value(user_id, place, block, element, value)
-        self._remember(user_id, place, block, element, chosen)
+    async def _enter_value(
+        self, user_id: str, origin: InteractionOrigin, block_id: str, action_id: str, value: Any
+    ) -> None:
+        block, element = elements.find(origin.holder, action_id, block_id)
+        chosen = await self._chosen_value(user_id, origin, block, element, value)
+        self._store_value(user_id, origin, block, element, chosen)
 
     async def _submit(self, user_id: str, view: Json) -> Json:
         payload = interactions.view_submission(
             self._common("view_submission", user_id),
             view,
-            self._views.trigger(user_id, view["id"]),
-            self._response_urls(user_id, view),
+            self._views.new_trigger_id(user_id, view["id"]),
+            self._view_response_urls(user_id, view),
         )
-        answer = await self._delivery.ask("interactive", "view_submission", payload)
+        answer = await self._delivery.request("interactive", "view_submission", payload)
         if answer.error is not None:
-            self._notice(user_id, None, TROUBLE)
-            return {"ok": False, "error": answer.error, "text": TROUBLE}
+            self._notice(user_id, None, CONNECTION_TROUBLE)
+            return {"ok": False, "error": answer.error, "text": CONNECTION_TROUBLE}
         try:
             return self._after_submission(user_id, view, answer.body)
         except (SlackError, KeyError, TypeError) as refused:
-            self._delivery.show("from_app", "view_submission refused", {"problem": str(refused), **_more(refused)})
-            self._notice(user_id, None, TROUBLE)
-            return {"ok": False, "error": "invalid_response", "text": TROUBLE, **_more(refused)}
+            self._delivery.record("from_app", "view_submission refused", {"problem": str(refused), **_more(refused)})
+            self._notice(user_id, None, CONNECTION_TROUBLE)
+            return {"ok": False, "error": "invalid_response", "text": CONNECTION_TROUBLE, **_more(refused)}
 
     def _after_submission(self, user_id: str, view: Json, answer: Json) -> Json:
-        deed = answer.get("response_action")
-        if deed == "errors":
+        response_action = answer.get("response_action")
+        if response_action == "errors":
             return self._show_errors(user_id, view, answer["errors"])
-        if deed == "update":
-            self._views.rewrite(user_id, view, answer["view"])
-        elif deed == "push":
+        if response_action == "update":
+            self._views.replace(user_id, view, answer["view"])
+        elif response_action == "push":
             self._views.push_for(user_id, answer["view"])
-        elif deed == "clear":
+        elif response_action == "clear":
             self._views.close(user_id, view, whole_stack=True)
-        elif deed is None:
+        elif response_action is None:
             self._views.close(user_id, view)
         else:
             raise SlackError("invalid_response_action")
@@ -323,10 +335,10 @@ class UserActions:
         fields = {block["block_id"] for block in view["blocks"] if block["type"] == "input"}
         if not errors or not set(errors) <= fields:
             raise SlackError("invalid_errors", unknown_blocks=sorted(set(errors) - fields))
-        self._views.tell_errors(user_id, view, errors)
+        self._views.show_errors(user_id, view, errors)
         return {"ok": True, "errors": errors}
 
-    def _response_urls(self, user_id: str, view: Json) -> list[Json]:
+    def _view_response_urls(self, user_id: str, view: Json) -> list[Json]:
         urls = []
         for block, element in elements.walk(view):
             if not element.get("response_url_enabled"):
@@ -335,61 +347,63 @@ class UserActions:
             channel = self._team.channels.get(value[elements.VALUE_KEYS[element["type"]]] or "")
             if channel is not None:
                 ids = {"block_id": block["block_id"], "action_id": element["action_id"]}
-                urls.append({**ids, "channel_id": channel.id, "response_url": self._hooks.url(channel, user_id)})
+                urls.append(
+                    {**ids, "channel_id": channel.id, "response_url": self._response_urls.issue(channel, user_id)}
+                )
         return urls
 
     async def close(self, user_id: str, view_id: str, *, whole_stack: bool = False) -> Json:
-        """Close a modal; the app hears of it when it asked to (`notify_on_close`)."""
-        view = self.place(user_id, None, None, view_id).view or {}
+        """Close a modal; sends view_closed if the view has `notify_on_close`."""
+        view = self.origin(user_id, None, None, view_id).view or {}
         whole = whole_stack or view["clear_on_close"]
-        told = [v for v in self._views.close(user_id, view, whole_stack=whole) if v["notify_on_close"]]
-        for gone in told[:1] if whole else told:  # a cleared stack is told once, by its top
-            payload = interactions.view_closed(self._common("view_closed", user_id), gone, is_cleared=whole)
-            await self._delivery.ask("interactive", "view_closed", payload)
+        notified = [v for v in self._views.close(user_id, view, whole_stack=whole) if v["notify_on_close"]]
+        for closed in notified[:1] if whole else notified:  # a cleared stack sends one event, for its top view
+            payload = interactions.view_closed(self._common("view_closed", user_id), closed, is_cleared=whole)
+            await self._delivery.request("interactive", "view_closed", payload)
         return {"ok": True}
 
     def open_home(self, user_id: str) -> Json:
         """Open the app's Home tab."""
-        self._actor(user_id)
+        self._person(user_id)
         if not self._manifest.has_home:
             raise PageError("no_home", "The manifest switches the Home tab off.")
         home = self._views.home(user_id)
-        channel = self._team.direct(user_id, self._team.bot_user_id)
+        channel = self._team.open_dm(user_id, self._team.bot_user_id)
         event = self._home_event(user_id, channel, "home")
-        self._delivery.tell("app_home_opened", event if home is None else {**event, "view": home}, channel)
+        self._delivery.send_event("app_home_opened", event if home is None else {**event, "view": home}, channel)
         return {"ok": True, "view": home}
 
     # shortcuts
 
     async def shortcut(self, user_id: str, callback_id: str, channel_id: str | None, ts: str | None) -> Json:
-        """A global shortcut, or one on a message when the message is named."""
-        self._actor(user_id)
+        """Run a global shortcut, or a message shortcut if `ts` is given."""
+        self._person(user_id)
         kind = "global" if ts is None else "message"
-        if not self._manifest.knows_shortcut(callback_id, kind):
+        if not self._manifest.has_shortcut(callback_id, kind):
             raise PageError("no_such_shortcut", f"The manifest has no {kind} shortcut {callback_id!r}.", status=404)
-        trigger_id, action_ts = self._views.trigger(user_id), self._team.next_ts()
+        trigger_id, action_ts = self._views.new_trigger_id(user_id), self._team.next_ts()
         if ts is None:
             payload = interactions.shortcut(self._common("shortcut", user_id), callback_id, trigger_id, action_ts)
             return await self._interact(user_id, InteractionOrigin(), "shortcut", payload)
-        place = self.place(user_id, channel_id, ts, None)
+        origin = self.origin(user_id, channel_id, ts, None)
         payload = interactions.message_action(
             self._common("message_action", user_id),
             callback_id,
-            place,
+            origin,
             trigger_id=trigger_id,
             action_ts=action_ts,
-            response_url=self._response_url(user_id, place) or "",
+            response_url=self._response_url(user_id, origin) or "",
         )
-        return await self._interact(user_id, place, "message_action", payload)
+        return await self._interact(user_id, origin, "message_action", payload)
 
-    # inside
+    # helpers
 
-    async def _interact(self, user_id: str, place: InteractionOrigin, what: str, payload: Json) -> Json:
-        answer = await self._delivery.ask("interactive", what, payload)
+    async def _interact(self, user_id: str, origin: InteractionOrigin, what: str, payload: Json) -> Json:
+        answer = await self._delivery.request("interactive", what, payload)
         if answer.error is None:
             return {"ok": True}
-        text = "This app took too long to respond." if answer.error == "operation_timeout" else TROUBLE
-        self._notice(user_id, place.channel, text)
+        text = "This app took too long to respond." if answer.error == "operation_timeout" else CONNECTION_TROUBLE
+        self._notice(user_id, origin.channel, text)
         return {"ok": False, "error": answer.error, "text": text}
 
     def _common(self, kind: str, user_id: str) -> Json:
@@ -399,37 +413,37 @@ class UserActions:
         event = {"type": "notice", "channel": None if channel is None else channel.id, "text": text}
         self._team.feed.publish(event, to={user_id})
 
-    def knows(self, user_id: str) -> None:
-        """Raises PageError when nobody has this id."""
-        self._actor(user_id)
+    def require_person(self, user_id: str) -> None:
+        """Raise PageError unless this id belongs to a person."""
+        self._person(user_id)
 
     def _user(self, user_id: str) -> User:
         user = self._team.users.get(user_id)
         if user is None:
-            raise PageError("user_not_found", f"Nobody here has the id {user_id!r}.", status=404)
+            raise PageError("user_not_found", f"No user has the id {user_id!r}.", status=404)
         return user
 
-    def _actor(self, user_id: str) -> User:
-        """Who does something: any member but the app's own."""
+    def _person(self, user_id: str) -> User:
+        """A user other than the bot."""
         if user_id == self._team.bot_user_id:
-            raise PageError("not_a_person", "The app acts by its own token only. Choose a person.")
+            raise PageError("not_a_person", "The bot acts through its token only. Choose a person.")
         return self._user(user_id)
 
-    def _who_where(self, user_id: str, channel_id: str) -> tuple[User, Channel]:
-        user = self._actor(user_id)
+    def _user_and_channel(self, user_id: str, channel_id: str) -> tuple[User, Channel]:
+        user = self._person(user_id)
         channel = self._team.channels.get(channel_id)
-        if channel is None or not channel.seen_by(user_id):
-            raise PageError("channel_not_found", f"{user.name} sees no channel {channel_id!r}.", status=404)
+        if channel is None or not channel.is_visible_to(user_id):
+            raise PageError("channel_not_found", f"{user.name} can't see a channel {channel_id!r}.", status=404)
         return user, channel
 
-    def _typed(self, text: str) -> str:
-        """Typed text as Slack stores it: names become mentions, the three signs are escaped."""
+    def _stored_text(self, text: str) -> str:
+        """Typed text as Slack stores it: `@name` becomes a mention, and &, < and > are escaped."""
         kept = re.split(r"(<(?:@U\w+|#C\w+|https?://[^<>\s]+)>)", text)
         safe = [part if n % 2 else _escape(part) for n, part in enumerate(kept)]
         return "".join(part if n % 2 else self._mentions(part, "<@{0.id}>") for n, part in enumerate(safe))
 
-    def _escaped(self, text: str) -> str:
-        """`should_escape`: names in a command's text become ids."""
+    def _expand_mentions(self, text: str) -> str:
+        """Replace `@name` by `<@id|name>`, for commands with `should_escape`."""
         return self._mentions(text, "<@{0.id}|{0.name}>")
 
     def _mentions(self, text: str, form: str) -> str:
@@ -443,7 +457,7 @@ class UserActions:
 
 
 def add_reaction(team: Team, channel: Channel, message: Json, user_id: str, name: str) -> None:
-    """Raises `already_reacted`."""
+    """Add a reaction. Raises `already_reacted`."""
     reactions: list[Json] = [dict(reaction) for reaction in message.get("reactions", [])]
     mine = next((reaction for reaction in reactions if reaction["name"] == name), None)
     if mine is None:

@@ -46,15 +46,15 @@ class Views:
         self._stacks: dict[str, list[Json]] = {}
         self._homes: dict[str, Json] = {}
 
-    def trigger(self, user_id: str, view_id: str | None = None) -> str:
+    def new_trigger_id(self, user_id: str, view_id: str | None = None) -> str:
         """A new trigger id for what this person just did (`view_id`: in that modal)."""
         now = self._team.clock()
         trigger_id = f"{int(now * 1000)}.{secrets.randbelow(10**12)}.{secrets.token_hex(16)}"
-        self._forget_old(now)
+        self._purge_expired(now)
         self._triggers[trigger_id] = Trigger(user_id, now, view_id)
         return trigger_id
 
-    def _forget_old(self, now: float) -> None:
+    def _purge_expired(self, now: float) -> None:
         """Very old triggers are unknown, so that they don't pile up; the dict is in the order of their making."""
         while self._triggers:
             oldest = next(iter(self._triggers))
@@ -62,7 +62,7 @@ class Views:
                 return
             del self._triggers[oldest]
 
-    def _redeem(self, trigger_id: str) -> Trigger:
+    def _valid_trigger(self, trigger_id: str) -> Trigger:
         trigger = self._triggers.get(trigger_id)
         if trigger is None:
             raise _invalid(["[ERROR] invalid `trigger_id` [json-pointer:/trigger_id]"])
@@ -76,7 +76,7 @@ class Views:
 
     def open(self, trigger_id: str, given: Json) -> Json:
         """views.open: a modal in place of whatever was open."""
-        trigger = self._redeem(trigger_id)
+        trigger = self._valid_trigger(trigger_id)
         view = self._new("modal", given)
         trigger.used = True
         return self.show(trigger.user_id, view)
@@ -84,12 +84,12 @@ class Views:
     def show(self, user_id: str, view: Json) -> Json:
         """Make this view the only one."""
         self._stacks[user_id] = [view]
-        self._tell(user_id, "view_opened", view)
-        return self._answer(view)
+        self._publish(user_id, "view_opened", view)
+        return copy.deepcopy(view)
 
     def push(self, trigger_id: str, given: Json) -> Json:
         """views.push: a modal upon the one that the person just used."""
-        trigger = self._redeem(trigger_id)
+        trigger = self._valid_trigger(trigger_id)
         if not self._stacks.get(trigger.user_id):
             raise SlackError("not_found")
         view = self.push_for(trigger.user_id, given)
@@ -105,25 +105,25 @@ class Views:
         view["root_view_id"] = stack[0]["id"]
         view["previous_view_id"] = stack[-1]["id"]
         stack.append(view)
-        self._tell(user_id, "view_opened", view)
-        return self._answer(view)
+        self._publish(user_id, "view_opened", view)
+        return copy.deepcopy(view)
 
     def update(self, view_id: str | None, external_id: str | None, hash_: str | None, given: Json) -> Json:
         """views.update; `hash_` guards against a view that changed meanwhile."""
-        user_id, view = self._find(view_id, external_id)
+        user_id, view = self._find_any(view_id, external_id)
         if hash_ and hash_ != view["hash"]:
             raise SlackError("hash_conflict")
-        return self.rewrite(user_id, view, given)
+        return self.replace(user_id, view, given)
 
-    def rewrite(self, user_id: str, view: Json, given: Json) -> Json:
+    def replace(self, user_id: str, view: Json, given: Json) -> Json:
         """Fill an open view anew; typed values stay where the ids stay."""
         fresh = self._new(view["type"], given, replaces=view["id"])
         fresh.update({key: view[key] for key in ("id", "root_view_id", "previous_view_id")})
         fresh["state"] = {"values": state_of(fresh, view["state"]["values"])}
         view.clear()
         view.update(fresh)
-        self._tell(user_id, "home" if view["type"] == "home" else "view_updated", view)
-        return self._answer(view)
+        self._publish(user_id, "home" if view["type"] == "home" else "view_updated", view)
+        return copy.deepcopy(view)
 
     def publish(self, user_id: str, hash_: str | None, given: Json) -> Json:
         """views.publish: the App Home of one person."""
@@ -131,11 +131,11 @@ class Views:
         before = self._homes.get(user_id)
         if before is None:
             self._homes[user_id] = view = self._new("home", given)
-            self._tell(user_id, "home", view)
-            return self._answer(view)
+            self._publish(user_id, "home", view)
+            return copy.deepcopy(view)
         if hash_ and hash_ != before["hash"]:
             raise SlackError("hash_conflict")
-        return self.rewrite(user_id, before, given)
+        return self.replace(user_id, before, given)
 
     # what a person does
 
@@ -147,7 +147,7 @@ class Views:
         """The published App Home."""
         return self._homes.get(user_id)
 
-    def of(self, user_id: str, view_id: str) -> Json | None:
+    def find(self, user_id: str, view_id: str) -> Json | None:
         """This person's modal or Home with that id."""
         mine = [*self.stack(user_id), *([self._homes[user_id]] if user_id in self._homes else [])]
         return next((view for view in mine if view["id"] == view_id), None)
@@ -161,16 +161,16 @@ class Views:
         closed = stack[keep:][::-1]
         del stack[keep:]
         for gone in closed:
-            self._tell(user_id, "view_closed", gone)
+            self._publish(user_id, "view_closed", gone)
         return closed
 
-    def typed(self, view: Json, block_id: str, action_id: str, value: Json) -> None:
+    def set_value(self, view: Json, block_id: str, action_id: str, value: Json) -> None:
         """Remember what was typed or chosen."""
         view["state"]["values"].setdefault(block_id, {})[action_id] = value
 
-    def tell_errors(self, user_id: str, view: Json, errors: dict[str, str]) -> None:
+    def show_errors(self, user_id: str, view: Json, errors: dict[str, str]) -> None:
         """Show errors at their fields."""
-        self._tell(user_id, "view_errors", view, errors=errors)
+        self._publish(user_id, "view_errors", view, errors=errors)
 
     def for_page(self, user_id: str, view: Json, **more: Any) -> Json:
         """The view as the page gets it."""
@@ -178,11 +178,11 @@ class Views:
         depth = stack.index(view) + 1 if view in stack else 0
         return {**copy.deepcopy(view), "stack_depth": depth, **more}
 
-    def _tell(self, user_id: str, kind: str, view: Json, **more: Any) -> None:
+    def _publish(self, user_id: str, kind: str, view: Json, **more: Any) -> None:
         event = {"type": kind, "view": self.for_page(user_id, view, **more)}
         self._team.feed.publish(event, to={user_id})
 
-    def _find(self, view_id: str | None, external_id: str | None) -> tuple[str, Json]:
+    def _find_any(self, view_id: str | None, external_id: str | None) -> tuple[str, Json]:
         every = [(u, v) for u, stack in self._stacks.items() for v in stack] + list(self._homes.items())
         for user_id, view in every:
             if view["id"] == view_id or (external_id and view["external_id"] == external_id):
@@ -218,9 +218,6 @@ class Views:
         every = [v for stack in self._stacks.values() for v in stack]
         if external_id and any(v["external_id"] == external_id and v["id"] != replaces for v in every):
             raise SlackError("duplicate_external_id")
-
-    def _answer(self, view: Json) -> Json:
-        return copy.deepcopy(view)
 
 
 def _invalid(messages: list[str]) -> SlackError:

@@ -13,7 +13,7 @@ from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.manifest import Manifest
-from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.rates import RateLimits
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User, is_root
 from bot.slack_emulator.user_actions import UserActions, add_reaction
@@ -40,8 +40,8 @@ class WebApi:
     delivery: AppDelivery
     views: Views
     files: Files
-    people: UserActions
-    rates: Rates
+    user_actions: UserActions
+    rates: RateLimits
     socket: SocketMode
     bot_token: str
     app_token: str
@@ -49,7 +49,7 @@ class WebApi:
 
     def require(self, scope: str) -> None:
         """Raises `missing_scope` when the manifest doesn't give it."""
-        if not self.manifest.may(scope):
+        if not self.manifest.has_scope(scope):
             raise SlackError("missing_scope", needed=scope, provided=",".join(self.manifest.scopes))
 
     def member_channel(self, channel_id: Any) -> Channel:
@@ -62,7 +62,7 @@ class WebApi:
     def known_channel(self, channel_id: Any) -> Channel:
         """A channel that the bot may know of: a private one without it isn't there at all."""
         channel = self.team.channel(str(channel_id))
-        if not channel.seen_by(self.team.bot_user_id):
+        if not channel.is_visible_to(self.team.bot_user_id):
             raise SlackError("channel_not_found")
         return channel
 
@@ -110,45 +110,45 @@ class Args:
             raise SlackError(refusal) from None
 
 
-def call(desk: WebApi, name: str, token: str | None, values: Json) -> Json:
+def call(api: WebApi, name: str, token: str | None, values: Json) -> Json:
     """Run a method; raises SlackError."""
     method = METHODS.get(name)
     if method is None:
         raise SlackError("unknown_method", req_method=name)
-    _check_token(desk, method, token)
+    _check_token(api, method, token)
     if method.scope is not None:
-        desk.require(method.scope)
+        api.require(method.scope)
     if method.tier is not None:
-        desk.rates.tier(name, method.tier)
-    return {"ok": True, **method.run(desk, Args(values))}
+        api.rates.count_call(name, method.tier)
+    return {"ok": True, **method.run(api, Args(values))}
 
 
-def _check_token(desk: WebApi, method: "Method", token: str | None) -> None:
+def _check_token(api: WebApi, method: "Method", token: str | None) -> None:
     if method.token is None:
         return
     if not token:
         raise SlackError("not_authed")
-    if token not in (desk.bot_token, desk.app_token):
+    if token not in (api.bot_token, api.app_token):
         raise SlackError("invalid_auth")
-    if desk.tokens.revoked:
+    if api.tokens.revoked:
         raise SlackError("token_revoked")
-    if token != (desk.app_token if method.token == "app" else desk.bot_token):  # noqa: S105  # kinds of token
+    if token != (api.app_token if method.token == "app" else api.bot_token):  # noqa: S105  # kinds of token
         raise SlackError("not_allowed_token_type")
 
 
 # the app itself
 
 
-def api_test(desk: WebApi, args: Args) -> Json:
+def api_test(api: WebApi, args: Args) -> Json:
     if args.get("error"):
         raise SlackError(str(args.get("error")), args=args.values)
     return {"args": args.values}
 
 
-def auth_test(desk: WebApi, args: Args) -> Json:
-    team = desk.team
+def auth_test(api: WebApi, args: Args) -> Json:
+    team = api.team
     return {
-        "url": f"{desk.url}/",
+        "url": f"{api.url}/",
         "team": team.name,
         "user": team.users[team.bot_user_id].name,
         "team_id": team.id,
@@ -159,21 +159,21 @@ def auth_test(desk: WebApi, args: Args) -> Json:
     }
 
 
-def apps_connections_open(desk: WebApi, args: Args) -> Json:
-    address = desk.url.replace("http://", "ws://")
-    return {"url": f"{address}/link/?ticket={desk.socket.ticket()}&app_id={desk.team.app_id}"}
+def apps_connections_open(api: WebApi, args: Args) -> Json:
+    address = api.url.replace("http://", "ws://")
+    return {"url": f"{address}/link/?ticket={api.socket.issue_ticket()}&app_id={api.team.app_id}"}
 
 
 # messages
 
 
-def _target(desk: WebApi, named: str) -> Channel:
+def _target(api: WebApi, named: str) -> Channel:
     """Where a message goes: a channel's id or name, or a person (their direct messages)."""
-    if named in desk.team.users and named != desk.team.bot_user_id:
-        return desk.team.direct(desk.team.bot_user_id, named)
-    by_name = (c for c in desk.team.channels.values() if not c.is_im and c.name == named.removeprefix("#"))
+    if named in api.team.users and named != api.team.bot_user_id:
+        return api.team.open_dm(api.team.bot_user_id, named)
+    by_name = (c for c in api.team.channels.values() if not c.is_im and c.name == named.removeprefix("#"))
     found = next(by_name, None)
-    return desk.known_channel(named if found is None else found.id)
+    return api.known_channel(named if found is None else found.id)
 
 
 def _content(args: Args) -> Json:
@@ -184,47 +184,47 @@ def _content(args: Args) -> Json:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _open_channel(desk: WebApi, args: Args) -> Channel:
-    channel = _target(desk, args.need("channel"))
-    public = channel.kind == "channel" and desk.manifest.tree is not None and desk.manifest.may("chat:write.public")
-    if desk.team.bot_user_id not in channel.members and not public:
+def _open_channel(api: WebApi, args: Args) -> Channel:
+    channel = _target(api, args.need("channel"))
+    public = channel.kind == "channel" and api.manifest.tree is not None and api.manifest.has_scope("chat:write.public")
+    if api.team.bot_user_id not in channel.members and not public:
         raise SlackError("not_in_channel")
     if channel.is_archived:
         raise SlackError("is_archived")
     return channel
 
 
-def chat_post_message(desk: WebApi, args: Args) -> Json:
-    channel = _open_channel(desk, args)
+def chat_post_message(api: WebApi, args: Args) -> Json:
+    channel = _open_channel(api, args)
     content = _content(args)
     posting.check(content)
     thread_ts = args.get("thread_ts")
     if thread_ts and str(thread_ts) not in channel.messages:
         raise SlackError("thread_not_found")
-    desk.rates.post(channel.id)
-    message = posting.from_app(desk.team, posting.content_of(content))
+    api.rates.count_message(channel.id)
+    message = posting.from_app(api.team, posting.content_of(content))
     if thread_ts:
         message["thread_ts"] = channel.messages[str(thread_ts)].get("thread_ts", str(thread_ts))
     if thread_ts and args.flag("reply_broadcast"):
         message["subtype"] = "thread_broadcast"
-    posting.send(desk.team, desk.delivery, channel, message)
+    posting.send(api.team, api.delivery, channel, message)
     return {"channel": channel.id, "ts": message["ts"], "message": message}
 
 
-def _own_message(desk: WebApi, args: Args, refusal: str) -> tuple[Channel, Json]:
-    channel = desk.known_channel(args.need("channel"))
+def _own_message(api: WebApi, args: Args, refusal: str) -> tuple[Channel, Json]:
+    channel = api.known_channel(args.need("channel"))
     message = channel.messages.get(args.need("ts"))
     if message is None or message.get("subtype") == "tombstone":
         raise SlackError("message_not_found")
-    if message.get("user") != desk.team.bot_user_id:
+    if message.get("user") != api.team.bot_user_id:
         raise SlackError(refusal)
     if channel.is_archived:
         raise SlackError("is_archived")
     return channel, message
 
 
-def chat_update(desk: WebApi, args: Args) -> Json:
-    channel, message = _own_message(desk, args, "cant_update_message")
+def chat_update(api: WebApi, args: Args) -> Json:
+    channel, message = _own_message(api, args, "cant_update_message")
     given = _content(args)
     posting.check(given, text_limit=posting.TEXT_OF_UPDATE)
     content = posting.content_of(given)
@@ -232,54 +232,54 @@ def chat_update(desk: WebApi, args: Args) -> Json:
     cleared = {key: None for key in ("blocks", "attachments") if given.get(key) == []}
     if "text" not in given:
         content["text"] = message["text"]
-    changed = posting.rewrite(desk.team, desk.delivery, channel, message["ts"], {**content, **cleared})
+    changed = posting.update(api.team, api.delivery, channel, message["ts"], {**content, **cleared})
     return {"channel": channel.id, "ts": message["ts"], "text": changed["text"], "message": changed}
 
 
-def chat_delete(desk: WebApi, args: Args) -> Json:
-    channel, message = _own_message(desk, args, "cant_delete_message")
-    posting.delete(desk.team, desk.delivery, channel, message["ts"])
+def chat_delete(api: WebApi, args: Args) -> Json:
+    channel, message = _own_message(api, args, "cant_delete_message")
+    posting.delete(api.team, api.delivery, channel, message["ts"])
     return {"channel": channel.id, "ts": message["ts"]}
 
 
-def chat_post_ephemeral(desk: WebApi, args: Args) -> Json:
-    channel = _open_channel(desk, args)
+def chat_post_ephemeral(api: WebApi, args: Args) -> Json:
+    channel = _open_channel(api, args)
     user_id = args.need("user")
     if user_id not in channel.members:
         raise SlackError("user_not_in_channel")
     content = _content(args)
     posting.check(content)
-    message = posting.from_app(desk.team, posting.content_of(content))
+    message = posting.from_app(api.team, posting.content_of(content))
     if args.get("thread_ts"):
         message["thread_ts"] = str(args.get("thread_ts"))
-    desk.team.whisper(channel, user_id, message)
+    api.team.post_ephemeral(channel, user_id, message)
     return {"message_ts": message["ts"]}
 
 
-def chat_get_permalink(desk: WebApi, args: Args) -> Json:
-    channel = desk.known_channel(args.need("channel"))
+def chat_get_permalink(api: WebApi, args: Args) -> Json:
+    channel = api.known_channel(args.need("channel"))
     ts = args.need("message_ts")
     if ts not in channel.messages:
         raise SlackError("message_not_found")
-    address = f"{desk.url}/archives/{channel.id}/p{ts.replace('.', '')}"
+    address = f"{api.url}/archives/{channel.id}/p{ts.replace('.', '')}"
     thread_ts = channel.messages[ts].get("thread_ts")
     suffix = f"?thread_ts={thread_ts}&cid={channel.id}" if thread_ts and thread_ts != ts else ""
     return {"channel": channel.id, "permalink": address + suffix}
 
 
-def reactions_add(desk: WebApi, args: Args) -> Json:
-    channel = desk.member_channel(args.need("channel"))
+def reactions_add(api: WebApi, args: Args) -> Json:
+    channel = api.member_channel(args.need("channel"))
     message = channel.messages.get(args.need("timestamp"))
     if message is None:
         raise SlackError("message_not_found")
-    add_reaction(desk.team, channel, message, desk.team.bot_user_id, args.need("name"))
+    add_reaction(api.team, channel, message, api.team.bot_user_id, args.need("name"))
     return {}
 
 
 # channels
 
 
-def _shown_channel(desk: WebApi, channel: Channel) -> Json:
+def _shown_channel(api: WebApi, channel: Channel) -> Json:
     shown: Json = {
         "id": channel.id,
         "created": channel.created,
@@ -293,70 +293,70 @@ def _shown_channel(desk: WebApi, channel: Channel) -> Json:
         "is_ext_shared": channel.is_shared,
         "is_org_shared": False,
         "is_general": False,
-        "context_team_id": desk.team.id,
+        "context_team_id": api.team.id,
     }
     if channel.is_im:
-        other = next(iter(channel.members - {desk.team.bot_user_id}), desk.team.bot_user_id)
+        other = next(iter(channel.members - {api.team.bot_user_id}), api.team.bot_user_id)
         return {**shown, "user": other, "is_open": True}
     return {
         **shown,
         "name": channel.name,
         "name_normalized": channel.name,
-        "is_member": desk.team.bot_user_id in channel.members,
+        "is_member": api.team.bot_user_id in channel.members,
         "topic": {"value": "", "creator": "", "last_set": 0},
         "purpose": {"value": "", "creator": "", "last_set": 0},
     }
 
 
-def conversations_info(desk: WebApi, args: Args) -> Json:
-    channel = desk.known_channel(args.need("channel"))
-    desk.require(f"{channel.scope_word}:read")
-    shown = _shown_channel(desk, channel)
+def conversations_info(api: WebApi, args: Args) -> Json:
+    channel = api.known_channel(args.need("channel"))
+    api.require(f"{channel.scope_prefix}:read")
+    shown = _shown_channel(api, channel)
     if args.flag("include_num_members"):
         shown["num_members"] = len(channel.members)
     return {"channel": shown}
 
 
-def conversations_members(desk: WebApi, args: Args) -> Json:
-    channel = desk.known_channel(args.need("channel"))
-    desk.require(f"{channel.scope_word}:read")
+def conversations_members(api: WebApi, args: Args) -> Json:
+    channel = api.known_channel(args.need("channel"))
+    api.require(f"{channel.scope_prefix}:read")
     members, more = _page(sorted(channel.members), args)
     return {"members": members, **more}
 
 
-def conversations_list(desk: WebApi, args: Args) -> Json:
+def conversations_list(api: WebApi, args: Args) -> Json:
     wanted = str(args.get("types") or "public_channel").split(",")
     words = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
     kinds = {words.get(word.strip(), "") for word in wanted}
     for kind in kinds & {"channel", "group", "im"}:
-        desk.require({"channel": "channels:read", "group": "groups:read", "im": "im:read"}[kind])
-    listed = [c for c in desk.team.visible(desk.team.bot_user_id) if c.kind in kinds]
+        api.require({"channel": "channels:read", "group": "groups:read", "im": "im:read"}[kind])
+    listed = [c for c in api.team.visible_channels(api.team.bot_user_id) if c.kind in kinds]
     if args.flag("exclude_archived"):
         listed = [c for c in listed if not c.is_archived]
-    channels, more = _page([_shown_channel(desk, channel) for channel in listed], args)
+    channels, more = _page([_shown_channel(api, channel) for channel in listed], args)
     return {"channels": channels, **more}
 
 
-def conversations_open(desk: WebApi, args: Args) -> Json:
+def conversations_open(api: WebApi, args: Args) -> Json:
     if args.get("channel"):
-        channel = desk.known_channel(args.get("channel"))
+        channel = api.known_channel(args.get("channel"))
     else:
         users = [user.strip() for user in args.need("users").split(",")]
         if len(users) != 1:  # group messages aren't part of this workspace
             raise SlackError("not_enough_users" if not users else "too_many_users")
-        desk.team.user(users[0])
-        channel = desk.team.direct(desk.team.bot_user_id, users[0])
-    return {"channel": _shown_channel(desk, channel) if args.flag("return_im") else {"id": channel.id}}
+        api.team.user(users[0])
+        channel = api.team.open_dm(api.team.bot_user_id, users[0])
+    return {"channel": _shown_channel(api, channel) if args.flag("return_im") else {"id": channel.id}}
 
 
-def conversations_join(desk: WebApi, args: Args) -> Json:
-    channel = desk.known_channel(args.need("channel"))
+def conversations_join(api: WebApi, args: Args) -> Json:
+    channel = api.known_channel(args.need("channel"))
     if channel.kind != "channel":
         raise SlackError("method_not_supported_for_channel_type")
     if channel.is_archived:
         raise SlackError("is_archived")
-    desk.people.join(desk.team.bot_user_id, channel)
-    return {"channel": _shown_channel(desk, channel)}
+    api.user_actions.join(api.team.bot_user_id, channel)
+    return {"channel": _shown_channel(api, channel)}
 
 
 def _page(things: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[Any], Json]:
@@ -375,13 +375,13 @@ def _page(things: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[An
 def _between(messages: list[Json], args: Args) -> list[Json]:
     oldest, latest = str(args.get("oldest") or "0"), str(args.get("latest") or "")
     if args.flag("inclusive"):
-        kept = [m for m in messages if _moment(m["ts"]) >= _moment(oldest)]
-        return [m for m in kept if not latest or _moment(m["ts"]) <= _moment(latest)]
-    kept = [m for m in messages if _moment(m["ts"]) > _moment(oldest)]
-    return [m for m in kept if not latest or _moment(m["ts"]) < _moment(latest)]
+        kept = [m for m in messages if _ts_key(m["ts"]) >= _ts_key(oldest)]
+        return [m for m in kept if not latest or _ts_key(m["ts"]) <= _ts_key(latest)]
+    kept = [m for m in messages if _ts_key(m["ts"]) > _ts_key(oldest)]
+    return [m for m in kept if not latest or _ts_key(m["ts"]) < _ts_key(latest)]
 
 
-def _moment(ts: str) -> tuple[int, int]:
+def _ts_key(ts: str) -> tuple[int, int]:
     seconds, _, micros = ts.partition(".")
     try:
         return int(seconds), int((micros + "000000")[:6])
@@ -389,28 +389,28 @@ def _moment(ts: str) -> tuple[int, int]:
         raise SlackError("invalid_ts_latest") from None
 
 
-def _readable(desk: WebApi, args: Args) -> Channel:
-    channel = desk.member_channel(args.need("channel"))
-    desk.require(f"{channel.scope_word}:history")
+def _readable(api: WebApi, args: Args) -> Channel:
+    channel = api.member_channel(args.need("channel"))
+    api.require(f"{channel.scope_prefix}:history")
     return channel
 
 
-def _with_metadata(desk: WebApi, messages: list[Json], args: Args) -> list[Json]:
-    if args.flag("include_all_metadata") and desk.manifest.may("metadata.message:read"):
+def _with_metadata(api: WebApi, messages: list[Json], args: Args) -> list[Json]:
+    if args.flag("include_all_metadata") and api.manifest.has_scope("metadata.message:read"):
         return messages
     return [{key: value for key, value in m.items() if key != "metadata"} for m in messages]
 
 
-def conversations_history(desk: WebApi, args: Args) -> Json:
-    channel = _readable(desk, args)
+def conversations_history(api: WebApi, args: Args) -> Json:
+    channel = _readable(api, args)
     newest_first = _between(channel.roots(), args)[::-1]
     messages, more = _page(newest_first, args)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, "pin_count": 0, **more}
+    return {"messages": _with_metadata(api, messages, args), "has_more": has_more, "pin_count": 0, **more}
 
 
-def conversations_replies(desk: WebApi, args: Args) -> Json:
-    channel = _readable(desk, args)
+def conversations_replies(api: WebApi, args: Args) -> Json:
+    channel = _readable(api, args)
     ts = args.need("ts")
     if ts not in channel.messages:
         raise SlackError("thread_not_found")
@@ -418,16 +418,16 @@ def conversations_replies(desk: WebApi, args: Args) -> Json:
     thread = channel.thread(root_ts)
     messages, more = _page([thread[0], *_between(thread[1:], args)], args, size=1000)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": _with_metadata(desk, messages, args), "has_more": has_more, **more}
+    return {"messages": _with_metadata(api, messages, args), "has_more": has_more, **more}
 
 
 # people
 
 
-def _shown_user(desk: WebApi, user: User) -> Json:
-    team_id = user.team_id or desk.team.id
+def _shown_user(api: WebApi, user: User) -> Json:
+    team_id = user.team_id or api.team.id
     profile = {"real_name": user.real_name, "display_name": user.name, "team": team_id}
-    if user.email and desk.manifest.may("users:read.email"):
+    if user.email and api.manifest.has_scope("users:read.email"):
         profile["email"] = user.email
     shown = {
         "id": user.id,
@@ -451,21 +451,21 @@ def _shown_user(desk: WebApi, user: User) -> Json:
     }
     if user.is_email_confirmed is not None:
         shown["is_email_confirmed"] = user.is_email_confirmed
-    if team_id != desk.team.id:
+    if team_id != api.team.id:
         shown["is_stranger"] = True
     return shown
 
 
-def users_info(desk: WebApi, args: Args) -> Json:
-    return {"user": _shown_user(desk, desk.team.user(args.need("user")))}
+def users_info(api: WebApi, args: Args) -> Json:
+    return {"user": _shown_user(api, api.team.user(args.need("user")))}
 
 
-def users_lookup_by_email(desk: WebApi, args: Args) -> Json:
+def users_lookup_by_email(api: WebApi, args: Args) -> Json:
     email = args.need("email").lower()
-    found = next((u for u in desk.team.users.values() if u.email and u.email.lower() == email), None)
+    found = next((u for u in api.team.users.values() if u.email and u.email.lower() == email), None)
     if found is None:
         raise SlackError("users_not_found")
-    return {"user": _shown_user(desk, found)}
+    return {"user": _shown_user(api, found)}
 
 
 # views
@@ -479,56 +479,56 @@ def _view(args: Args) -> Json:
     return {key: value for key, value in view.items() if value is not None}
 
 
-def views_open(desk: WebApi, args: Args) -> Json:
-    return {"view": desk.views.open(args.need("trigger_id"), _view(args))}
+def views_open(api: WebApi, args: Args) -> Json:
+    return {"view": api.views.open(args.need("trigger_id"), _view(args))}
 
 
-def views_push(desk: WebApi, args: Args) -> Json:
-    return {"view": desk.views.push(args.need("trigger_id"), _view(args))}
+def views_push(api: WebApi, args: Args) -> Json:
+    return {"view": api.views.push(args.need("trigger_id"), _view(args))}
 
 
-def views_update(desk: WebApi, args: Args) -> Json:
-    updated = desk.views.update(args.get("view_id"), args.get("external_id"), args.get("hash"), _view(args))
+def views_update(api: WebApi, args: Args) -> Json:
+    updated = api.views.update(args.get("view_id"), args.get("external_id"), args.get("hash"), _view(args))
     return {"view": updated}
 
 
-def views_publish(desk: WebApi, args: Args) -> Json:
-    if not desk.manifest.has_home:
+def views_publish(api: WebApi, args: Args) -> Json:
+    if not api.manifest.has_home:
         raise SlackError("not_enabled")
-    return {"view": desk.views.publish(args.need("user_id"), args.get("hash"), _view(args))}
+    return {"view": api.views.publish(args.need("user_id"), args.get("hash"), _view(args))}
 
 
 # files
 
 
-def files_get_upload_url(desk: WebApi, args: Args) -> Json:
-    stored = desk.files.expect(args.need("filename"), args.number("length", 0), desk.team.bot_user_id)
-    return {"upload_url": f"{desk.url}/upload/v1/{stored.key}", "file_id": stored.id}
+def files_get_upload_url(api: WebApi, args: Args) -> Json:
+    stored = api.files.request_upload(args.need("filename"), args.number("length", 0), api.team.bot_user_id)
+    return {"upload_url": f"{api.url}/upload/v1/{stored.key}", "file_id": stored.id}
 
 
-def files_info(desk: WebApi, args: Args) -> Json:
-    return {"file": desk.files.shown(args.need("file"))}
+def files_info(api: WebApi, args: Args) -> Json:
+    return {"file": api.files.to_json(args.need("file"))}
 
 
-def files_delete(desk: WebApi, args: Args) -> Json:
-    desk.files.delete(args.need("file"))
+def files_delete(api: WebApi, args: Args) -> Json:
+    api.files.delete(args.need("file"))
     return {}
 
 
-def files_complete_upload(desk: WebApi, args: Args) -> Json:
+def files_complete_upload(api: WebApi, args: Args) -> Json:
     given = args.parsed("files")
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise SlackError("invalid_arguments")
     named = str(args.get("channel_id") or args.get("channels") or "")
-    channels = [desk.member_channel(one.strip()) for one in named.split(",") if one.strip()]
-    stored = [desk.files.finish(str(one.get("id")), one.get("title")) for one in given]
-    shown = [desk.files.shown(one.id) for one in stored]
+    channels = [api.member_channel(one.strip()) for one in named.split(",") if one.strip()]
+    stored = [api.files.complete_upload(str(one.get("id")), one.get("title")) for one in given]
+    shown = [api.files.to_json(one.id) for one in stored]
     for channel in channels:
         content: Json = {"text": str(args.get("initial_comment") or ""), "files": shown}
         if args.get("thread_ts"):
             content["thread_ts"] = str(args.get("thread_ts"))
-        message = posting.from_app(desk.team, {**content, "upload": True})
-        posting.send(desk.team, desk.delivery, channel, message)
+        message = posting.from_app(api.team, {**content, "upload": True})
+        posting.send(api.team, api.delivery, channel, message)
     return {"files": shown}
 
 

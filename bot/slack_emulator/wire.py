@@ -18,9 +18,9 @@ from bot.slack_emulator.web_api import WebApi
 class AppEndpoints:
     """Slack's addresses, as the SDK calls them."""
 
-    def __init__(self, desk: WebApi, hooks: ResponseUrls, faults: Faults) -> None:
-        self._desk = desk
-        self._hooks = hooks
+    def __init__(self, api: WebApi, response_urls: ResponseUrls, faults: Faults) -> None:
+        self._api = api
+        self._response_urls = response_urls
         self._faults = faults
 
     def routes(self) -> list[web.RouteDef]:
@@ -28,7 +28,7 @@ class AppEndpoints:
         return [
             web.get("/api/{method}", self.call, allow_head=False),
             web.post("/api/{method}", self.call),
-            web.get("/link/", self._desk.socket.serve),
+            web.get("/link/", self._api.socket.serve),
             web.post("/actions/{team}/{key}", self.respond),
             web.post("/upload/v1/{key}", self.upload),
             web.get("/files-pri/{id}/{name:.+}", self.download),
@@ -46,11 +46,11 @@ class AppEndpoints:
             return refusal(refused)
         token = _token(request, values)
         try:
-            answer = web.json_response(web_api.call(self._desk, name, token, values))
+            answer = web.json_response(web_api.call(self._api, name, token, values))
         except SlackError as refused:
             answer = refusal(refused)
-        if token is not None and hmac.compare_digest(token.encode(), self._desk.bot_token.encode()):
-            answer.headers["x-oauth-scopes"] = ",".join(self._desk.manifest.scopes)
+        if token is not None and hmac.compare_digest(token.encode(), self._api.bot_token.encode()):
+            answer.headers["x-oauth-scopes"] = ",".join(self._api.manifest.scopes)
         self._show(name, values, answer)
         return answer
 
@@ -60,7 +60,7 @@ class AppEndpoints:
         shown: Json = {**values, **{key: _unpacked(values[key]) for key in ("blocks", "view") if key in values}}
         if not body.get("ok"):
             shown["answer"] = body
-        self._desk.delivery.show("from_app", name, shown, status)
+        self._api.delivery.record("from_app", name, shown, status)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """A response_url."""
@@ -69,12 +69,12 @@ class AppEndpoints:
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         try:
             values = await arguments(request)
-            self._hooks.use(request.match_info["key"], values)
+            self._response_urls.use(request.match_info["key"], values)
         except SlackError as refused:
-            self._desk.delivery.show("from_app", "response_url", refused.body(), refused.code)
+            self._api.delivery.record("from_app", "response_url", refused.body(), refused.code)
             status = refused.status if refused.status != 200 else 400
             return web.json_response(refused.body(), status=status)
-        self._desk.delivery.show("from_app", "response_url", values, "ok")
+        self._api.delivery.record("from_app", "response_url", values, "ok")
         return web.Response(text="ok")
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
@@ -84,7 +84,7 @@ class AppEndpoints:
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         content = await _bytes(request)
         try:
-            stored = self._desk.files.receive(request.match_info["key"], content)
+            stored = self._api.files.store_content(request.match_info["key"], content)
         except SlackError as refused:
             return web.json_response(refused.body(), status=refused.status)
         return web.Response(text=f"OK - {stored.length}")
@@ -95,10 +95,10 @@ class AppEndpoints:
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         token = _token(request, {}) or ""
-        allowed = hmac.compare_digest(token.encode(), self._desk.bot_token.encode())
-        if not allowed or not self._desk.manifest.may("files:read"):
+        allowed = hmac.compare_digest(token.encode(), self._api.bot_token.encode())
+        if not allowed or not self._api.manifest.has_scope("files:read"):
             return web.Response(text="<!doctype html><title>Sign in</title>Sign in", content_type="text/html")
-        stored = self._desk.files.get(request.match_info["id"])
+        stored = self._api.files.get(request.match_info["id"])
         if stored is None:
             return web.Response(status=404, text="No such file.")
         return web.Response(body=stored.content, content_type="application/octet-stream")
@@ -109,7 +109,7 @@ class AppEndpoints:
         fault = self._faults.take(name)
         if fault is None:
             return await do()
-        self._desk.delivery.show("from_app", name, {}, f"fault: {fault.kind}")
+        self._api.delivery.record("from_app", name, {}, f"fault: {fault.kind}")
         if fault.kind == "status":
             return _status(fault)
         if fault.kind == "error":

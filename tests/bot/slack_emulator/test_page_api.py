@@ -54,7 +54,7 @@ async def test_other_sites_are_turned_away(
 
 
 async def test_only_the_loopback_is_served() -> None:
-    with pytest.raises(ValueError, match="loopback only"):
+    with pytest.raises(ValueError, match="loopback interface only"):
         await SlackEmulator().start(host="0.0.0.0")  # noqa: S104  # that it is refused is the point
 
 

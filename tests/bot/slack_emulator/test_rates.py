@@ -8,7 +8,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.errors import SlackError
-from bot.slack_emulator.rates import Rates
+from bot.slack_emulator.rates import RateLimits
 from tests.bot.slack_emulator.conftest import fill
 
 
@@ -22,39 +22,39 @@ class Clock:
 
 def test_a_channel_takes_a_short_burst_and_then_one_message_a_second() -> None:
     clock = Clock()
-    rates = Rates(clock)
+    rates = RateLimits(clock)
     for _ in range(5):
-        rates.post("C1")
-    rates.post("C2")
+        rates.count_message("C1")
+    rates.count_message("C2")
     with pytest.raises(SlackError) as limited:
-        rates.post("C1")
+        rates.count_message("C1")
     assert (limited.value.status, limited.value.retry_after_s) == (429, 1)
     clock.now += 1
-    rates.post("C1")
+    rates.count_message("C1")
     with pytest.raises(SlackError):
-        rates.post("C1")
+        rates.count_message("C1")
 
 
 @pytest.mark.parametrize(("tier", "limit"), [(2, 20), (3, 50), (4, 100)])
 def test_a_tier_counts_the_calls_of_a_minute_for_each_method(tier: int, limit: int) -> None:
     clock = Clock()
-    rates = Rates(clock)
+    rates = RateLimits(clock)
     for _ in range(limit):
-        rates.tier("chat.update", tier)
+        rates.count_call("chat.update", tier)
     clock.now += 20
     with pytest.raises(SlackError) as limited:
-        rates.tier("chat.update", tier)
+        rates.count_call("chat.update", tier)
     assert limited.value.retry_after_s == 40
-    rates.tier("reactions.add", tier)
+    rates.count_call("reactions.add", tier)
     clock.now += 40
-    rates.tier("chat.update", tier)
+    rates.count_call("chat.update", tier)
 
 
 def test_switched_off_the_rates_let_everything_pass() -> None:
-    rates = Rates(Clock(), on=False)
+    rates = RateLimits(Clock(), on=False)
     for _ in range(500):
-        rates.post("C1")
-        rates.tier("chat.update", 3)
+        rates.count_message("C1")
+        rates.count_call("chat.update", 3)
 
 
 async def test_the_app_is_told_how_long_to_wait() -> None:

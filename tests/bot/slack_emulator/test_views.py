@@ -44,7 +44,7 @@ def refusal(call: Any, *args: Any) -> SlackError:
 
 
 def test_a_trigger_lives_three_seconds(views: Views, clock: Clock) -> None:
-    late, in_time = views.trigger("U1"), views.trigger("U1")
+    late, in_time = views.new_trigger_id("U1"), views.new_trigger_id("U1")
     clock.now += 2.9
     views.open(in_time, modal())
     clock.now += 0.2
@@ -52,7 +52,7 @@ def test_a_trigger_lives_three_seconds(views: Views, clock: Clock) -> None:
 
 
 def test_a_trigger_works_once(views: Views) -> None:
-    trigger = views.trigger("U1")
+    trigger = views.new_trigger_id("U1")
     views.open(trigger, modal())
     assert refusal(views.open, trigger, modal()).code == "exchanged_trigger_id"
 
@@ -62,7 +62,7 @@ def test_an_invented_trigger_is_refused(views: Views) -> None:
 
 
 def test_a_malformed_view_is_refused_and_leaves_the_trigger_unused(views: Views) -> None:
-    trigger = views.trigger("U1")
+    trigger = views.new_trigger_id("U1")
     refused = refusal(views.open, trigger, modal("A title that is far too long"))
     assert refused.body() == {
         "ok": False,
@@ -73,19 +73,19 @@ def test_a_malformed_view_is_refused_and_leaves_the_trigger_unused(views: Views)
 
 
 def test_a_stack_holds_three_views(views: Views) -> None:
-    root = views.open(views.trigger("U1"), modal("1"))
-    second = views.push(views.trigger("U1", root["id"]), modal("2"))
-    third = views.push(views.trigger("U1", second["id"]), modal("3"))
+    root = views.open(views.new_trigger_id("U1"), modal("1"))
+    second = views.push(views.new_trigger_id("U1", root["id"]), modal("2"))
+    third = views.push(views.new_trigger_id("U1", second["id"]), modal("3"))
     assert (third["root_view_id"], third["previous_view_id"]) == (root["id"], second["id"])
-    assert refusal(views.push, views.trigger("U1"), modal("4")).code == "push_limit_reached"
-    top = views.of("U1", third["id"])
+    assert refusal(views.push, views.new_trigger_id("U1"), modal("4")).code == "push_limit_reached"
+    top = views.find("U1", third["id"])
     assert top is not None
     views.close("U1", top)
     assert [view["title"]["text"] for view in views.stack("U1")] == ["1", "2"]
 
 
 def test_an_old_hash_conflicts(views: Views) -> None:
-    first = views.open(views.trigger("U1"), modal())
+    first = views.open(views.new_trigger_id("U1"), modal())
     second = views.update(first["id"], None, first["hash"], modal("New"))
     assert second["hash"] != first["hash"]
     assert refusal(views.update, first["id"], None, first["hash"], modal()).code == "hash_conflict"
@@ -93,19 +93,19 @@ def test_an_old_hash_conflicts(views: Views) -> None:
 
 
 def test_typed_values_stay_where_the_ids_stay(views: Views) -> None:
-    opened = views.open(views.trigger("U1"), modal())
-    mine = views.of("U1", opened["id"])
+    opened = views.open(views.new_trigger_id("U1"), modal())
+    mine = views.find("U1", opened["id"])
     assert mine is not None
-    views.typed(mine, "name", "text", {"type": "plain_text_input", "value": "typed"})
+    views.set_value(mine, "name", "text", {"type": "plain_text_input", "value": "typed"})
     updated = views.update(opened["id"], None, None, modal("New"))
     assert updated["state"]["values"]["name"]["text"]["value"] == "typed"
 
 
 def test_an_external_id_is_used_once(views: Views) -> None:
     view = {**modal(), "external_id": "mine"}
-    first = views.open(views.trigger("U1"), view)
+    first = views.open(views.new_trigger_id("U1"), view)
     assert views.update(None, "mine", None, view)["id"] == first["id"]
-    assert refusal(views.push, views.trigger("U1"), view).code == "duplicate_external_id"
+    assert refusal(views.push, views.new_trigger_id("U1"), view).code == "duplicate_external_id"
 
 
 def test_a_home_is_replaced_in_place(views: Views) -> None:
