@@ -73,7 +73,7 @@ def _add_command(
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to {MAX_PORT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 1 to {MAX_PORT}")
     return int(text)
 
 

@@ -191,7 +191,7 @@ def http_manifest(text: str, url: str) -> str:
     Raises ResponderBotError("bad_request") for a URL that Slack would not accept.
     """
     if not re.fullmatch(r"https://[^\s\"'#]+", url):
-        raise ResponderBotError("bad_request", f"{url!r} is no https address; Slack sends requests to https only.")
+        raise ResponderBotError("bad_request", f"{url!r} is not an https address; Slack sends requests to https only.")
     address = url.rstrip("/")
     if not address.endswith(EVENTS_PATH):
         address += EVENTS_PATH

@@ -15,7 +15,7 @@ from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import closest_match, match_names, split_name_and_id
 from bot.features.payload import button_token, clicked_element, is_ephemeral, selected_value
 from bot.redaction import Subject, kind_of
-from core.client import UNANSWERED
+from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
 
@@ -149,12 +149,7 @@ async def start(context: Context, request: RunRequest) -> bool:
         await responses.respond(context, questions.cannot_run(responder, subject, reasons(responder)))
         return False
     if needs_confirmation(request):
-        clearance = own_clearance(context)
-        await responses.respond_with_buttons(
-            context,
-            f"confirm:{subject.id}:{responder.id}",
-            lambda button: questions.confirm(responder, subject, clearance=clearance, button=button),
-        )
+        await _ask_for_confirmation(context, request)
         return False
     try:
         action = await create_action(context, request)
@@ -162,15 +157,29 @@ async def start(context: Context, request: RunRequest) -> bool:
         existing = open_action(error)
         if existing is None:
             raise
-        await responses.respond_with_buttons(
-            context,
-            f"collision:{subject.id}:{responder.id}",
-            lambda button: questions.collision(existing, responder, subject, button=button),
-        )
+        await _show_open_action(context, request, existing)
         return False
     await responses.refresh_cards(context, subject)
     await _confirm_start(context, action, subject)
     return True
+
+
+async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
+    responder, subject, clearance = request.responder, request.subject, own_clearance(context)
+    await responses.respond_with_buttons(
+        context,
+        f"confirm:{subject.id}:{responder.id}",
+        lambda button: questions.confirm(responder, subject, clearance=clearance, button=button),
+    )
+
+
+async def _show_open_action(context: Context, request: RunRequest, action: Action) -> None:
+    responder, subject = request.responder, request.subject
+    await responses.respond_with_buttons(
+        context,
+        f"collision:{subject.id}:{responder.id}",
+        lambda button: questions.collision(action, responder, subject, button=button),
+    )
 
 
 def needs_confirmation(request: RunRequest) -> bool:
@@ -197,6 +206,14 @@ async def create_action(context: Context, request: RunRequest) -> Action:
     )
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
+    action = await _run_with_retries(context.core, body, key)
+    if action is None:
+        raise _unknown_outcome(request, context.services.command)
+    return action
+
+
+async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Action | None:
+    """Ask core until it answers; None if it doesn't."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + RETRY_LIMIT_S
     for pause_s in RETRY_PAUSES_S:
@@ -204,11 +221,11 @@ async def create_action(context: Context, request: RunRequest) -> Action:
             break
         await asyncio.sleep(pause_s)
         try:
-            return await context.core.run(body, idempotency_key=key)
+            return await core.run(body, idempotency_key=key)
         except ResponderBotError as error:
             if UNANSWERED not in error.details:
                 raise
-    raise _unknown_outcome(request, context.services.command)
+    return None
 
 
 def _unknown_outcome(request: RunRequest, command: str) -> ResponderBotError:

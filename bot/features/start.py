@@ -143,7 +143,7 @@ def _for_subject(state: WizardState, subject: Subject) -> WizardState:
 async def _typed_subject(context: Context, typed: str) -> Subject:
     found = parse_id(typed.strip()) or next(iter(find_ids(typed)), None)
     if found is None:
-        raise ResponderBotError("bad_request", "This is no id; one looks like ~12.")
+        raise ResponderBotError("bad_request", "This is not an id; one looks like ~12.")
     return await subjects.find(context.core, found)
 
 

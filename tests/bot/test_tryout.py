@@ -97,7 +97,7 @@ async def test_a_port_or_a_folder_that_can_not_be_had_is_one_sentence_and_2(tmp_
         mistakes = [
             (["--port", port], "give another with --port"),
             (["--workspace-only", "--port", port], "give another with --port"),
-            (["--port", "80000"], "'80000' is no port; give a number from 1 to 65534"),
+            (["--port", "80000"], "'80000' is not a port; give a number from 1 to 65534"),
             (["--workspace-only", "--once"], "--workspace-only runs nothing"),
             (["--state", str(tmp_path / "file" / "x")], "give another with --state"),
         ]
