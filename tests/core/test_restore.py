@@ -23,8 +23,7 @@ from core.models import Action
 from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
-from tests.core.actions.harness import action_parts, parts
-from tests.core.actions.test_two_cores import begun
+from tests.core.actions.harness import action_parts, open_harness, started_run
 from tests.core.core_process import (
     ROOT,
     CoreProcess,
@@ -109,23 +108,23 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
 
 async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tmp_path: Path) -> None:
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE_SIZE)]
-    async with parts(tmp_path) as here:
-        ending, run = await begun(here)
-        running, _ = await begun(here)
+    async with open_harness(tmp_path) as harness:
+        ending, run = await started_run(harness)
+        running, _ = await started_run(harness)
         run.finish(Report(True, operations=tuple(many)))
-        while not here.lifecycle.is_ending(int(ending.id[1:])):
-            await here.database.transaction(lambda tx: None)
-        copy(tmp_path / "core.db", tmp_path / "copy.db", here.clock())
+        while not harness.lifecycle.is_ending(int(ending.id[1:])):
+            await harness.database.transaction(lambda tx: None)
+        copy(tmp_path / "core.db", tmp_path / "copy.db", harness.clock())
     engine = ScriptedEngine()
     async with opened(tmp_path / "copy.db") as database:
-        responders = Responders([engine], {}, database, here.clock)
+        responders = Responders([engine], {}, database, harness.clock)
         lifecycle = Lifecycle(
-            database, responders, here.clock, organisation="soc", product="thehive", limits=ReportLimits()
+            database, responders, harness.clock, organisation="soc", product="thehive", limits=ReportLimits()
         )
         await lifecycle.end_restored()
-        async with action_parts(database, here.clock, engine) as core:
+        async with action_parts(database, harness.clock, engine) as core:
             found = Action.model_validate_json(core.actions.get_json(running.id))
-            feed = Feed(database, here.clock)
+            feed = Feed(database, harness.clock)
             while True:
                 mark = feed.position()
                 ended = Action.model_validate_json(core.actions.get_json(ending.id))
@@ -230,23 +229,23 @@ def at(line):
 
 seen = []
 for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
-    shutil.copytree("origin", "here")
+    shutil.copytree("origin", "harness")
     child = os.fork()
     if not child:
         sys.settrace(at(line))
-        backup.put_back(Path("copy.db"), Path("here/core.db"), "sequence")
+        backup.put_back(Path("copy.db"), Path("harness/core.db"), "sequence")
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9:
-        found = sqlite3.connect("here/core.db")
+        found = sqlite3.connect("harness/core.db")
         whole = found.execute("PRAGMA integrity_check").fetchone()[0]
         names = [name for name, in found.execute("SELECT engine FROM catalogue")]
         marks = found.execute("SELECT count(*) FROM backup").fetchone()[0]
         found.close()
-        backup.put_back(Path("copy.db"), Path("here/core.db"), "sequence")
-        found = sqlite3.connect("here/core.db")
+        backup.put_back(Path("copy.db"), Path("harness/core.db"), "sequence")
+        found = sqlite3.connect("harness/core.db")
         seen.append([whole, names, marks, found.execute("SELECT count(*) FROM backup").fetchone()[0]])
         found.close()
-    shutil.rmtree("here")
+    shutil.rmtree("harness")
 print(json.dumps(seen))
 """
 

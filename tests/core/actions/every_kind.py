@@ -20,16 +20,16 @@ from core.models import (
 )
 from core.records.alerts import Alerts
 from core.records.cases import Cases
-from tests.core.actions.harness import ANNA, LEAD, Parts, parts
+from tests.core.actions.harness import ANNA, LEAD, Harness, open_harness
 
 NAME = "Notify_2_1"
 
 
 @dataclass
-class Place:
+class ObjectsOfEveryKind:
     """A store with one object of each kind, and the parts that run responders on them."""
 
-    here: Parts
+    harness: Harness
     alerts: Alerts
     cases: Cases
     ids: dict[Kind, str]
@@ -39,10 +39,10 @@ class Place:
         asked = RunInput.model_validate(
             {"responderId": NAME, "objectType": kind, "objectId": self.ids[kind], **more.pop("asked", {})}
         )
-        started = await self.here.actions.start(ANNA, asked)
-        run = await self.here.engine.taken.get()
+        started = await self.harness.actions.start(ANNA, asked)
+        run = await self.harness.engine.taken.get()
         run.finish(Report(True, operations=operations, **more))
-        return await self.here.ended(started.action.id)
+        return await self.harness.ended(started.action.id)
 
     async def outcomes(self, kind: Kind, *operations: Any) -> list[tuple[str, str, str]]:
         """Type, status and message of each operation of a run."""
@@ -51,21 +51,21 @@ class Place:
 
 
 @asynccontextmanager
-async def place(tmp_path: Path, **options: Any) -> AsyncIterator[Place]:
+async def objects_of_every_kind(tmp_path: Path, **options: Any) -> AsyncIterator[ObjectsOfEveryKind]:
     artifacts = [{"dataType": "ip", "data": "198.51.100.1"}]
-    async with parts(tmp_path, artifacts=artifacts, **options) as here:
-        database: Database = here.database
-        cases = Cases(database, here.clock)
+    async with open_harness(tmp_path, artifacts=artifacts, **options) as harness:
+        database: Database = harness.database
+        cases = Cases(database, harness.clock)
         case = await cases.create(LEAD, CaseInput(title="c", description="d", tlp=1, pap=0))
         task = await cases.add_task(LEAD, case.id, CaseTaskInput(title="t"))
         log = await cases.add_log(LEAD, task.id, LogInput(message="m"))
         asked = ArtifactsInput(data_type="ip", data=["192.0.2.1"], tlp=3)
         (artifact,) = await cases.add_artifacts(LEAD, case.id, asked)
         ids: dict[Kind, str] = {
-            "alert": here.alert_id,
+            "alert": harness.alert_id,
             "case": case.id,
             "case_task": task.id,
             "case_task_log": log.id,
             "case_artifact": artifact.id,
         }
-        yield Place(here, Alerts(database, here.clock, "soc"), cases, ids)
+        yield ObjectsOfEveryKind(harness, Alerts(database, harness.clock, "soc"), cases, ids)

@@ -1,5 +1,6 @@
 """The parts of core that run actions, on a real database and a scripted engine, without HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from core.records.alerts import Alerts
 from core.records.events import Feed
 from core.settings import ResponderSection
 from tests.clock import SetClock
-from tests.core.scripted_engine import ScriptedEngine
+from tests.core.core_process import LOOK_AT_MOST_S
+from tests.core.scripted_engine import Run, ScriptedEngine
 from tests.core.store.test_database import opened
 
 PROFILE_OF: Mapping[str, Profile] = {"anna": "analyst", "ben": "analyst", "lead": "org-admin"}
@@ -69,7 +71,7 @@ async def action_parts(
 
 
 @dataclass
-class Parts:
+class Harness:
     """A core's parts for actions, with an alert to run responders on."""
 
     lifecycle: Lifecycle
@@ -98,7 +100,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def parts(
+async def open_harness(
     tmp_path: Path,
     *,
     engine: ScriptedEngine | None = None,
@@ -106,7 +108,7 @@ async def parts(
     report_limit_bytes: int = 1_048_576,
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
     **alert: Any,
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[Harness]:
     """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
     engine, clock = engine or ScriptedEngine(), SetClock()
     limits = ReportLimits(report_limit_bytes, operation_limits)
@@ -120,16 +122,32 @@ async def parts(
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
         feed = Feed(database, clock)
-        yield Parts(own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access)
+        yield Harness(own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access)
 
 
-def run_input(here: Parts, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
+def run_input(harness: Harness, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:
     """The request to run a responder on the alert."""
-    return RunInput.model_validate({"responderId": responder, "objectType": "alert", "objectId": here.alert_id, **more})
+    return RunInput.model_validate(
+        {"responderId": responder, "objectType": "alert", "objectId": harness.alert_id, **more}
+    )
 
 
-async def ended_with(here: Parts, requested: Sequence[Any]) -> Action:
+async def ended_with(harness: Harness, requested: Sequence[Any]) -> Action:
     """An ended action whose responder requested these operations."""
-    started = await here.actions.start(ANNA, run_input(here))
-    (await here.engine.taken.get()).finish(Report(True, operations=tuple(requested)))
-    return await here.ended(started.action.id)
+    started = await harness.actions.start(ANNA, run_input(harness))
+    (await harness.engine.taken.get()).finish(Report(True, operations=tuple(requested)))
+    return await harness.ended(started.action.id)
+
+
+async def next_run(engine: ScriptedEngine) -> Run:
+    """The next run that the engine is called for."""
+    async with asyncio.timeout(LOOK_AT_MOST_S):
+        return await engine.taken.get()
+
+
+async def started_run(harness: Harness, *, responder: str = "BlockHost_1_0") -> tuple[Action, Run]:
+    """An action of ANNA whose program has started."""
+    started = await harness.actions.start(ANNA, run_input(harness, responder))
+    run = await next_run(harness.engine)
+    await run.begin()
+    return started.action, run

@@ -12,21 +12,20 @@ from core.actions.lifecycle import LEASE_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.settings import ResponderSection
-from tests.core.actions.harness import ANNA, BEN, LEAD, action_parts, ended_with, parts
-from tests.core.actions.harness import run_input as ask
+from tests.core.actions.harness import ANNA, BEN, LEAD, action_parts, ended_with, open_harness, run_input
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
 
 
-async def test_an_action_goes_from_waiting_over_running_to_its_end(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        run = await here.engine.taken.get()
+async def test_an_action_goes_from_waiting_to_in_progress_to_success(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        run = await harness.engine.taken.get()
         await run.begin()
-        running = here.action(started.action.id)
+        running = harness.action(started.action.id)
         run.finish(Report(True, full={"message": "Host is cut off"}))
-        ended = await here.ended(started.action.id)
-        page = await here.feed.page(0, wait_s=0)
+        ended = await harness.ended(started.action.id)
+        page = await harness.feed.page(0, wait_s=0)
     assert (started.action.status, started.action.operations, started.action.report) == ("Waiting", "[]", "{}")
     assert started.action.end_date is None
     assert (running.status, running.engine_job_id) == ("InProgress", "job-1")
@@ -44,7 +43,7 @@ async def test_an_action_goes_from_waiting_over_running_to_its_end(tmp_path: Pat
     ]
 
 
-async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Path) -> None:
+async def test_operations_are_applied_one_by_one_and_recorded_with_their_outcome(tmp_path: Path) -> None:
     operations = (
         {"type": "AddTagToAlert", "tag": "blocked"},
         {"type": "AddTagToCase", "tag": "x"},
@@ -52,12 +51,12 @@ async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Pat
         "rubbish",
         {"type": "MarkAlertAsRead"},
     )
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        run = await here.engine.taken.get()
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        run = await harness.engine.taken.get()
         run.finish(Report(True, operations=operations))
-        ended = await here.ended(started.action.id)
-        target = json.loads(here.alert_json())
+        ended = await harness.ended(started.action.id)
+        target = json.loads(harness.alert_json())
     told = [
         (operation["type"], operation["status"], operation["message"]) for operation in json.loads(ended.operations)
     ]
@@ -71,14 +70,16 @@ async def test_operations_are_applied_once_each_alone_and_recorded(tmp_path: Pat
     assert (target["tags"], target["status"]) == (["blocked"], "Ignored")
 
 
-async def test_the_same_key_starts_nothing_new_and_another_body_is_refused(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        many = await asyncio.gather(*(here.actions.start(ANNA, ask(here), key="k", body="b") for _ in range(64)))
+async def test_a_repeated_key_starts_nothing_and_refuses_another_body(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        many = await asyncio.gather(
+            *(harness.actions.start(ANNA, run_input(harness), key="k", body="b") for _ in range(64))
+        )
         with pytest.raises(ResponderBotError) as caught:
-            await here.actions.start(ANNA, ask(here), key="k", body="other")
-        theirs = await here.actions.start(BEN, ask(here), key="k", body="b")
-        here.clock.now_ms += 24 * 3_600_000 + 1
-        later = await here.actions.start(ANNA, ask(here), key="k", body="other")
+            await harness.actions.start(ANNA, run_input(harness), key="k", body="other")
+        theirs = await harness.actions.start(BEN, run_input(harness), key="k", body="b")
+        harness.clock.now_ms += 24 * 3_600_000 + 1
+        later = await harness.actions.start(ANNA, run_input(harness), key="k", body="other")
     assert len({started.action.id for started in many}) == 1
     assert [started.new for started in many].count(True) == 1
     assert caught.value.code == "key_reused"
@@ -86,16 +87,17 @@ async def test_the_same_key_starts_nothing_new_and_another_body_is_refused(tmp_p
     assert later.new
 
 
-async def test_only_if_idle_lets_one_in(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
+async def test_only_if_idle_accepts_one_of_64_requests(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
         results = await asyncio.gather(
-            *(here.actions.start(ANNA, ask(here, onlyIfIdle=True)) for _ in range(64)), return_exceptions=True
+            *(harness.actions.start(ANNA, run_input(harness, onlyIfIdle=True)) for _ in range(64)),
+            return_exceptions=True,
         )
         refused = [result for result in results if isinstance(result, ResponderBotError)]
-        run = await here.engine.taken.get()
+        run = await harness.engine.taken.get()
         run.finish(Report(True))
-        await here.ended(run.job.action_id)
-        again = await here.actions.start(ANNA, ask(here, onlyIfIdle=True))
+        await harness.ended(run.job.action_id)
+        again = await harness.actions.start(ANNA, run_input(harness, onlyIfIdle=True))
     assert len(refused) == 63
     assert refused[0].code == "conflict"
     assert refused[0].details["action"]["id"] == run.job.action_id
@@ -114,83 +116,86 @@ async def test_only_if_idle_lets_one_in(tmp_path: Path) -> None:
         ({}, {"objectType": "case_task_log"}, "log_not_found", "Log not found"),
     ],
 )
-async def test_what_may_not_run_is_refused_with_its_reason(
+async def test_a_run_that_is_not_possible_is_refused_with_the_reason(
     tmp_path: Path, alert: dict[str, Any], asked: dict[str, Any], code: str, says: str
 ) -> None:
-    async with parts(tmp_path, **alert) as here:
+    async with open_harness(tmp_path, **alert) as harness:
         with pytest.raises(ResponderBotError, match=says) as caught:
-            await here.actions.start(ANNA, ask(here, **asked))
-        assert here.engine.runs == []
+            await harness.actions.start(ANNA, run_input(harness, **asked))
+        assert harness.engine.runs == []
     assert caught.value.code == code
 
 
-async def test_what_waits_for_a_place_can_be_cancelled_and_never_runs(tmp_path: Path) -> None:
-    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
-        first = await here.actions.start(ANNA, ask(here))
-        run = await here.engine.taken.get()
-        second = await here.actions.start(ANNA, ask(here))
+async def test_an_action_that_waits_for_a_slot_can_be_cancelled(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        first = await harness.actions.start(ANNA, run_input(harness))
+        run = await harness.engine.taken.get()
+        second = await harness.actions.start(ANNA, run_input(harness))
         with pytest.raises(ResponderBotError, match="or an org-admin may cancel"):
-            await here.actions.cancel(BEN, second.action.id)
-        await here.actions.cancel(LEAD, second.action.id)
+            await harness.actions.cancel(BEN, second.action.id)
+        await harness.actions.cancel(LEAD, second.action.id)
         run.finish(Report(True))
-        await here.ended(first.action.id)
-        cancelled = here.action(second.action.id)
+        await harness.ended(first.action.id)
+        cancelled = harness.action(second.action.id)
         with pytest.raises(ResponderBotError, match="has ended") as caught:
-            await here.actions.cancel(ANNA, second.action.id)
+            await harness.actions.cancel(ANNA, second.action.id)
     assert cancelled.status == "Deleted"
     assert caught.value.code == "conflict"
-    assert len(here.engine.runs) == 1
+    assert len(harness.engine.runs) == 1
 
 
-async def test_who_may_not_cancel_or_decide_is_told_that_first(tmp_path: Path) -> None:
-    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        await here.actions.deny(BEN, started.action.id)
-        for refused in (here.actions.cancel(BEN, started.action.id), here.actions.approve(ANNA, started.action.id)):
+async def test_a_missing_right_is_reported_before_the_state_of_the_action(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        await harness.actions.deny(BEN, started.action.id)
+        for refused in (
+            harness.actions.cancel(BEN, started.action.id),
+            harness.actions.approve(ANNA, started.action.id),
+        ):
             with pytest.raises(ResponderBotError) as caught:
                 await refused
             assert caught.value.code == "forbidden"
 
 
-async def test_a_running_one_is_stopped_where_the_engine_can(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        await (await here.engine.taken.get()).begin()
-        await here.actions.cancel(ANNA, started.action.id)
-        ended = await here.ended(started.action.id)
+async def test_a_running_action_is_stopped_by_its_engine(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        await (await harness.engine.taken.get()).begin()
+        await harness.actions.cancel(ANNA, started.action.id)
+        ended = await harness.ended(started.action.id)
     assert ended.status == "Failure"
     assert json.loads(ended.report)["errorMessage"] == "Cancelled by anna@example.org"
 
 
-async def test_where_the_engine_can_not_stop_it_says_so_and_the_run_goes_on(tmp_path: Path) -> None:
-    async with parts(tmp_path, engine=ScriptedEngine(stoppable=False)) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        run = await here.engine.taken.get()
+async def test_a_cancel_that_the_engine_refuses_changes_nothing(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(stoppable=False)) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        run = await harness.engine.taken.get()
         await run.begin()
         with pytest.raises(ResponderBotError, match="can't stop"):
-            await here.actions.cancel(ANNA, started.action.id)
+            await harness.actions.cancel(ANNA, started.action.id)
         run.finish(Report(False, message="It broke"))
-        ended = await here.ended(started.action.id)
+        ended = await harness.ended(started.action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke"
 
 
 TWO_PEOPLE = {"BlockHost_1_0": ResponderSection(approval=2, approval_expires_minutes=10)}
 
 
-async def test_a_policy_holds_a_run_until_enough_others_agree(tmp_path: Path) -> None:
-    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
-        started = await here.actions.start(ANNA, ask(here))
+async def test_an_action_waits_until_enough_others_approve(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
         with pytest.raises(ResponderBotError, match="somebody else") as caught:
-            await here.actions.approve(ANNA, started.action.id)
-        await here.actions.approve(BEN, started.action.id)
-        await here.actions.approve(BEN, started.action.id)
-        assert here.engine.runs == []
-        await here.actions.approve(LEAD, started.action.id)
-        run = await here.engine.taken.get()
+            await harness.actions.approve(ANNA, started.action.id)
+        await harness.actions.approve(BEN, started.action.id)
+        await harness.actions.approve(BEN, started.action.id)
+        assert harness.engine.runs == []
+        await harness.actions.approve(LEAD, started.action.id)
+        run = await harness.engine.taken.get()
         run.finish(Report(True))
-        ended = await here.ended(started.action.id)
+        ended = await harness.ended(started.action.id)
         with pytest.raises(ResponderBotError, match="has ended"):
-            await here.actions.deny(BEN, started.action.id)
+            await harness.actions.deny(BEN, started.action.id)
     assert caught.value.code == "forbidden"
     assert started.action.approval is not None
     assert started.action.approval.needed == 2
@@ -198,60 +203,64 @@ async def test_a_policy_holds_a_run_until_enough_others_agree(tmp_path: Path) ->
     assert ended.approval.approved_by == ["ben@example.org", "lead@example.org"]
 
 
-async def test_a_denied_run_and_an_expired_one_end_without_running(tmp_path: Path) -> None:
-    async with parts(tmp_path, policies=TWO_PEOPLE) as here:
-        denied = await here.actions.start(ANNA, ask(here))
-        await here.actions.deny(BEN, denied.action.id, "wrong host")
-        expired = await here.actions.start(ANNA, ask(here))
-        here.clock.now_ms += 10 * 60_000
+async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
+        denied = await harness.actions.start(ANNA, run_input(harness))
+        await harness.actions.deny(BEN, denied.action.id, "wrong host")
+        expired = await harness.actions.start(ANNA, run_input(harness))
+        harness.clock.now_ms += 10 * 60_000
         with pytest.raises(ResponderBotError, match="is over"):
-            await here.actions.approve(BEN, expired.action.id)
-        await here.runner.tick()
-        reasons = [json.loads(here.action(started.action.id).report)["errorMessage"] for started in (denied, expired)]
-        assert here.engine.runs == []
+            await harness.actions.approve(BEN, expired.action.id)
+        await harness.runner.tick()
+        reasons = [
+            json.loads(harness.action(started.action.id).report)["errorMessage"] for started in (denied, expired)
+        ]
+        assert harness.engine.runs == []
     assert reasons == [
         "Denied by ben@example.org: wrong host",
         "Nobody agreed in time; run it again if it is still needed.",
     ]
 
 
-async def test_a_report_over_the_limit_is_cut_in_lists_and_whole_alone(tmp_path: Path) -> None:
-    async with parts(tmp_path, report_limit_bytes=2048) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        (await here.engine.taken.get()).finish(Report(True, full={"text": "x" * 5000}))
-        whole = await here.ended(started.action.id)
-        listed = json.loads(here.actions.list_json("alert", here.alert_id) or "")[0]
+async def test_a_large_report_is_cut_in_lists_and_whole_in_the_action(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, report_limit_bytes=2048) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        (await harness.engine.taken.get()).finish(Report(True, full={"text": "x" * 5000}))
+        whole = await harness.ended(started.action.id)
+        listed = json.loads(harness.actions.list_json("alert", harness.alert_id) or "")[0]
     assert json.loads(whole.report)["full"] == {"text": "x" * 5000}
     assert json.loads(listed["report"])["full"]["truncated"] is True
     assert len(listed["report"]) <= 2048
 
 
-async def test_a_core_that_falls_silent_loses_its_actions_and_its_late_word_counts_for_nothing(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        late = await here.engine.taken.get()
+async def test_a_core_whose_lease_ended_loses_its_actions_and_its_late_report_is_ignored(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        late = await harness.engine.taken.get()
         engine = ScriptedEngine()
         async with (
             opened(tmp_path / "core.db") as database,
-            action_parts(database, here.clock, engine) as other,
+            action_parts(database, harness.clock, engine) as other,
         ):
             assert engine.runs == []
-            here.clock.now_ms += LEASE_MS
+            harness.clock.now_ms += LEASE_MS
             await other.runner.tick()
             run = await engine.taken.get()
             late.finish(Report(False, message="late"))
             run.finish(Report(True, full={"message": "by the second"}))
-            ended = await here.ended(started.action.id)
+            ended = await harness.ended(started.action.id)
     assert run.job.resumed
     assert json.loads(ended.report)["message"] == "by the second"
 
 
 async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here, parameters={"password": "hunter2", "reason": "noise"}))
-        run = await here.engine.taken.get()
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(
+            ANNA, run_input(harness, parameters={"password": "hunter2", "reason": "noise"})
+        )
+        run = await harness.engine.taken.get()
         run.finish(Report(True, config={"api_key": "hunter2"}))
-        ended = await here.ended(started.action.id)
+        ended = await harness.ended(started.action.id)
     assert run.job.parameters["password"] == "hunter2"
     assert json.loads(ended.report)["parameters"] == {
         "password": "REMOVED",
@@ -262,13 +271,13 @@ async def test_a_secret_parameter_is_not_in_the_report(tmp_path: Path) -> None:
     assert "hunter2" not in ended.report
 
 
-async def test_operations_over_the_limit_are_one_refused_entry(tmp_path: Path) -> None:
+async def test_operations_over_the_limit_are_reported_in_one_entry(tmp_path: Path) -> None:
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(30_000)]
     long = [{"type": "AddTagToAlert", "tag": f"{number}" + "x" * 3000} for number in range(10)]
     limits = operations.OperationLimits(count=250, bytes=20_000)
-    async with parts(tmp_path, operation_limits=limits) as here:
-        ended = [await ended_with(here, asked) for asked in (many, long)]
-        tags = json.loads(here.alert_json())["tags"]
+    async with open_harness(tmp_path, operation_limits=limits) as harness:
+        ended = [await ended_with(harness, asked) for asked in (many, long)]
+        tags = json.loads(harness.alert_json())["tags"]
     first, second = (json.loads(action.operations) for action in ended)
     assert ([entry["status"] for entry in first], len(tags)) == (["Success"] * 250 + ["Failure"], 256)
     assert first[-1]["message"].startswith("29750 more operations were not applied: a run may ask for at most 250")
@@ -276,47 +285,47 @@ async def test_operations_over_the_limit_are_one_refused_entry(tmp_path: Path) -
     assert second[-1]["message"].startswith("4 more")
 
 
-async def test_operations_read_and_tell_an_object_once_for_a_slice(tmp_path: Path) -> None:
+async def test_a_slice_of_operations_saves_an_object_once_with_one_event(tmp_path: Path) -> None:
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(3 * operations.SLICE_SIZE)]
-    async with parts(tmp_path) as here:
-        action = await ended_with(here, many)
-        page = await here.feed.page(0, wait_s=0)
-        tags = json.loads(here.alert_json())["tags"]
+    async with open_harness(tmp_path) as harness:
+        action = await ended_with(harness, many)
+        page = await harness.feed.page(0, wait_s=0)
+        tags = json.loads(harness.alert_json())["tags"]
     assert tags == [f"t{number}" for number in range(len(many))]
     assert [event.type for event in page.events if event.at][-4:] == [*["alert.updated"] * 3, "action.ended"]
     assert {entry["status"] for entry in json.loads(action.operations)} == {"Success"}
 
 
-async def test_others_write_between_two_slices_of_operations(tmp_path: Path) -> None:
+async def test_other_writers_come_in_between_two_slices_of_operations(tmp_path: Path) -> None:
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(10 * operations.SLICE_SIZE)]
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        (await here.engine.taken.get()).finish(Report(True, operations=tuple(many)))
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        (await harness.engine.taken.get()).finish(Report(True, operations=tuple(many)))
         seen = set()
-        while here.action(started.action.id).end_date is None:
-            await here.database.transaction(lambda tx: None)
-            seen.add(len(json.loads(here.alert_json())["tags"]))
+        while harness.action(started.action.id).end_date is None:
+            await harness.database.transaction(lambda tx: None)
+            seen.add(len(json.loads(harness.alert_json())["tags"]))
     assert len(seen) > 2
 
 
-async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its_engine(tmp_path: Path) -> None:
+async def test_the_next_core_continues_after_the_last_stored_slice_without_the_engine(tmp_path: Path) -> None:
     """The first core loses its lease between two slices; the second knows the rest without asking the engine."""
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE_SIZE)]
     many += [{"type": "CreateTask", "title": "not here"}, *many[:1]]
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        run = await here.engine.taken.get()
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        run = await harness.engine.taken.get()
         number = int(started.action.id[1:])
         run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
-        while not here.lifecycle.is_ending(number):
-            await here.database.transaction(lambda tx: None)
-        await here.runner.close()  # follows no more, in the middle
-        half = json.loads(here.alert_json())["tags"]
+        while not harness.lifecycle.is_ending(number):
+            await harness.database.transaction(lambda tx: None)
+        await harness.runner.close()  # follows no more, in the middle
+        half = json.loads(harness.alert_json())["tags"]
         engine = ScriptedEngine()
-        here.clock.now_ms += LEASE_MS
-        async with opened(tmp_path / "core.db") as database, action_parts(database, here.clock, engine):
-            ended = await here.ended(started.action.id)
-        tags = json.loads(here.alert_json())["tags"]
+        harness.clock.now_ms += LEASE_MS
+        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine):
+            ended = await harness.ended(started.action.id)
+        tags = json.loads(harness.alert_json())["tags"]
     applied = json.loads(ended.operations)
     assert engine.runs == []
     assert 0 < len(half) < len(tags)
@@ -328,9 +337,9 @@ async def test_a_slice_in_the_store_is_gone_on_from_by_the_next_core_without_its
 
 async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> None:
     many = [{"type": "Nonsense", "text": "ü" * 90} for number in range(200)]
-    async with parts(tmp_path, report_limit_bytes=4096) as here:
-        whole = await ended_with(here, many)
-        (listed,) = json.loads(here.actions.list_json("alert", here.alert_id) or "")
+    async with open_harness(tmp_path, report_limit_bytes=4096) as harness:
+        whole = await ended_with(harness, many)
+        (listed,) = json.loads(harness.actions.list_json("alert", harness.alert_id) or "")
     shown = json.loads(listed["operations"])
     assert len((listed["operations"] + listed["report"]).encode()) <= 4096
     assert json.loads(listed["report"])["success"] is True
@@ -341,63 +350,65 @@ async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> No
     assert len(json.loads(whole.operations)) == len(json.loads(whole.report)["operations"]) == 200
 
 
-async def test_who_loses_their_rights_while_their_request_is_on_its_way_decides_nothing(tmp_path: Path) -> None:
+async def test_a_vote_is_refused_if_the_voter_lost_their_rights_after_authentication(tmp_path: Path) -> None:
     policies = {"BlockHost_1_0": ResponderSection(approval=1)}
-    async with parts(tmp_path, policies=policies) as here:
-        action = (await here.actions.start(ANNA, ask(here))).action
-        await here.access.disable("ben")
-        for decide in (here.actions.approve, here.actions.deny):
+    async with open_harness(tmp_path, policies=policies) as harness:
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.access.disable("ben")
+        for decide in (harness.actions.approve, harness.actions.deny):
             with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
                 await decide(BEN, action.id)
             assert caught.value.code == "forbidden"
-        waiting = here.action(action.id)
-        await here.actions.approve(LEAD, action.id)
-        run = await here.engine.taken.get()
+        waiting = harness.action(action.id)
+        await harness.actions.approve(LEAD, action.id)
+        run = await harness.engine.taken.get()
         run.finish(Report(True))
-        ended = await here.ended(action.id)
+        ended = await harness.ended(action.id)
     assert waiting.status == "Waiting"
     assert waiting.approval is not None
     assert waiting.approval.approved_by == []
-    assert (ended.status, len(here.engine.runs)) == ("Success", 1)
+    assert (ended.status, len(harness.engine.runs)) == ("Success", 1)
 
 
-async def test_what_was_accepted_for_somebody_whose_rights_then_ended_is_not_started(tmp_path: Path) -> None:
-    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
-        await here.actions.start(LEAD, ask(here))
-        run = await here.engine.taken.get()
-        action = (await here.actions.start(ANNA, ask(here))).action
-        await here.access.set_profile("anna", "read-only")
+async def test_an_accepted_action_is_not_started_once_its_requester_lost_their_rights(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        await harness.actions.start(LEAD, run_input(harness))
+        run = await harness.engine.taken.get()
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.access.set_profile("anna", "read-only")
         run.finish(Report(True))
-        ended = await here.ended(action.id)
-    assert (ended.status, len(here.engine.runs)) == ("Failure", 1)
+        ended = await harness.ended(action.id)
+    assert (ended.status, len(harness.engine.runs)) == ("Failure", 1)
     assert json.loads(ended.report)["errorMessage"] == (
         "anna@example.org asked for this and may no longer run responders, so it did not run;"
         " run it yourself if it is still needed."
     )
 
 
-async def test_a_secret_parameter_comes_back_nowhere(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here, parameters={"password": "hunter2222", "reason": "noise"}))
-        run = await here.engine.taken.get()
+async def test_a_secret_parameter_is_removed_from_report_artifacts_and_operations(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(
+            ANNA, run_input(harness, parameters={"password": "hunter2222", "reason": "noise"})
+        )
+        run = await harness.engine.taken.get()
         said = {"message": "Used hunter2222", "hunter2222": ["hunter2222"]}
         tag = {"type": "AddTagToAlert", "tag": "hunter2222"}
         run.finish(Report(True, full=said, summary=said, artifacts=(said,), operations=(tag, "hunter2222"), input=said))
-        ended = await here.ended(started.action.id)
-        assert "hunter2222" not in here.actions.get_json(started.action.id)
-        assert "hunter2222" not in here.alert_json()
+        ended = await harness.ended(started.action.id)
+        assert "hunter2222" not in harness.actions.get_json(started.action.id)
+        assert "hunter2222" not in harness.alert_json()
     assert json.loads(ended.report)["message"] == "Used REMOVED"
 
 
-async def test_where_an_object_is_full_operations_fail_and_the_run_ends(tmp_path: Path) -> None:
+async def test_operations_on_a_full_object_fail_and_the_run_ends(tmp_path: Path) -> None:
     tags = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(2 * operations.SLICE_SIZE)]
     fields = [
         {"type": "AddCustomFields", "name": f"f{number}", "tpe": "string", "value": "v"} for number in range(2_000)
     ]
     limits = operations.OperationLimits(count=3_000)
-    async with parts(tmp_path, tags=[f"x{number}" for number in range(950)], operation_limits=limits) as here:
-        ended = await ended_with(here, [*tags, *fields])
-        alert = json.loads(here.alert_json())
+    async with open_harness(tmp_path, tags=[f"x{number}" for number in range(950)], operation_limits=limits) as harness:
+        ended = await ended_with(harness, [*tags, *fields])
+        alert = json.loads(harness.alert_json())
     applied = json.loads(ended.operations)
     assert [entry["status"] for entry in applied[: len(tags)]] == ["Success"] * 50 + ["Failure"] * 150
     assert "would have 1001 tags; at most 1000 are kept" in applied[50]["message"]

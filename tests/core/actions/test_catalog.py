@@ -1,4 +1,4 @@
-"""What is on offer over several engines, and why the rest is not."""
+"""Responders merged over several engines, and why some can't run."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ RED = Target("alert", 1, 1, tlp=3, pap=2, json={})
 
 
 @asynccontextmanager
-async def looking(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIterator[Responders]:
+async def opened_responders(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIterator[Responders]:
     policies = {"BlockHost_1_0": ResponderSection(confirm="It cuts the host off.", approval=1)}
     async with opened(tmp_path / "core.db") as database:
         responders = Responders(engines, policies, database, SetClock())
@@ -36,10 +36,10 @@ async def looking(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIte
             await responders.close()
 
 
-async def test_the_first_engine_gives_id_and_text_and_all_are_named(tmp_path: Path) -> None:
+async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp_path: Path) -> None:
     second = replace(BLOCK_HOST, id="other-id", description="other words")
     engines = [ScriptedEngine("one", [NOTIFY, BLOCK_HOST]), ScriptedEngine("two", [second])]
-    async with looking(tmp_path, engines) as responders:
+    async with opened_responders(tmp_path, engines) as responders:
         offered = responders.offered(ALERT)
         by_second_id = responders.choose(ALERT, "other-id", None)
         by_name_on_second = responders.choose(ALERT, "BlockHost_1_0", "two")
@@ -52,8 +52,8 @@ async def test_the_first_engine_gives_id_and_text_and_all_are_named(tmp_path: Pa
     assert (by_name_on_second.engine.name, by_name_on_second.responder.id) == ("two", "other-id")
 
 
-async def test_what_may_not_see_the_object_is_not_offered_and_says_why(tmp_path: Path) -> None:
-    async with looking(tmp_path, [ScriptedEngine()]) as responders:
+async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(tmp_path: Path) -> None:
+    async with opened_responders(tmp_path, [ScriptedEngine()]) as responders:
         offered = [o.name for o in responders.offered(RED)]
         explained = responders.explained(RED, may_run=True, running={"Notify_2_1": "anna@example.org"})
         unable = responders.explained(ALERT, may_run=False, running={})
@@ -69,7 +69,7 @@ async def test_what_may_not_see_the_object_is_not_offered_and_says_why(tmp_path:
 
 async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None:
     engines = [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [BLOCK_HOST])]
-    async with looking(tmp_path, engines) as responders:
+    async with opened_responders(tmp_path, engines) as responders:
         engines[0].down = "Connection refused"
         await responders.refresh()
         chosen = responders.choose(ALERT, "BlockHost_1_0", None)
@@ -82,10 +82,10 @@ async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None
     assert back.engine.name == "one"
 
 
-async def test_an_engine_that_is_down_at_start_is_known_by_what_it_last_offered(tmp_path: Path) -> None:
-    async with looking(tmp_path, [ScriptedEngine("one", [BLOCK_HOST])]):
+async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_path: Path) -> None:
+    async with opened_responders(tmp_path, [ScriptedEngine("one", [BLOCK_HOST])]):
         pass
-    async with looking(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as responders:
+    async with opened_responders(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as responders:
         assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0"]
         explained = responders.explained(ALERT, may_run=True, running={})
         assert [(state.up, state.message) for state in responders.states()] == [(False, "Connection refused")]
@@ -93,15 +93,15 @@ async def test_an_engine_that_is_down_at_start_is_known_by_what_it_last_offered(
 
 
 @pytest.mark.parametrize("asked", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
-async def test_what_is_not_there_is_not_found(tmp_path: Path, asked: tuple[str, str | None]) -> None:
-    async with looking(tmp_path, [ScriptedEngine()]) as responders:
+async def test_an_unknown_responder_or_engine_is_not_found(tmp_path: Path, asked: tuple[str, str | None]) -> None:
+    async with opened_responders(tmp_path, [ScriptedEngine()]) as responders:
         with pytest.raises(ResponderBotError, match="not found") as caught:
             responders.choose(ALERT, *asked)
     assert caught.value.code == "not_found"
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(["", "thehive:", "TheHive:", "x:y:"]), st.booleans())
-def test_a_kind_is_compared_without_case_and_product(kind: str, product: str, upper: bool) -> None:
+def test_a_kind_is_compared_without_case_and_product_prefix(kind: str, product: str, upper: bool) -> None:
     written = f"{product}{kind.upper() if upper else kind}"
     assert applies([written], next(k for k in KINDS if k == kind))
     assert not applies([written], next(k for k in KINDS if k != kind))
@@ -111,7 +111,7 @@ def test_offers_are_sorted_by_name() -> None:
     assert list(merge([("one", Catalogue((NOTIFY, BLOCK_HOST)))])) == ["BlockHost_1_0", "Notify_2_1"]
 
 
-async def test_settings_of_a_responder_that_nobody_knows_are_told(tmp_path: Path) -> None:
+async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> None:
     """A question or an approval under a misspelt name would silently be missing."""
     engine = ScriptedEngine()
     policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
@@ -130,7 +130,7 @@ async def test_settings_of_a_responder_that_nobody_knows_are_told(tmp_path: Path
     assert [line["reason"] for line in logged if line["event"] == "settings_invalid"] == told
 
 
-def test_an_item_that_the_responder_does_not_have_is_told() -> None:
+def test_settings_of_an_unknown_item_are_reported() -> None:
     """A misspelt one, such as a highest TLP, would silently be missing."""
     local = replace(NOTIFY, items=("url", "max_tlp"))
     broken = Skipped("Broken", "Broken.json: the file is not valid JSON.")
@@ -153,13 +153,13 @@ def test_an_item_that_the_responder_does_not_have_is_told() -> None:
     assert settings_problems(sections, catalogues, is_complete=False) == []
 
 
-async def test_what_is_not_configured_is_among_what_can_not_run_also_while_its_engine_is_silent(tmp_path: Path) -> None:
+async def test_a_responder_that_is_not_configured_is_explained_also_while_its_engine_is_down(tmp_path: Path) -> None:
     missing = Skipped("Mail_1_0", "/srv/Mail.json: ...", replace(NOTIFY, name="Mail_1_0"), "not configured: to missing")
     elsewhere = Skipped("Block_1_0", "...", replace(BLOCK_HOST, data_types=("thehive:case",)), "not configured")
     offered_elsewhere = Skipped(NOTIFY.name, "...", NOTIFY, "not configured")
     engine = ScriptedEngine(left_out=(missing, elsewhere, offered_elsewhere, Skipped("Broken", "...")))
     for engine.down in ("", "It sleeps."):
-        async with looking(tmp_path, [engine]) as responders:
+        async with opened_responders(tmp_path, [engine]) as responders:
             explained = responders.explained(ALERT, may_run=True, running={})
             assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
             with pytest.raises(ResponderBotError, match="not configured: to missing"):
@@ -168,12 +168,12 @@ async def test_what_is_not_configured_is_among_what_can_not_run_also_while_its_e
         assert (explained[1].verdict, explained[1].reasons) == ("cannot_run", ["not configured: to missing"])
 
 
-async def test_of_two_with_one_id_or_one_name_on_an_engine_the_first_is_the_one(tmp_path: Path) -> None:
+async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_counts(tmp_path: Path) -> None:
     same_id = replace(NOTIFY, id=BLOCK_HOST.id, name="Another_1_0")
     same_name = replace(BLOCK_HOST, id="r-second")
     engine = ScriptedEngine("soc", [BLOCK_HOST, same_id, same_name, NOTIFY])
     for _ in range(2):  # the second time with what was kept of the first
-        async with looking(tmp_path, [engine]) as responders:
+        async with opened_responders(tmp_path, [engine]) as responders:
             offered = [(one.id, one.name, one.engine_ids) for one in responders.offered(ALERT)]
             chosen = [responders.choose(ALERT, key, None).responder for key in (BLOCK_HOST.id, BLOCK_HOST.name)]
             reasons = {}
@@ -192,19 +192,21 @@ async def test_of_two_with_one_id_or_one_name_on_an_engine_the_first_is_the_one(
         engine.down = "Connection refused"
 
 
-async def test_an_id_that_two_engines_use_is_the_first_engine_s(tmp_path: Path) -> None:
+async def test_an_id_used_by_two_engines_means_the_first_engine_s_responder(tmp_path: Path) -> None:
     later = replace(NOTIFY, id=BLOCK_HOST.id, name="Zebra_1_0")  # sorts behind, and used to win
-    async with looking(tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]) as responders:
+    async with opened_responders(
+        tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]
+    ) as responders:
         by_id, by_name = (responders.choose(ALERT, key, None) for key in (BLOCK_HOST.id, later.name))
     assert (by_id.responder, by_name.responder) == (BLOCK_HOST, later)
 
 
-async def test_what_can_not_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_running_an_unusable_responder_is_refused_with_the_reason(tmp_path: Path) -> None:
     objection = "not configured: url missing"
     skipped = Skipped("BlockHost_1_0", "/srv/x.json: url", BLOCK_HOST, objection)
     unread = Skipped("Broken_1_0", "/srv/y.json: no JSON")
     engines = [ScriptedEngine("one", [NOTIFY], left_out=(skipped, unread)), ScriptedEngine("two", [BLOCK_HOST])]
-    async with looking(tmp_path, engines) as responders:
+    async with opened_responders(tmp_path, engines) as responders:
         found = responders.choose(ALERT, "BlockHost_1_0", None).engine.name
         messages = []
         for key, engine in (("r-block", "one"), ("BlockHost_1_0", "one"), ("Broken_1_0", None)):

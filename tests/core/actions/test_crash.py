@@ -339,13 +339,13 @@ def test_a_local_program_runs_once_wherever_core_dies(table: Table, point: str, 
 @pytest.mark.parametrize(
     ("point", "found"), [(UNANSWERED, "Waiting"), (REMOTE, "InProgress"), (REMOTE_ALONE, "InProgress")]
 )
-def test_a_remote_job_is_followed_on_wherever_core_dies(table: Table, point: str, found: str) -> None:
+def test_a_remote_job_is_followed_to_its_end_wherever_core_dies(table: Table, point: str, found: str) -> None:
     row = table.rows[point]
     assert (row.found, row.action.status, row.said) == (found, "Success", "done")
     assert table.remote_runs == 3
 
 
-def test_a_cancel_that_core_did_not_survive_is_finished(table: Table) -> None:
+def test_the_next_core_finishes_a_cancel(table: Table) -> None:
     row = table.rows[STOPPING]
     assert (row.found, row.action.status, row.said) == ("InProgress", "Failure", "Cancelled by anna@example.org")
     assert row.runs == 1
@@ -359,7 +359,7 @@ def test_each_event_comes_once_and_in_order(table: Table) -> None:
         assert set(row.events[1:-1]) <= {"action.updated"}, point
 
 
-def test_operations_of_all_are_applied_in_their_places(table: Table) -> None:
+def test_the_operations_of_all_runs_are_applied(table: Table) -> None:
     assert table.tags == ["seen"]
 
 
@@ -412,7 +412,7 @@ def titles_in(place: Place) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_where_nobody_can_know_it_is_said_and_not_run_again(tmp_path: Path) -> None:
+async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path: Path) -> None:
     """The remote engine never got the call; it forgot the job; it is not there any more when core is back."""
     async with scene_in(tmp_path) as scene:
         async with core_process(scene.place) as core:

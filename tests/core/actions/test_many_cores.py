@@ -1,4 +1,4 @@
-"""Several cores on one file, whatever they do in whatever order: every action ends once, and is run at most once."""
+"""Several cores on one database, in random order: every action ends once, and is run at most once."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput
 from core.settings import ResponderSection
-from tests.core.actions.harness import ANNA, BEN, LEAD, Parts, action_parts, parts
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
 from tests.core.core_process import LOOK_AT_MOST_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened
@@ -79,10 +79,10 @@ class Core:
 
 
 @asynccontextmanager
-async def core_on(path: Path, here: Parts, engine: SharedEngine) -> AsyncIterator[Core]:
+async def core_on(path: Path, harness: Harness, engine: SharedEngine) -> AsyncIterator[Core]:
     async with (
         opened(path) as database,
-        action_parts(database, here.clock, engine, policies=POLICIES) as own,
+        action_parts(database, harness.clock, engine, policies=POLICIES) as own,
     ):
         try:
             yield Core(engine, own.actions, own.runner, database)
@@ -93,9 +93,9 @@ async def core_on(path: Path, here: Parts, engine: SharedEngine) -> AsyncIterato
 class Crowd:
     """Cores that come, go, stand still and come back, as a seed has it."""
 
-    def __init__(self, seed: int, path: Path, here: Parts, stack: AsyncExitStack, *, fixed: bool) -> None:
+    def __init__(self, seed: int, path: Path, harness: Harness, stack: AsyncExitStack, *, fixed: bool) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - the same each time
-        self.path, self.here, self.stack, self.fixed = path, here, stack, fixed
+        self.path, self.harness, self.stack, self.fixed = path, harness, stack, fixed
         self.machine = Machine()
         self.cores: list[Core] = []
         self.stacks: dict[int, AsyncExitStack] = {}
@@ -107,7 +107,7 @@ class Crowd:
         engine.stoppable = self.dice.random() < 0.7
         engine.awake.set()
         own = await self.stack.enter_async_context(AsyncExitStack())
-        core = await own.enter_async_context(core_on(self.path, self.here, engine))
+        core = await own.enter_async_context(core_on(self.path, self.harness, engine))
         self.stacks[id(core)] = own
         self.cores.append(core)
         return core
@@ -131,7 +131,7 @@ class Crowd:
                 case "start" | "ask":
                     name = "BlockHost_1_0" if kind == "start" else NOTIFY.name
                     asked = RunInput.model_validate(
-                        {"responderId": name, "objectType": "alert", "objectId": self.here.alert_id}
+                        {"responderId": name, "objectType": "alert", "objectId": self.harness.alert_id}
                     )
                     if self.dice.random() < 0.2:
                         await hung_up(core.actions.start(ANNA, asked))
@@ -148,7 +148,7 @@ class Crowd:
                 case "tick":
                     await core.runner.tick()
                 case "time":
-                    self.here.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 2, LEASE_MS])
+                    self.harness.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 2, LEASE_MS])
                 case "sleep" if len(self.awake()) > 1:
                     core.engine.awake.clear()
                 case "wake":
@@ -175,8 +175,8 @@ class Crowd:
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed: int, fixed: bool) -> None:
     path = tmp_path / "core.db"
-    async with parts(tmp_path) as here, AsyncExitStack() as stack:
-        crowd = Crowd(seed, path, here, stack, fixed=fixed)
+    async with open_harness(tmp_path) as harness, AsyncExitStack() as stack:
+        crowd = Crowd(seed, path, harness, stack, fixed=fixed)
         await crowd.come()
         await crowd.come()
         for _ in range(300):
@@ -185,7 +185,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             core.engine.awake.set()
         async with asyncio.timeout(LOOK_AT_MOST_S):
             while crowd.open_ids():
-                here.clock.now_ms += 600_000
+                harness.clock.now_ms += 600_000
                 for core in crowd.cores:
                     await core.runner.tick()
                 for end in crowd.machine.ends.values():
@@ -202,7 +202,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             assert row["status"] != "Deleted" or f"~{row['id']}" not in crowd.machine.starts
         for core in list(crowd.cores[1:]):
             await crowd.go(core)
-        await all_places_are_free(crowd.cores[0], here)
+        await all_places_are_free(crowd.cores[0], harness)
     async with opened(path) as database:
         assert database.rows("SELECT id FROM owner") == []
 
@@ -215,9 +215,9 @@ async def hung_up(asked: Coroutine[Any, Any, Any]) -> None:
     await asyncio.wait([task])
 
 
-async def all_places_are_free(core: Core, here: Parts) -> None:
+async def all_places_are_free(core: Core, harness: Harness) -> None:
     """As many as there are places run at once, and no more."""
-    asked = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": here.alert_id}
+    asked = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": harness.alert_id}
     for _ in range(PLACES + 2):
         await core.actions.start(ANNA, RunInput.model_validate(asked))
     await until(lambda: core.engine.following == PLACES, "all places taken")

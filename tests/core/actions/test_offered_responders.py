@@ -77,7 +77,7 @@ async def offered(core: RunningCore, kind: str, object_id: str, query: str = "")
     return [one for one in answer.json() if not one["name"].startswith("ResponderBot_")]
 
 
-async def test_what_is_offered_fits_the_kind_whatever_its_case_and_product(core: RunningCore) -> None:
+async def test_responders_are_offered_for_their_kinds_whatever_case_and_product_prefix(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "offered", "tlp": 1, "pap": 2})
     case = await made(core, "/api/case", {"title": "t", "description": "d"})
     task = await made(core, f"/api/case/{case['id']}/task", {"title": "t"})
@@ -104,7 +104,7 @@ async def test_what_is_offered_fits_the_kind_whatever_its_case_and_product(core:
     assert shouting["dataTypeList"] == ["TheHive:ALERT", "elsewhere:Case"]
 
 
-async def test_the_levels_hide_what_its_checks_forbid(core: RunningCore) -> None:
+async def test_responders_are_hidden_from_objects_above_their_tlp_and_pap(core: RunningCore) -> None:
     hidden = {}
     for tlp, pap in ((2, 2), (3, 0), (0, 3), (3, 3)):
         alert = await made(core, "/api/alert", {**ALERT, "sourceRef": f"levels {tlp}{pap}", "tlp": tlp, "pap": pap})
@@ -120,7 +120,7 @@ async def test_the_levels_hide_what_its_checks_forbid(core: RunningCore) -> None
     }
 
 
-async def test_what_two_engines_have_is_one_offer_under_the_first_one_s_id(core: RunningCore) -> None:
+async def test_a_responder_of_two_engines_is_one_offer_with_the_id_of_the_first(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "merged"})
     everywhere = next(one for one in await offered(core, "alert", alert["id"]) if one["name"] == "Everywhere_1_0")
     started = [
@@ -140,7 +140,7 @@ async def test_what_two_engines_have_is_one_offer_under_the_first_one_s_id(core:
     assert refused["message"] == "Responder Bare_1_0 not found"
 
 
-async def test_one_without_its_configuration_says_so_where_it_could_be_wanted(core: RunningCore) -> None:
+async def test_a_responder_that_is_not_configured_is_explained_and_not_listed(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "unconfigured"})
     explained = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true")).json()
     lookup = next(one for one in explained if one["name"] == "ResponderBot_Lookup_1_0")
@@ -150,7 +150,7 @@ async def test_one_without_its_configuration_says_so_where_it_could_be_wanted(co
     assert "ResponderBot_Lookup_1_0" not in [one["name"] for one in listed]
 
 
-async def test_a_missing_right_is_a_reason(core: RunningCore) -> None:
+async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "right", "tlp": 1})
     told = await offered(core, "alert", alert["id"], "?explain=true")
     assert {one["verdict"] for one in told} == {"cannot_run"}
@@ -159,7 +159,7 @@ async def test_a_missing_right_is_a_reason(core: RunningCore) -> None:
     assert bare["policy"] == {"confirm": "", "approval": 0}
 
 
-async def test_what_is_hidden_is_refused_with_the_reason_before_anything_is_kept(core: RunningCore) -> None:
+async def test_running_a_hidden_responder_is_refused_with_the_reason_and_stores_nothing(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "hidden"})
     run = {"responderId": "Narrow_1_0", "objectType": "alert", "objectId": alert["id"]}
     refused = await made(core, f"{ENGINE}/action", run, 400)
@@ -175,7 +175,7 @@ async def test_what_is_hidden_is_refused_with_the_reason_before_anything_is_kept
     assert (await core.send("GET", f"{ENGINE}/action/responder/alert/{alert['id']}")).json() == []
 
 
-async def test_a_kind_is_never_a_part_of_another() -> None:
+async def test_a_kind_does_not_match_the_beginning_of_another() -> None:
     assert not applies(("thehive:case_task",), "case")
     assert not applies(("thehive:case",), "case_task")
     assert not applies((), "alert")

@@ -14,9 +14,8 @@ from core.models import (
     Case,
     Kind,
 )
-from tests.core.actions.every_kind import place
-from tests.core.actions.harness import ANNA, LEAD, parts
-from tests.core.actions.harness import run_input as ask
+from tests.core.actions.every_kind import objects_of_every_kind
+from tests.core.actions.harness import ANNA, LEAD, open_harness, run_input
 
 TAG_CASE: Mapping[str, Any] = {"type": "AddTagToCase", "tag": "x"}
 TAG_ALERT: Mapping[str, Any] = {"type": "AddTagToAlert", "tag": "x"}
@@ -48,13 +47,13 @@ ALL = (TAG_CASE, TAG_ALERT, TAG_ARTIFACT, READ, TASK, FIELD, CLOSE_TASK, LOG, AR
         ("case_artifact", (TAG_CASE, TAG_ARTIFACT, TASK, FIELD, ARTIFACT, ASSIGN)),
     ],
 )
-async def test_each_operation_works_from_where_it_makes_sense_and_fails_alone_elsewhere(
+async def test_each_operation_works_for_some_kinds_of_objects_and_fails_alone_for_others(
     tmp_path: Path, kind: Kind, applied: Sequence[Mapping[str, Any]]
 ) -> None:
-    async with place(tmp_path) as there:
-        action = await there.run(kind, *ALL)
+    async with objects_of_every_kind(tmp_path) as objects:
+        action = await objects.run(kind, *ALL)
         recorded = json.loads(action.operations)
-        page = await there.here.feed.page(0, wait_s=0)
+        page = await objects.harness.feed.page(0, wait_s=0)
     assert action.status == "Success"
     assert [operation["type"] for operation in recorded] == [operation["type"] for operation in ALL]
     assert {operation["type"] for operation in recorded if operation["status"] == "Success"} == {
@@ -68,16 +67,16 @@ async def test_each_operation_works_from_where_it_makes_sense_and_fails_alone_el
     assert {event.user for event in page.events if event.seq > started} == {ANNA.login}
 
 
-async def test_what_operations_did_is_there(tmp_path: Path) -> None:
-    async with place(tmp_path) as there:
-        await there.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
+async def test_operations_change_what_they_say(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        await objects.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
         case, task = (
-            Case.model_validate_json(there.cases.get_case_json(there.ids["case"])),
-            there.cases.get_task(there.ids["case_task"]),
+            Case.model_validate_json(objects.cases.get_case_json(objects.ids["case"])),
+            objects.cases.get_task(objects.ids["case_task"]),
         )
-        await there.run("case_artifact", TAG_ARTIFACT)
-        artifact = Artifact.model_validate_json(there.cases.get_artifact_json(there.ids["case_artifact"]))
-        database = there.here.database
+        await objects.run("case_artifact", TAG_ARTIFACT)
+        artifact = Artifact.model_validate_json(objects.cases.get_artifact_json(objects.ids["case_artifact"]))
+        database = objects.harness.database
         made = [
             json.loads(row["doc"]) for row in database.rows("SELECT doc FROM object WHERE kind != 'alert' ORDER BY id")
         ]
@@ -90,15 +89,15 @@ async def test_what_operations_did_is_there(tmp_path: Path) -> None:
     assert shown == {key: value for key, value in ARTIFACT.items() if key != "type"}
 
 
-async def test_in_a_case_an_alert_s_operations_reach_the_case(tmp_path: Path) -> None:
-    async with place(tmp_path) as there:
-        assert await there.outcomes("alert", TAG_CASE) == [
+async def test_operations_on_an_alert_in_a_case_change_the_case(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        assert await objects.outcomes("alert", TAG_CASE) == [
             ("AddTagToCase", "Failure", "Unable to apply action AddTagToCase without case")
         ]
-        case = await there.alerts.create_case(LEAD, there.ids["alert"])
-        outcomes = await there.outcomes("alert", TAG_CASE, TASK, FIELD, READ)
-        after = Case.model_validate_json(there.cases.get_case_json(case.id))
-        alert = Alert.model_validate_json(there.alerts.get_json(there.ids["alert"]))
+        case = await objects.alerts.create_case(LEAD, objects.ids["alert"])
+        outcomes = await objects.outcomes("alert", TAG_CASE, TASK, FIELD, READ)
+        after = Case.model_validate_json(objects.cases.get_case_json(case.id))
+        alert = Alert.model_validate_json(objects.alerts.get_json(objects.ids["alert"]))
     assert [status for _, status, _ in outcomes] == ["Success"] * 4
     assert (after.tags, after.custom_fields["score"]["integer"], alert.status) == (["x"], 5, "Imported")
 
@@ -121,17 +120,19 @@ async def test_in_a_case_an_alert_s_operations_reach_the_case(tmp_path: Path) ->
         ["AddTagToCase"],
     ],
 )
-async def test_a_wrong_operation_fails_with_a_sentence_and_stops_nothing_else(tmp_path: Path, operation: Any) -> None:
-    async with place(tmp_path) as there:
-        outcomes = await there.outcomes("case_task_log", operation, TAG_CASE)
+async def test_an_invalid_operation_fails_with_a_sentence_and_the_others_are_applied(
+    tmp_path: Path, operation: Any
+) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        outcomes = await objects.outcomes("case_task_log", operation, TAG_CASE)
     assert [status for _, status, _ in outcomes] == ["Failure", "Success"]
     assert outcomes[0][2]
 
 
-async def test_what_failed_changes_nothing(tmp_path: Path) -> None:
+async def test_operations_of_a_failed_run_are_not_applied(tmp_path: Path) -> None:
     operations = [{"type": "AddTagToCase", "tag": "late"}]
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        (await here.engine.taken.get()).finish(Report(False, operations=tuple(operations)))
-        ended = await here.ended(started.action.id)
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        (await harness.engine.taken.get()).finish(Report(False, operations=tuple(operations)))
+        ended = await harness.ended(started.action.id)
     assert (ended.status, ended.operations) == ("Failure", "[]")

@@ -19,7 +19,7 @@ POLICY = {CLOSE: ResponderSection(approval=1)}
 
 
 @dataclass
-class Asked:
+class WaitingAction:
     """An action that waits for approval, and its alert."""
 
     core: RunningCore
@@ -32,27 +32,27 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
+async def waiting_action(tmp_path: Path) -> AsyncIterator[WaitingAction]:
     async with running_core(tmp_path, responder=POLICY) as core:
         body = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d"}
         alert = (await core.send("POST", "/api/alert", body)).json()["id"]
         run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert}
         started = await core.send("POST", f"{ENGINE}/action", run, profile="analyst")
         assert started.status_code == 201
-        yield Asked(core, alert, started.json())
+        yield WaitingAction(core, alert, started.json())
 
 
-async def test_who_may_not_decide_is_403_and_what_is_no_longer_open_409(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
-        await here.core.key("analyst", "second")
-        other = {"Authorization": f"Bearer {await here.core.key('analyst', 'second')}"}
-        requester = [(await here.send("POST", path, "analyst"))[0] for path in ("/approve", "/deny")]
-        reader = [(await here.send("POST", path, "read-only"))[0] for path in ("/approve", "/deny")]
-        cancelled_by_another = await here.send("DELETE", profile=None, headers=other)
-        denied = await here.send("POST", "/deny", body={"message": "not now"})
-        late = [await here.send("POST", path) for path in ("/approve", "/deny")]
-        gone = await here.send("DELETE")
-    assert here.action["approval"] | {"expiresAt": 0} == {"needed": 1, "approvedBy": [], "expiresAt": 0}
+async def test_a_vote_without_the_right_is_403_and_on_an_ended_action_409(tmp_path: Path) -> None:
+    async with waiting_action(tmp_path) as waiting:
+        await waiting.core.key("analyst", "second")
+        other = {"Authorization": f"Bearer {await waiting.core.key('analyst', 'second')}"}
+        requester = [(await waiting.send("POST", path, "analyst"))[0] for path in ("/approve", "/deny")]
+        reader = [(await waiting.send("POST", path, "read-only"))[0] for path in ("/approve", "/deny")]
+        cancelled_by_another = await waiting.send("DELETE", profile=None, headers=other)
+        denied = await waiting.send("POST", "/deny", body={"message": "not now"})
+        late = [await waiting.send("POST", path) for path in ("/approve", "/deny")]
+        gone = await waiting.send("DELETE")
+    assert waiting.action["approval"] | {"expiresAt": 0} == {"needed": 1, "approvedBy": [], "expiresAt": 0}
     assert (requester, reader) == ([403, 403], [403, 403])
     assert cancelled_by_another[0] == 403
     assert (denied[0], denied[1]["status"]) == (200, "Failure")
@@ -60,81 +60,81 @@ async def test_who_may_not_decide_is_403_and_what_is_no_longer_open_409(tmp_path
     assert [(status, body["type"]) for status, body in (*late, gone)] == [(409, "ConflictError")] * 3
 
 
-async def test_an_agreed_run_shows_who_agreed_and_keeps_its_start(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
-        status, agreed = await here.send("POST", "/approve")
+async def test_an_approved_run_shows_its_voters_and_keeps_its_start_date(tmp_path: Path) -> None:
+    async with waiting_action(tmp_path) as waiting:
+        status, agreed = await waiting.send("POST", "/approve")
         ended = agreed
         while "endDate" not in ended:
-            ended = (await here.send("GET", "?wait=20"))[1]
+            ended = (await waiting.send("GET", "?wait=20"))[1]
     assert (status, agreed["approval"]["approvedBy"]) == (200, ["org-admin@responder-bot.local"])
-    assert (ended["status"], ended["startDate"]) == ("Success", here.action["startDate"])
+    assert (ended["status"], ended["startDate"]) == ("Success", waiting.action["startDate"])
     final = ("engineId", "responderId", "responderName", "responderDefinition", "createdBy", "createdAt")
-    assert [ended[key] for key in final] == [here.action[key] for key in final]
+    assert [ended[key] for key in final] == [waiting.action[key] for key in final]
 
 
-async def test_what_waits_is_cancelled_by_its_owner_and_never_runs(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
-        status, cancelled = await here.send("DELETE", profile="analyst")
-        unknown = await here.core.send("DELETE", f"{ENGINE}/action/~999")
+async def test_a_requester_cancels_a_waiting_action(tmp_path: Path) -> None:
+    async with waiting_action(tmp_path) as waiting:
+        status, cancelled = await waiting.send("DELETE", profile="analyst")
+        unknown = await waiting.core.send("DELETE", f"{ENGINE}/action/~999")
     assert (status, cancelled["status"]) == (200, "Deleted")
     assert "endDate" in cancelled
     assert (unknown.status_code, unknown.json()["message"]) == (404, "Action not found")
 
 
-async def test_a_wait_is_a_number_of_seconds(tmp_path: Path) -> None:
+async def test_wait_takes_seconds(tmp_path: Path) -> None:
     waits = {"0": 200, "0.01": 200, "-1": 400, "x": 400, "": 400, "1e9": 400, "nan": 400}
-    async with asked(tmp_path) as here:
+    async with waiting_action(tmp_path) as waiting:
         for wait, status in waits.items():
-            assert (await here.send("GET", f"?wait={wait}"))[0] == status, wait
-            assert (await here.core.send("GET", f"/api/event?wait={wait}")).status_code == status, wait
+            assert (await waiting.send("GET", f"?wait={wait}"))[0] == status, wait
+            assert (await waiting.core.send("GET", f"/api/event?wait={wait}")).status_code == status, wait
 
 
 async def test_a_wait_ends_with_the_next_change(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
-        headers = {"Authorization": f"Bearer {await here.core.key('analyst')}"}
-        path = f"{here.core.url}{ENGINE}/action/{here.action['id']}?wait=99999"
-        waiting = asyncio.ensure_future(here.core.http.get(path, headers=headers))
-        await here.send("POST", "/deny")
-        answer = await waiting
+    async with waiting_action(tmp_path) as waiting:
+        headers = {"Authorization": f"Bearer {await waiting.core.key('analyst')}"}
+        path = f"{waiting.core.url}{ENGINE}/action/{waiting.action['id']}?wait=99999"
+        response = asyncio.ensure_future(waiting.core.http.get(path, headers=headers))
+        await waiting.send("POST", "/deny")
+        answer = await response
     assert answer.json()["status"] == "Failure"
 
 
 @pytest.mark.parametrize("word", ["engine", "cortex"])
-async def test_both_listings_answer_alike_newest_first(tmp_path: Path, word: str) -> None:
-    async with asked(tmp_path) as here:
-        run = {"responderId": CLOSE, "objectType": "alert", "objectId": here.alert}
-        second = (await here.core.send("POST", f"{ENGINE}/action", run)).json()
+async def test_both_list_addresses_answer_the_same_newest_first(tmp_path: Path, word: str) -> None:
+    async with waiting_action(tmp_path) as waiting:
+        run = {"responderId": CLOSE, "objectType": "alert", "objectId": waiting.alert}
+        second = (await waiting.core.send("POST", f"{ENGINE}/action", run)).json()
         base = f"/api/connector/{word}/action"
-        long = (await here.core.send("GET", f"{base}/responder/alert/{here.alert}")).json()
-        short = (await here.core.send("GET", f"{base}/alert/{here.alert}")).json()
-    assert [action["id"] for action in long] == [second["id"], here.action["id"]]
+        long = (await waiting.core.send("GET", f"{base}/responder/alert/{waiting.alert}")).json()
+        short = (await waiting.core.send("GET", f"{base}/alert/{waiting.alert}")).json()
+    assert [action["id"] for action in long] == [second["id"], waiting.action["id"]]
     assert short == long
     assert long[0][f"{word}Id"] == "local"
 
 
-async def test_a_key_counts_for_its_user_and_for_decoded_bodies(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
+async def test_an_idempotency_key_counts_for_its_user_and_the_decoded_body(tmp_path: Path) -> None:
+    async with waiting_action(tmp_path) as waiting:
         sent = {"Idempotency-Key": "k"}
-        run = {"responderId": CLOSE, "objectType": "alert", "objectId": here.alert, "engineId": "local"}
-        first = await here.core.send("POST", f"{ENGINE}/action", run, profile="analyst", headers=sent)
+        run = {"responderId": CLOSE, "objectType": "alert", "objectId": waiting.alert, "engineId": "local"}
+        first = await waiting.core.send("POST", f"{ENGINE}/action", run, profile="analyst", headers=sent)
         reordered = json.dumps(dict(reversed(run.items())), indent=2).encode()
-        again = await here.core.send("POST", f"{ENGINE}/action", profile="analyst", headers=sent, content=reordered)
+        again = await waiting.core.send("POST", f"{ENGINE}/action", profile="analyst", headers=sent, content=reordered)
         renamed = json.dumps(run).replace("engineId", "cortexId").encode()
-        alias = await here.core.send(
+        alias = await waiting.core.send(
             "POST", "/api/connector/cortex/action", profile="analyst", headers=sent, content=renamed
         )
-        other = await here.core.send("POST", f"{ENGINE}/action", {**run, "x": 1}, profile="analyst", headers=sent)
-        theirs = await here.core.send("POST", f"{ENGINE}/action", run, headers=sent)
+        other = await waiting.core.send("POST", f"{ENGINE}/action", {**run, "x": 1}, profile="analyst", headers=sent)
+        theirs = await waiting.core.send("POST", f"{ENGINE}/action", run, headers=sent)
         for_her = {**sent, "X-On-Behalf-Of": "analyst"}
-        through = await here.core.send("POST", f"{ENGINE}/action", run, profile="service", headers=for_her)
+        through = await waiting.core.send("POST", f"{ENGINE}/action", run, profile="service", headers=for_her)
     same = (first, again, alias, through)
     assert [answer.status_code for answer in same] == [201, 200, 200, 200]
     assert len({answer.json()["id"] for answer in same}) == 1
     assert (other.status_code, theirs.status_code) == (422, 201)
 
 
-async def test_an_org_admin_may_cancel_through_the_bot_too(tmp_path: Path) -> None:
-    async with asked(tmp_path) as here:
-        await here.core.key("org-admin")
-        status, body = await here.send("DELETE", profile="service", headers={"X-On-Behalf-Of": "org-admin"})
+async def test_an_org_admin_may_cancel_on_behalf_through_the_bot(tmp_path: Path) -> None:
+    async with waiting_action(tmp_path) as waiting:
+        await waiting.core.key("org-admin")
+        status, body = await waiting.send("DELETE", profile="service", headers={"X-On-Behalf-Of": "org-admin"})
     assert (status, body["status"]) == (200, "Deleted")

@@ -15,9 +15,8 @@ from core.models import (
     Kind,
 )
 from core.settings import ResponderSection
-from tests.core.actions.every_kind import NAME, place
-from tests.core.actions.harness import ANNA, BEN, LEAD, parts
-from tests.core.actions.harness import run_input as ask
+from tests.core.actions.every_kind import NAME, objects_of_every_kind
+from tests.core.actions.harness import ANNA, BEN, LEAD, open_harness, run_input
 from tests.core.scripted_engine import ScriptedEngine
 
 
@@ -31,58 +30,63 @@ from tests.core.scripted_engine import ScriptedEngine
         ("case_artifact", "Observable"),
     ],
 )
-async def test_an_answer_names_the_kind_of_its_object(tmp_path: Path, kind: Kind, object_type: str) -> None:
-    async with place(tmp_path) as there:
-        action = await there.run(kind)
-    assert (action.object_type, action.object_id) == (object_type, there.ids[kind])
+async def test_an_action_names_the_type_of_its_object(tmp_path: Path, kind: Kind, object_type: str) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        action = await objects.run(kind)
+    assert (action.object_type, action.object_id) == (object_type, objects.ids[kind])
 
 
 @pytest.mark.parametrize("kind", ["case", "case_task", "case_task_log", "case_artifact"])
-async def test_what_is_in_a_deleted_case_takes_no_runs_until_it_is_opened_again(tmp_path: Path, kind: Kind) -> None:
-    async with place(tmp_path) as there:
-        case_id = there.ids["case"]
-        await there.cases.update_case(LEAD, case_id, CaseUpdate(status="Deleted"))
+async def test_a_deleted_case_and_its_parts_take_no_runs_until_it_is_opened_again(tmp_path: Path, kind: Kind) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        case_id = objects.ids["case"]
+        await objects.cases.update_case(LEAD, case_id, CaseUpdate(status="Deleted"))
         with pytest.raises(ResponderBotError, match=f"Case {case_id} is deleted; open it again") as refused:
-            await there.run(kind)
+            await objects.run(kind)
         assert refused.value.code == "not_found"
-        assert json.loads(there.here.actions.list_json(kind, there.ids[kind]) or "[]") == []
-        await there.cases.update_case(LEAD, case_id, CaseUpdate(status="Open"))
-        assert (await there.run(kind)).status == "Success"
+        assert json.loads(objects.harness.actions.list_json(kind, objects.ids[kind]) or "[]") == []
+        await objects.cases.update_case(LEAD, case_id, CaseUpdate(status="Open"))
+        assert (await objects.run(kind)).status == "Success"
 
 
-async def test_an_alert_takes_runs_whatever_became_of_its_case(tmp_path: Path) -> None:
-    async with place(tmp_path) as there:
-        case = await there.alerts.create_case(LEAD, there.ids["alert"])
-        await there.cases.update_case(LEAD, case.id, CaseUpdate(status="Deleted"))
-        assert (await there.run("alert")).status == "Success"
+async def test_an_alert_in_a_deleted_case_takes_runs(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        case = await objects.alerts.create_case(LEAD, objects.ids["alert"])
+        await objects.cases.update_case(LEAD, case.id, CaseUpdate(status="Deleted"))
+        assert (await objects.run("alert")).status == "Success"
 
 
 async def test_without_only_if_idle_two_requests_are_two_runs(tmp_path: Path) -> None:
-    async with parts(tmp_path) as here:
-        first, second = await here.actions.start(ANNA, ask(here)), await here.actions.start(ANNA, ask(here))
-        runs = [await here.engine.taken.get(), await here.engine.taken.get()]
+    async with open_harness(tmp_path) as harness:
+        first, second = (
+            await harness.actions.start(ANNA, run_input(harness)),
+            await harness.actions.start(ANNA, run_input(harness)),
+        )
+        runs = [await harness.engine.taken.get(), await harness.engine.taken.get()]
         for run in runs:
             run.finish(Report(True))
-        await here.ended(first.action.id)
-        await here.ended(second.action.id)
-        listed = [action["id"] for action in json.loads(here.actions.list_json("alert", here.alert_id) or "")]
+        await harness.ended(first.action.id)
+        await harness.ended(second.action.id)
+        listed = [action["id"] for action in json.loads(harness.actions.list_json("alert", harness.alert_id) or "")]
     assert listed == [second.action.id, first.action.id]
     assert {run.job.action_id for run in runs} == set(listed)
 
 
-async def test_one_responder_in_the_way_is_not_another_nor_another_object(tmp_path: Path) -> None:
-    async with place(tmp_path) as there:
-        here = there.here
-        await here.actions.start(ANNA, ask(here, onlyIfIdle=True))
-        other = await here.actions.start(BEN, ask(here, NAME, onlyIfIdle=True))
-        elsewhere = ask(here, objectType="case_task_log", objectId=there.ids["case_task_log"], onlyIfIdle=True)
+async def test_only_if_idle_looks_at_the_same_responder_on_the_same_object(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        harness = objects.harness
+        await harness.actions.start(ANNA, run_input(harness, onlyIfIdle=True))
+        other = await harness.actions.start(BEN, run_input(harness, NAME, onlyIfIdle=True))
+        elsewhere = run_input(
+            harness, objectType="case_task_log", objectId=objects.ids["case_task_log"], onlyIfIdle=True
+        )
         assert other.new
-        assert (await here.actions.start(BEN, elsewhere)).new
-        for run in [await here.engine.taken.get() for _ in range(3)]:
+        assert (await harness.actions.start(BEN, elsewhere)).new
+        for run in [await harness.engine.taken.get() for _ in range(3)]:
             run.finish(Report(True))
 
 
-async def test_every_key_of_a_report_is_there_whatever_the_engine_said(tmp_path: Path) -> None:
+async def test_a_report_has_all_keys_whatever_the_engine_reports(tmp_path: Path) -> None:
     keys = [
         "summary",
         "full",
@@ -96,13 +100,13 @@ async def test_every_key_of_a_report_is_there_whatever_the_engine_said(tmp_path:
         "config",
     ]
     config = {"proxy", "cacerts", "check_tlp", "max_tlp", "check_pap", "max_pap", "jobTimeout"}
-    async with place(tmp_path) as there:
-        started = await there.here.actions.start(ANNA, ask(there.here))
-        (await there.here.engine.taken.get()).finish(Report(False))
+    async with objects_of_every_kind(tmp_path) as objects:
+        started = await objects.harness.actions.start(ANNA, run_input(objects.harness))
+        (await objects.harness.engine.taken.get()).finish(Report(False))
         reports = [
-            json.loads((await there.here.ended(started.action.id)).report),
-            json.loads((await there.run("alert")).report),
-            json.loads((await there.run("alert", full={"a": 1}, summary={"taxonomies": "rubbish"})).report),
+            json.loads((await objects.harness.ended(started.action.id)).report),
+            json.loads((await objects.run("alert")).report),
+            json.loads((await objects.run("alert", full={"a": 1}, summary={"taxonomies": "rubbish"})).report),
         ]
     for report in reports:
         assert list(report) == keys
@@ -126,20 +130,20 @@ async def test_every_key_of_a_report_is_there_whatever_the_engine_said(tmp_path:
     ],
 )
 async def test_an_error_message_of_any_json_becomes_text(tmp_path: Path, said: Any, shown: str) -> None:
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        (await here.engine.taken.get()).finish(Report(False, error_message=said))
-        ended = await here.ended(started.action.id)
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        (await harness.engine.taken.get()).finish(Report(False, error_message=said))
+        ended = await harness.ended(started.action.id)
     assert (ended.status, json.loads(ended.report)["errorMessage"]) == ("Failure", shown)
 
 
-async def test_secrets_of_input_config_and_parameters_are_removed_by_the_words_in_their_keys(tmp_path: Path) -> None:
+async def test_values_under_secret_keys_are_removed_from_input_config_and_parameters(tmp_path: Path) -> None:
     words = {"api_key": "s3cret", "Password": "s3cret", "smtpPwd": "s3cret", "client-secret": 53, "token": ["s3cret"]}
-    async with parts(tmp_path) as here:
-        started = await here.actions.start(ANNA, ask(here, parameters={"deep": [words], "plain": "x"}))
-        run = await here.engine.taken.get()
+    async with open_harness(tmp_path) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness, parameters={"deep": [words], "plain": "x"}))
+        run = await harness.engine.taken.get()
         run.finish(Report(True, input={"config": words, "plain": "x"}, config=words))
-        ended = await here.ended(started.action.id)
+        ended = await harness.ended(started.action.id)
     report = json.loads(ended.report)
     removed = dict.fromkeys(words, "REMOVED")
     assert "s3cret" not in ended.report
@@ -149,52 +153,52 @@ async def test_secrets_of_input_config_and_parameters_are_removed_by_the_words_i
     assert {key: report["config"][key] for key in words} == removed
 
 
-async def test_a_level_that_rises_before_the_last_one_agrees_ends_the_run(tmp_path: Path) -> None:
+async def test_a_tlp_raised_before_the_last_vote_ends_the_run(tmp_path: Path) -> None:
     policy = {"BlockHost_1_0": ResponderSection(approval=1)}
-    async with place(tmp_path, policies=policy) as there:
-        here = there.here
-        started = await here.actions.start(ANNA, ask(here))
-        await there.alerts.update(LEAD, here.alert_id, AlertUpdate(tlp=3))
-        await here.actions.approve(BEN, started.action.id)
-        ended = await here.ended(started.action.id)
-        assert here.engine.runs == []
+    async with objects_of_every_kind(tmp_path, policies=policy) as objects:
+        harness = objects.harness
+        started = await harness.actions.start(ANNA, run_input(harness))
+        await objects.alerts.update(LEAD, harness.alert_id, AlertUpdate(tlp=3))
+        await harness.actions.approve(BEN, started.action.id)
+        ended = await harness.ended(started.action.id)
+        assert harness.engine.runs == []
     assert ended.status == "Failure"
     assert "TLP:RED is above the TLP:AMBER" in json.loads(ended.report)["errorMessage"]
 
 
-async def test_a_remote_job_s_id_is_waited_for_a_moment_and_may_come_later(tmp_path: Path) -> None:
-    async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
-        prompt, late = [(await here.actions.start(ANNA, ask(here))).action for _ in range(2)]
-        runs = {run.job.action_id: run for run in [await here.engine.taken.get(), await here.engine.taken.get()]}
-        answering = asyncio.ensure_future(here.actions.with_job_id(prompt))
+async def test_an_answer_waits_a_moment_for_a_remote_job_id(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as harness:
+        prompt, late = [(await harness.actions.start(ANNA, run_input(harness))).action for _ in range(2)]
+        runs = {run.job.action_id: run for run in [await harness.engine.taken.get(), await harness.engine.taken.get()]}
+        answering = asyncio.ensure_future(harness.actions.with_job_id(prompt))
         await runs[prompt.id].begin("remote-1")
-        answers = [await answering, await here.actions.with_job_id(late)]
+        answers = [await answering, await harness.actions.with_job_id(late)]
         await runs[late.id].begin("remote-2")
-        later = here.action(late.id)
+        later = harness.action(late.id)
         for run in runs.values():
             run.finish(Report(True))
-        await here.ended(late.id)
-        await here.ended(prompt.id)
+        await harness.ended(late.id)
+        await harness.ended(prompt.id)
     assert (prompt.engine_job_id, [answer.engine_job_id for answer in answers]) == ("", ["remote-1", ""])
     assert (later.engine_job_id, later.status) == ("remote-2", "InProgress")
 
 
 async def test_an_event_of_an_action_names_the_alert_or_case_it_belongs_to(tmp_path: Path) -> None:
-    async with place(tmp_path) as there:
-        on = {(await there.run(kind)).id: kind for kind in there.ids}
-        page = await there.here.feed.page(0, wait_s=0)
+    async with objects_of_every_kind(tmp_path) as objects:
+        on = {(await objects.run(kind)).id: kind for kind in objects.ids}
+        page = await objects.harness.feed.page(0, wait_s=0)
     for event in page.events:
         if event.object_type == "Action":
-            root = there.ids["alert" if on[event.object_id] == "alert" else "case"]
+            root = objects.ids["alert" if on[event.object_id] == "alert" else "case"]
             assert (event.root_id, event.user) == (root, ANNA.login)
 
 
-async def test_a_responder_gets_the_object_with_its_parents_and_the_levels_that_hold(tmp_path: Path) -> None:
-    async with place(tmp_path, engine=ScriptedEngine()) as there:
+async def test_a_responder_gets_the_object_with_its_parents_and_the_levels_that_count(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path, engine=ScriptedEngine()) as objects:
         jobs = {}
-        for kind in there.ids:
-            await there.run(kind, asked={"parameters": {"reason": "r"}})
-            jobs[kind] = there.here.engine.runs[-1].job
+        for kind in objects.ids:
+            await objects.run(kind, asked={"parameters": {"reason": "r"}})
+            jobs[kind] = objects.harness.engine.runs[-1].job
     assert {kind: (job.tlp, job.pap) for kind, job in jobs.items()} == {
         "alert": (2, 2),
         "case": (1, 0),
@@ -205,8 +209,8 @@ async def test_a_responder_gets_the_object_with_its_parents_and_the_levels_that_
     assert [job.data_type for job in jobs.values()] == [f"thehive:{kind}" for kind in jobs]
     assert jobs["alert"].parameters == {"reason": "r", "user": ANNA.login, "organisation": "soc"}
     assert [artifact["data"] for artifact in jobs["alert"].data["artifacts"]] == ["198.51.100.1"]
-    assert jobs["case_task"].data["case"]["id"] == there.ids["case"]
-    assert jobs["case_task_log"].data["case_task"]["id"] == there.ids["case_task"]
-    assert jobs["case_task_log"].data["case_task"]["case"]["id"] == there.ids["case"]
-    assert jobs["case_artifact"].data["case"]["id"] == there.ids["case"]
-    assert {kind: job.data["id"] for kind, job in jobs.items()} == there.ids
+    assert jobs["case_task"].data["case"]["id"] == objects.ids["case"]
+    assert jobs["case_task_log"].data["case_task"]["id"] == objects.ids["case_task"]
+    assert jobs["case_task_log"].data["case_task"]["case"]["id"] == objects.ids["case"]
+    assert jobs["case_artifact"].data["case"]["id"] == objects.ids["case"]
+    assert {kind: job.data["id"] for kind, job in jobs.items()} == objects.ids

@@ -92,7 +92,7 @@ async def engine_health(core: RunningCore) -> tuple[str, dict[str, bool]]:
     return answer.json()["status"], parts
 
 
-async def test_a_dead_and_a_slow_engine_delay_nobody_and_come_back(tmp_path: Path) -> None:
+async def test_a_dead_and_a_slow_engine_delay_no_request_and_are_used_again_once_back(tmp_path: Path) -> None:
     only = {name: known_as(f"Only{name}_1_0", name) for name in ("Dead", "Slow", "Live")}
     shared = known_as("Shared_1_0", "shared")
     async with cortexes(dead=[only["Dead"], shared], slow=[only["Slow"]], live=[only["Live"], shared]) as servers:
@@ -132,7 +132,7 @@ async def test_a_dead_and_a_slow_engine_delay_nobody_and_come_back(tmp_path: Pat
 
 
 @pytest.mark.slow
-async def test_an_engine_that_is_back_is_seen_without_being_asked_for(tmp_path: Path) -> None:
+async def test_an_engine_that_is_back_is_noticed_without_a_request(tmp_path: Path) -> None:
     async with cortexes(remote=[BLOCKER]) as (remote,):
         port = urlsplit(remote.url).port or 0
         await remote.stop()
@@ -146,7 +146,7 @@ async def test_an_engine_that_is_back_is_seen_without_being_asked_for(tmp_path: 
             assert (await listed(core, alert_id))["Blocker_1_0"]["engineIds"] == ["remote"]
 
 
-async def test_a_full_engine_stands_back_for_the_next_when_the_load_is_to_be_spread(tmp_path: Path) -> None:
+async def test_spread_load_passes_over_a_full_engine(tmp_path: Path) -> None:
     def waits(number: int) -> dict[str, Any]:
         """Parameters of a run that ends when it is told to."""
         os.mkfifo(tmp_path / f"bell-{number}")
@@ -172,7 +172,7 @@ async def test_a_full_engine_stands_back_for_the_next_when_the_load_is_to_be_spr
     assert (by_name["engineId"], again["engineId"]) == ("local", "local")
 
 
-async def test_a_full_engine_is_waited_for_by_default(tmp_path: Path) -> None:
+async def test_without_spread_load_runs_wait_for_a_full_engine(tmp_path: Path) -> None:
     settings = {"local_first": True, "max_concurrent_actions": 1}
     async with (
         cortexes(remote=[STEPWISE_THERE]) as (remote,),

@@ -114,14 +114,14 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return asyncio.run(played(tmp_path_factory.mktemp("simultaneous"), request.param))
 
 
-def test_one_template_is_made_and_63_are_told_that_it_exists(outcome: Played) -> None:
+def test_one_template_is_created_and_63_requests_learn_that_it_exists(outcome: Played) -> None:
     assert outcome.templates.statuses == {201: 1, 400: 63}
     assert {(body["type"], body["message"]) for body in outcome.templates.bodies(400)} == {
         ("CreateError", 'The case template "Phishing" already exists')
     }
 
 
-def test_one_key_is_one_action_and_one_run(outcome: Played) -> None:
+def test_64_requests_with_one_idempotency_key_are_one_action_and_one_run(outcome: Played) -> None:
     (made,) = outcome.keyed.bodies(201)
     assert outcome.keyed.statuses == {201: 1, 200: 63}
     assert {body["id"] for body in outcome.keyed.bodies(200)} == {made["id"]}
@@ -129,7 +129,7 @@ def test_one_key_is_one_action_and_one_run(outcome: Played) -> None:
     assert outcome.runs["keyed"] == 1
 
 
-def test_one_finds_it_idle_and_63_are_shown_what_runs(outcome: Played) -> None:
+def test_only_if_idle_starts_one_run_and_63_requests_get_the_open_action(outcome: Played) -> None:
     (made,) = outcome.idle.bodies(201)
     assert outcome.idle.statuses == {201: 1, 409: 63}
     assert {(body["type"], body["action"]["id"]) for body in outcome.idle.bodies(409)} == {
@@ -138,12 +138,12 @@ def test_one_finds_it_idle_and_63_are_shown_what_runs(outcome: Played) -> None:
     assert outcome.runs["idle"] == 1
 
 
-def test_what_is_refused_leaves_nothing_behind(outcome: Played) -> None:
+def test_refused_requests_store_nothing(outcome: Played) -> None:
     assert outcome.anything.statuses == {404: 64}
     assert outcome.on_the_alerts["anything"] == []
 
 
-def test_every_action_has_ended_and_each_of_its_events_came_once(outcome: Played) -> None:
+def test_every_action_ends_and_each_of_its_events_comes_once(outcome: Played) -> None:
     assert {action.status for found in outcome.on_the_alerts.values() for action in found} == {"Success"}
     for types in outcome.events.values():
         assert (types[0], types[-1]) == ("action.created", "action.ended")

@@ -1,4 +1,4 @@
-"""Two cores on one database file: each action is followed by one, and that of a dead core by the other."""
+"""Two cores on one database: each action is followed by one, and the actions of a dead core by the other."""
 
 import asyncio
 import json
@@ -19,8 +19,16 @@ from core.common.database.sqlite import Transaction
 from core.engines.base import Report
 from core.models import Action
 from core.store.schema import migrations
-from tests.core.actions.harness import ANNA, ActionParts, Parts, action_parts, parts
-from tests.core.actions.harness import run_input as ask
+from tests.core.actions.harness import (
+    ANNA,
+    ActionParts,
+    Harness,
+    action_parts,
+    next_run,
+    open_harness,
+    run_input,
+    started_run,
+)
 from tests.core.core_process import (
     LOOK_AT_MOST_S,
     LOOK_EVERY_S,
@@ -35,73 +43,61 @@ from tests.core.core_process import (
     reader_of,
     until,
 )
-from tests.core.scripted_engine import Run, ScriptedEngine
+from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
 
 # --- the second core, in this process ---------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def second(tmp_path: Path, here: Parts, engine: ScriptedEngine) -> AsyncIterator[ActionParts]:
-    """Another core on the file of `here`."""
-    async with opened(tmp_path / "core.db") as database, action_parts(database, here.clock, engine) as core:
+async def second(tmp_path: Path, harness: Harness, engine: ScriptedEngine) -> AsyncIterator[ActionParts]:
+    """Another core on the file of `harness`."""
+    async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine) as core:
         yield core
 
 
-async def taken(engine: ScriptedEngine) -> Run:
-    async with asyncio.timeout(LOOK_AT_MOST_S):
-        return await engine.taken.get()
-
-
-async def begun(here: Parts, *, responder: str = "BlockHost_1_0") -> tuple[Action, Run]:
-    started = await here.actions.start(ANNA, ask(here, responder))
-    run = await taken(here.engine)
-    await run.begin()
-    return started.action, run
-
-
-async def test_a_core_that_was_silent_too_long_leaves_the_job_to_the_one_that_follows_it_now(tmp_path: Path) -> None:
+async def test_a_core_whose_lease_ended_does_not_clean_up_the_job(tmp_path: Path) -> None:
     other = ScriptedEngine()
-    async with parts(tmp_path) as here:
-        action, late = await begun(here)
-        async with second(tmp_path, here, other) as core:
-            here.clock.now_ms += LEASE_MS
+    async with open_harness(tmp_path) as harness:
+        action, late = await started_run(harness)
+        async with second(tmp_path, harness, other) as core:
+            harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
-            run = await taken(other)
+            run = await next_run(other)
             late.finish(Report(True, full={"message": "late"}))
-            await until(lambda: not here.runner.followed(), "the end of what the first follows")
-            assert here.engine.forgotten == []
+            await until(lambda: not harness.runner.followed(), "the end of what the first follows")
+            assert harness.engine.forgotten == []
             run.finish(Report(True, full={"message": "by the second"}))
-            ended = await here.ended(action.id)
+            ended = await harness.ended(action.id)
         assert json.loads(ended.report)["message"] == "by the second"
         assert other.forgotten == []  # the first may come back at any point, and is to find that it has run
 
 
-async def test_what_may_run_already_is_followed_though_all_places_are_taken(tmp_path: Path) -> None:
+async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) -> None:
     other = ScriptedEngine(at_once=1)
-    async with parts(tmp_path, engine=ScriptedEngine(at_once=1)) as here:
-        action, _ = await begun(here)
-        queued = (await here.actions.start(ANNA, ask(here))).action
-        async with second(tmp_path, here, other) as core:
-            own = (await core.actions.start(ANNA, ask(here))).action
-            assert (await taken(other)).job.action_id == own.id
-            here.clock.now_ms += LEASE_MS
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        action, _ = await started_run(harness)
+        queued = (await harness.actions.start(ANNA, run_input(harness))).action
+        async with second(tmp_path, harness, other) as core:
+            own = (await core.actions.start(ANNA, run_input(harness))).action
+            assert (await next_run(other)).job.action_id == own.id
+            harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
-            adopted = await taken(other)
+            adopted = await next_run(other)
             assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
             assert other.taken.empty()
             other.runs[0].finish(Report(True))
-            assert (await taken(other)).job.action_id == queued.id
+            assert (await next_run(other)).job.action_id == queued.id
 
 
-async def test_who_takes_over_has_a_lease_at_once_so_that_nobody_takes_it_over_in_turn(tmp_path: Path) -> None:
+async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
     other, third = ScriptedEngine(), ScriptedEngine()
-    async with parts(tmp_path) as here:
-        action, _ = await begun(here)
-        async with second(tmp_path, here, other) as core, second(tmp_path, here, third) as late:
-            here.clock.now_ms += LEASE_MS
+    async with open_harness(tmp_path) as harness:
+        action, _ = await started_run(harness)
+        async with second(tmp_path, harness, other) as core, second(tmp_path, harness, third) as late:
+            harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
-            assert (await taken(other)).job.action_id == action.id
+            assert (await next_run(other)).job.action_id == action.id
             await late.runner.tick()
             assert late.runner.followed() == 0
 
@@ -110,59 +106,59 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
     long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000000) SELECT max(i) FROM n"
     other = ScriptedEngine()
     async with (
-        parts(tmp_path) as here,
+        open_harness(tmp_path) as harness,
         opened(tmp_path / "core.db") as database,
-        action_parts(database, here.clock, other, tick_s=LOOK_EVERY_S) as core,
+        action_parts(database, harness.clock, other, tick_s=LOOK_EVERY_S) as core,
     ):
 
         def is_renewed() -> bool:
-            lease = {"until": here.clock.now_ms + LEASE_MS}
+            lease = {"until": harness.clock.now_ms + LEASE_MS}
             return database.row("SELECT 1 FROM owner WHERE lease_until = :until", lease) is not None
 
-        await core.actions.start(ANNA, ask(here))
-        await taken(other)
+        await core.actions.start(ANNA, run_input(harness))
+        await next_run(other)
         search = asyncio.create_task(database.rows_aside(long))
         for _ in range(3):
-            here.clock.now_ms += LEASE_MS
+            harness.clock.now_ms += LEASE_MS
             await until(is_renewed, "a renewed lease")
         assert not search.done()
         await search
 
 
-async def test_a_core_whose_processes_can_not_be_seen_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
+async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
     def moved(tx: Transaction) -> None:
         tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
         tx.run("UPDATE owner SET id = '1-1-elsewhere-1'")
 
     other = ScriptedEngine()
-    async with parts(tmp_path) as here:
-        action, _ = await begun(here)
-        async with second(tmp_path, here, other) as core, opened(tmp_path / "core.db") as database:
+    async with open_harness(tmp_path) as harness:
+        action, _ = await started_run(harness)
+        async with second(tmp_path, harness, other) as core, opened(tmp_path / "core.db") as database:
             await database.transaction(moved)
             await core.runner.tick()
             assert [row["owner"] for row in database.rows("SELECT owner FROM action")] == ["1-1-elsewhere-1"]
-            here.clock.now_ms += LEASE_MS
+            harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
-            assert (await taken(other)).job.action_id == action.id
+            assert (await next_run(other)).job.action_id == action.id
 
 
-async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_not_held_against_the_run(tmp_path: Path) -> None:
+async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_withdrawn(tmp_path: Path) -> None:
     other = ScriptedEngine(stoppable=False)
-    async with parts(tmp_path) as here:
-        action, _ = await begun(here)
-        await here.lifecycle.cancel(ANNA, action.id)
-        async with second(tmp_path, here, other) as core:
-            here.clock.now_ms += LEASE_MS
+    async with open_harness(tmp_path) as harness:
+        action, _ = await started_run(harness)
+        await harness.lifecycle.cancel(ANNA, action.id)
+        async with second(tmp_path, harness, other) as core:
+            harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
-            (await taken(other)).finish(Report(False, message="It broke by itself"))
-            ended = await here.ended(action.id)
+            (await next_run(other)).finish(Report(False, message="It broke by itself"))
+            ended = await harness.ended(action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
 
 
-async def test_a_database_from_before_the_leases_of_cores_is_taken_on_with_what_runs(tmp_path: Path) -> None:
+async def test_a_database_without_leases_is_migrated_and_its_open_actions_go_on(tmp_path: Path) -> None:
     (tmp_path / "now").mkdir()
-    async with parts(tmp_path / "now") as here:
-        action, _ = await begun(here)
+    async with open_harness(tmp_path / "now") as harness:
+        action, _ = await started_run(harness)
     before = sqlite_utils.Database(tmp_path / "core.db")
     migrations.apply(before, stop_before="a_lease_for_each_core")
     assert "lease_until" in before.table("action").columns_dict
@@ -178,19 +174,19 @@ async def test_a_database_from_before_the_leases_of_cores_is_taken_on_with_what_
     now.close()
     before.close()
     other = ScriptedEngine()
-    async with second(tmp_path, here, other) as core:
-        run = await taken(other)
+    async with second(tmp_path, harness, other) as core:
+        run = await next_run(other)
         run.finish(Report(True))
         assert (run.job.action_id, run.job.resumed) == (action.id, True)
         assert json.loads(core.actions.get_json(action.id))["createdAt"] == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:
-    async with parts(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as here:
-        started = await here.actions.start(ANNA, ask(here))
-        (await taken(here.engine)).finish(Report(False, message="No such responder there"))
+    async with open_harness(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        (await next_run(harness.engine)).finish(Report(False, message="No such responder there"))
         async with asyncio.timeout(LOOK_AT_MOST_S):
-            assert (await here.actions.with_job_id(started.action)).engine_job_id == ""
+            assert (await harness.actions.with_job_id(started.action)).engine_job_id == ""
 
 
 # --- two processes ----------------------------------------------------------------------------------------------------
@@ -233,7 +229,7 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
         yield Pair(place, one, other, await alert_in(one))
 
 
-async def test_a_killed_core_s_actions_go_on_with_the_other_which_serves_meanwhile(tmp_path: Path) -> None:
+async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: Path) -> None:
     async with pair(tmp_path) as two:
         names = ["first", "second", "queued"]
         theirs = {name: await two.run(two.one, name) for name in names}
@@ -259,7 +255,7 @@ async def test_a_killed_core_s_actions_go_on_with_the_other_which_serves_meanwhi
         assert types[-1] == "action.ended"
 
 
-async def test_either_core_shows_waits_for_and_cancels_what_the_other_follows(tmp_path: Path) -> None:
+async def test_either_core_shows_and_cancels_the_actions_of_the_other(tmp_path: Path) -> None:
     async with pair(tmp_path) as two:
         running = await two.run(two.one, "running")
         beside = await two.run(two.one, "beside")
@@ -278,7 +274,7 @@ async def test_either_core_shows_waits_for_and_cancels_what_the_other_follows(tm
 
 
 @pytest.mark.slow
-async def test_a_core_that_stood_still_comes_back_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_core_resumed_after_its_lease_ended_changes_nothing(tmp_path: Path) -> None:
     async with pair(tmp_path) as two:
         actions = {name: await two.run(two.one, name) for name in ("ends", "runs on")}
         for action in actions.values():
@@ -305,7 +301,7 @@ def reads(core: CoreProcess, file: Path) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_core_that_stood_still_before_the_start_does_not_start_it_after_the_other_s_end(tmp_path: Path) -> None:
+async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(tmp_path: Path) -> None:
     """Its certificate file is a pipe, which holds a core where it writes the job folder."""
     pem = tmp_path / "pem"
     os.mkfifo(pem)
@@ -331,7 +327,7 @@ async def test_a_core_that_stood_still_before_the_start_does_not_start_it_after_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["disabled", "cancelled"])
-async def test_a_run_whose_core_was_killed_before_it_started_is_not_started_by_the_next(
+async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_next_core(
     tmp_path: Path, how: str
 ) -> None:
     """Its certificate file is a pipe, which holds a core where it writes the job folder."""

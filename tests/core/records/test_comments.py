@@ -65,7 +65,7 @@ async def test_a_comment_is_written_changed_and_deleted(core: RunningCore, kind:
     ]
 
 
-async def test_comments_are_found_by_what_they_belong_to(core: RunningCore) -> None:
+async def test_comments_are_found_by_their_alert_or_case(core: RunningCore) -> None:
     alert, case = await made(core, "alert"), await made(core, "case")
     await sent(core, "POST", "/api/alert/siem;elastalert;8257b4/comment", {"message": "on the alert"}, status=201)
     await sent(core, "POST", "/api/case/1/comment", {"message": "on the case"}, status=201)
@@ -104,7 +104,7 @@ async def test_who_may_write_change_and_delete_a_comment(core: RunningCore, kind
 
 
 @pytest.mark.parametrize("path", ["/api/alert/~99/comment", "/api/case/~99/comment", "/api/alert/~2/comment"])
-async def test_nothing_is_written_below_what_is_not_there(core: RunningCore, path: str) -> None:
+async def test_a_comment_on_an_unknown_object_is_refused(core: RunningCore, path: str) -> None:
     await made(core, "alert"), await made(core, "case")
     await sent(core, "POST", path, {"message": "m"}, status=404)
     await sent(core, "POST", "/api/alert/~1/comment", {"message": ""}, status=400)
@@ -112,7 +112,7 @@ async def test_nothing_is_written_below_what_is_not_there(core: RunningCore, pat
     assert await sent(core, "POST", "/api/comment/_search", {}) == []
 
 
-async def test_of_deletes_at_the_same_time_one_does_it(core: RunningCore) -> None:
+async def test_of_simultaneous_deletes_one_succeeds(core: RunningCore) -> None:
     alert = await made(core, "alert")
     comment = await sent(core, "POST", f"/api/alert/{alert}/comment", {"message": "m"}, status=201)
     answers = await asyncio.gather(

@@ -24,7 +24,7 @@ async def change(database: Database, number: int, at: int = 1) -> None:
     )
 
 
-async def test_what_came_before_is_answered_at_once(tmp_path: Path) -> None:
+async def test_earlier_events_are_answered_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         feed = Feed(database, SetClock())
         await change(database, 5)
@@ -35,7 +35,7 @@ async def test_what_came_before_is_answered_at_once(tmp_path: Path) -> None:
     assert page.last == 1
 
 
-async def test_without_after_only_what_comes_from_now_on(tmp_path: Path) -> None:
+async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         feed = Feed(database, SetClock())
         await change(database, 5)
@@ -62,7 +62,7 @@ async def test_a_wait_without_events_ends_empty(tmp_path: Path) -> None:
     assert (page.events, page.last) == ([], 0)
 
 
-async def test_a_reader_that_comes_too_late_is_told_where_to_go_on(tmp_path: Path) -> None:
+async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
         feed = Feed(database, clock)
@@ -76,7 +76,7 @@ async def test_a_reader_that_comes_too_late_is_told_where_to_go_on(tmp_path: Pat
     assert [event.object_id for event in page.events] == ["~2"]
 
 
-async def test_a_reader_at_the_end_of_a_pruned_feed_is_not_sent_away(tmp_path: Path) -> None:
+async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
         feed = Feed(database, clock)

@@ -51,7 +51,7 @@ async def test_an_event_holds_ids_only(core: RunningCore) -> None:
     assert page["last"] == last + 2
 
 
-async def test_without_after_the_answer_says_where_now_is(core: RunningCore) -> None:
+async def test_without_after_the_answer_has_the_newest_number(core: RunningCore) -> None:
     await alert(core, "before")
     now = await events(core, "wait=0")
     made = await alert(core, "after")
@@ -79,7 +79,7 @@ async def test_a_reader_among_many_writers_gets_each_event_once_and_in_order(tmp
     assert len({event["objectId"] for event in found}) == 40
 
 
-async def test_a_reader_that_is_ahead_of_a_store_put_back_goes_on_from_now(core: RunningCore) -> None:
+async def test_a_reader_ahead_of_the_newest_event_continues_from_the_newest(core: RunningCore) -> None:
     ahead = await events(core, "after=999999999&wait=0")
     made = await alert(core, "put back")
     page = await events(core, f"after={ahead['last']}&wait=0")
@@ -87,7 +87,7 @@ async def test_a_reader_that_is_ahead_of_a_store_put_back_goes_on_from_now(core:
     assert [event["objectId"] for event in page["events"]] == [made]
 
 
-async def test_what_is_no_longer_kept_is_gone_with_the_first_that_is(tmp_path: Path) -> None:
+async def test_pruned_events_are_410_with_the_first_one_kept(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:
         for number in range(3):
             await alert(here, str(number))
@@ -103,6 +103,6 @@ async def test_what_is_no_longer_kept_is_gone_with_the_first_that_is(tmp_path: P
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=", "after=1.5", "after=" + "9" * 19])
-async def test_a_place_in_the_feed_is_a_number(core: RunningCore, query: str) -> None:
+async def test_after_takes_a_number(core: RunningCore, query: str) -> None:
     answer = await core.send("GET", f"/api/event?{query}")
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")

@@ -67,7 +67,7 @@ async def test_an_alert_s_keys_keep_their_order_through_every_change(core: Runni
     assert [answer["status"] for answer in answers] == ["New", "New", "Ignored", "New", "New"]
 
 
-async def test_a_second_alert_is_told_in_the_words_of_the_interface(core: RunningCore) -> None:
+async def test_a_second_alert_with_the_same_reference_is_refused(core: RunningCore) -> None:
     body = {**ALERT, "sourceRef": "8257b4"}
     await made(core, "/api/alert", body)
     refused = await made(core, "/api/alert", body, 400)
@@ -83,7 +83,7 @@ async def test_an_alert_is_found_by_its_reference_escaped_or_not(core: RunningCo
         assert (await core.send("GET", f"/api/alert/{reference}")).json()["id"] == alert["id"]
 
 
-async def test_every_search_has_a_range_a_sort_and_its_total(core: RunningCore) -> None:
+async def test_every_search_takes_a_range_and_a_sort_and_answers_its_total(core: RunningCore) -> None:
     case = await made(core, "/api/case", {"title": "c", "description": "d"})
     task = await made(core, f"/api/case/{case['id']}/task", {"title": "first"})
     await made(core, f"/api/case/{case['id']}/task", {"title": "second"})
@@ -99,7 +99,7 @@ async def test_every_search_has_a_range_a_sort_and_its_total(core: RunningCore) 
         assert int(answer.headers["x-total"]) == len(every.json()) >= 2
 
 
-async def test_a_template_of_every_kind_of_field_comes_back_as_it_was_sent(core: RunningCore) -> None:
+async def test_custom_fields_of_every_kind_come_back_as_they_were_sent(core: RunningCore) -> None:
     sent = {
         "s": {"string": "x", "order": 4},
         "n": {"string": None},
@@ -127,7 +127,7 @@ async def test_a_template_of_every_kind_of_field_comes_back_as_it_was_sent(core:
     assert (template["titlePrefix"], case["title"]) == (" [F]  ", " [F] t")
 
 
-async def test_a_name_is_compared_exactly(core: RunningCore) -> None:
+async def test_template_names_are_compared_exactly(core: RunningCore) -> None:
     for name in ("Exact", "exact", "Exact ", "Ex\u0061\u0301ct", "Ex\u00e1ct"):
         await made(core, "/api/case/template", {"name": name})
     refused = await made(core, "/api/case/template", {"name": "Exact", "severity": 3}, 400)
