@@ -4,26 +4,45 @@ An `...Input` or `...Update` is the body of a request: strict, null means absent
 are answers; the store keeps the same JSON. All are immutable.
 """
 
-import math
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
     WithJsonSchema,
-    WrapValidator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from core.field_types import (
+    CUSTOM_FIELD_KINDS,
+    MAX_ARTIFACTS,
+    MAX_BULK,
+    MAX_CUSTOM_FIELDS,
+    MAX_SORTS,
+    MAX_TASKS,
+    AlertStatus,
+    ArtifactTags,
+    CaseStatus,
+    CustomFields,
+    Level,
+    Millis,
+    ObjectId,
+    Order,
+    Reference,
+    Severity,
+    Tags,
+    TaskStatus,
+    Text,
+    UntilErrorLimit,
+    check_length,
+)
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
 KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
@@ -66,187 +85,6 @@ PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
 
 TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
-
-
-# Far more than public clients send, and few enough that even the largest request doesn't hold the event loop or the
-# writer for longer than about 50 ms.
-MAX_TAGS = 1_000
-MAX_ARTIFACT_TAGS = 100  # on each of up to a thousand artifacts
-MAX_TASKS = 1_000
-MAX_ARTIFACTS = 1_000  # of an alert, and of one request
-MAX_CUSTOM_FIELDS = 1_000
-MAX_BULK = 1_000
-MAX_BULK_VALUES = 40_000  # JSON values in all objects that one request changes
-MAX_REFERENCE_CHARS = 2_048  # the limit of a path
-MAX_SORTS = 5
-
-ERRORS_LIMIT = 1_000
-"""How many wrong fields an error names; further entries of a list are not validated."""
-
-
-def _to_integer(value: Any) -> Any:
-    """`2.0` becomes 2, because JSON Schema counts it as an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Integer = Annotated[int, BeforeValidator(_to_integer)]
-Level = Annotated[Integer, Field(ge=0, le=3, description="0 clear, 1 green, 2 amber, 3 red")]
-Severity = Annotated[Integer, Field(ge=1, le=4, description="1 low, 2 medium, 3 high, 4 critical")]
-Millis = Annotated[Integer, Field(ge=0, le=2**53, description="milliseconds since the epoch")]
-ObjectId = Annotated[str, Field(pattern=r"^~\d+$", description="`~` and digits")]
-Text = Annotated[str, Field(min_length=1)]
-Reference = Annotated[str, Field(max_length=MAX_REFERENCE_CHARS)]
-Order = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
-TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
-AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
-CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
-
-INT_LIMIT = 2**63  # SQLite's integers have 64 bits
-
-
-def _without_duplicates(tags: list[str]) -> list[str]:
-    return list(dict.fromkeys(tags))
-
-
-Tags = Annotated[list[str], Field(max_length=MAX_TAGS), AfterValidator(_without_duplicates)]
-"""Tags in the order given, without duplicates."""
-ArtifactTags = Annotated[list[str], Field(max_length=MAX_ARTIFACT_TAGS), AfterValidator(_without_duplicates)]
-
-
-class ErrorCount:
-    """The context of one validation: counts the errors in entries of lists."""
-
-    def __init__(self) -> None:
-        self.found = 0
-
-
-def _until_error_limit(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """Validate an entry of a list, unless the entries before it have ERRORS_LIMIT errors already."""
-    count = info.context
-    if not isinstance(count, ErrorCount):
-        return handler(value)
-    if count.found >= ERRORS_LIMIT:
-        return value  # the body is rejected anyway
-    try:
-        return handler(value)
-    except ValidationError as error:
-        count.found += error.error_count()
-        raise
-
-
-UntilErrorLimit = WrapValidator(_until_error_limit)
-
-CUSTOM_FIELD_KINDS: Mapping[str, str] = {
-    "string": "a string or null",
-    "integer": "an integer or null",
-    "float": "a number or null",
-    "boolean": "true, false or null",
-    "date": "milliseconds since the epoch or null",
-    "number": "a number or null",  # what thehive4py 1.8 sends for a number
-}
-"""Allowed values of each kind of custom field."""
-
-
-def _fits_kind(kind: str, value: Any) -> bool:
-    if value is None:
-        return True
-    if kind == "string":
-        return isinstance(value, str)
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if isinstance(value, bool) or (isinstance(value, int) and not -INT_LIMIT <= value < INT_LIMIT):
-        return False
-    if kind in ("integer", "date"):
-        return isinstance(value, int)
-    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def kind_of_value(value: Any) -> str:
-    """The kind of the value in the short form `"name": value`."""
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    return "float" if isinstance(value, float) else "string"
-
-
-def _custom_field(name: str, value: Any, position: int, errors: list[InitErrorDetails]) -> dict[str, Any]:
-    """The long form of one custom field; its errors are added to `errors`."""
-
-    def reject(expected: str, *loc: str) -> None:
-        error = PydanticCustomError("custom_field", "Input should be {expected}", {"expected": expected})
-        errors.append(InitErrorDetails(type=error, loc=(name, *loc), input=value))
-
-    if not name:
-        reject("under a name")
-    entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
-    if "" in entry:  # n8n leaves the kind empty if it doesn't know it
-        unnamed = entry.pop("")
-        unnamed = unnamed if isinstance(unnamed, Mapping) else {kind_of_value(unnamed): unnamed}
-        for key in unnamed.keys() & entry.keys():
-            reject("given once, not under an empty name as well", key)
-        entry = {**unnamed, **entry}
-    kinds = [kind for kind in CUSTOM_FIELD_KINDS if kind in entry]
-    unknown = [key for key in entry if key not in (*CUSTOM_FIELD_KINDS, "order", "_id")]
-    if len(kinds) != 1:
-        kinds_text = ", ".join(list(CUSTOM_FIELD_KINDS)[:5])
-        reject(f"one value under one of {kinds_text}", *(unknown[:1] if not kinds else kinds[1:2]))
-        return entry
-    kind, order = kinds[0], _to_integer(entry.get("order"))
-    number = _to_integer(entry[kind]) if kind in ("integer", "date") else entry[kind]
-    if not _fits_kind(kind, number):
-        reject(CUSTOM_FIELD_KINDS[kind], kind)
-    if not _fits_kind("integer", order):
-        reject("an integer", "order")
-    entry_id = {"_id": entry["_id"]} if isinstance(entry.get("_id"), str) else {}
-    return {kind: number, "order": position if order is None else order, **entry_id}
-
-
-def _check_length(value: Sized, maximum: int) -> None:
-    if len(value) > maximum:
-        context = {"field_type": "Value", "max_length": maximum, "actual_length": len(value)}
-        raise PydanticKnownError("too_long", context)
-
-
-def _custom_fields(value: Any) -> Any:
-    """The long form of all custom fields. Raises one ValidationError for all that is wrong."""
-    if not isinstance(value, Mapping):
-        return value
-    _check_length(value, MAX_CUSTOM_FIELDS)
-    errors: list[InitErrorDetails] = []
-    items = enumerate(value.items(), start=1)
-    fields = {name: _custom_field(name, item, position, errors) for position, (name, item) in items}
-    if errors:
-        raise ValidationError.from_exception_data("customFields", errors)
-    return fields
-
-
-_CUSTOM_FIELD_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "string": {"type": ["string", "null"]},
-        "integer": {"type": ["integer", "null"]},
-        "float": {"type": ["number", "null"]},
-        "boolean": {"type": ["boolean", "null"]},
-        "date": {"type": ["integer", "null"]},
-        "order": {"type": ["integer", "null"]},
-    },
-}
-
-CustomFields = Annotated[
-    dict[str, dict[str, Any]],
-    BeforeValidator(_custom_fields),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "maxProperties": MAX_CUSTOM_FIELDS,
-            "additionalProperties": {
-                "anyOf": [_CUSTOM_FIELD_SCHEMA, {"type": ["string", "integer", "number", "boolean", "null"]}]
-            },
-        }
-    ),
-]
-"""`{"name": {"<kind>": value or null, "order": n}}` or short `{"name": value}`; validation gives the long form."""
 
 
 class ApiModel(BaseModel):
@@ -306,7 +144,7 @@ def _texts(value: Any) -> Any:
     """A string, or a list of them, as a list."""
     many = isinstance(value, list)
     if many:
-        _check_length(value, MAX_ARTIFACTS)
+        check_length(value, MAX_ARTIFACTS)
     items = value if many and value else [value]
     errors = [
         InitErrorDetails(

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from core.api.endpoint import JSON_TYPE
 from core.common.errors import Code, ResponderBotError
-from core.models import ERRORS_LIMIT, ApiModel
+from core.field_types import ERRORS_LIMIT
+from core.models import ApiModel
 
 ERRORS: Mapping[Code, tuple[int, str]] = {
     "authentication": (401, "AuthenticationError"),

@@ -22,7 +22,8 @@ from core.api.endpoint import Endpoint
 from core.api.errors import field_errors
 from core.common.errors import ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected, read_body
-from core.models import INT_LIMIT, ArtifactsInput, ErrorCount, Input
+from core.field_types import INT_LIMIT, ErrorCount
+from core.models import ArtifactsInput, Input
 
 BODY_LIMIT_BYTES = 1_048_576
 QUERY_LIMIT_BYTES = 8_192

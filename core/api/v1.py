@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
-from core.models import SEVERITY_NAMES, TLP_NAMES, kind_of_value
+from core.field_types import kind_of_value
+from core.models import SEVERITY_NAMES, TLP_NAMES
 
 _PATHS: Mapping[str, str] = {
     "/api/alert": "/api/v1/alert",

@@ -10,11 +10,10 @@ from core.access import Caller
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.field_types import MAX_BULK_VALUES, AlertStatus
 from core.models import (
-    MAX_BULK_VALUES,
     Alert,
     AlertInput,
-    AlertStatus,
     AlertUpdate,
     Artifact,
     ArtifactInput,

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from core.common.database.sqlite import Transaction
 from core.common.errors import ResponderBotError
-from core.models import MAX_ARTIFACTS, Artifact, ArtifactInput, ArtifactsInput, Case
+from core.field_types import MAX_ARTIFACTS
+from core.models import Artifact, ArtifactInput, ArtifactsInput, Case
 from core.records import files
 from core.records.writes import insert_children, number_of
 from core.store import objects

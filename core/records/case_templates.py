@@ -9,7 +9,8 @@ from core.access import Caller
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import CaseTemplate, CaseTemplateInput, CustomFields, SearchInput, Task, TaskInput
+from core.field_types import CustomFields
+from core.models import CaseTemplate, CaseTemplateInput, SearchInput, Task, TaskInput
 from core.records import events
 from core.records.search import Found, search
 from core.store import objects

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.common.errors import ResponderBotError
-from core.models import CUSTOM_FIELD_KINDS, INT_LIMIT
+from core.field_types import CUSTOM_FIELD_KINDS, INT_LIMIT
 from core.records import query_string
 from core.store import objects
 from core.store.search import JsonPath, Scalar

@@ -5,18 +5,8 @@ from typing import Any
 
 from core.common.database.sqlite import Transaction
 from core.common.errors import ResponderBotError
-from core.models import (
-    MAX_ARTIFACTS,
-    MAX_CUSTOM_FIELDS,
-    MAX_TAGS,
-    OBJECT_TYPES,
-    Alert,
-    Case,
-    FieldsUpdate,
-    Input,
-    Kind,
-    StoredModel,
-)
+from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
+from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, StoredModel
 from core.records import events
 from core.store import objects
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.models import ERRORS_LIMIT, MAX_ARTIFACT_TAGS, MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS, MAX_TASKS
+from core.field_types import ERRORS_LIMIT, MAX_ARTIFACT_TAGS, MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS, MAX_TASKS
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
