@@ -1,4 +1,4 @@
-"""What follows from core's feed: cards where the settings want them, threads that tell the story."""
+"""Core's feed makes the bot post cards where the settings say, and replies in their threads."""
 
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = 
     return Event(seq=seq, at=seq, type=type, object_type=object_type, object_id=object_id, root_id=root_id, user="a@b")
 
 
-def test_news_say_each_thing_once() -> None:
-    news = FeedChanges.of(
+def test_changes_name_each_object_once() -> None:
+    changes = FeedChanges.of(
         [
             event(1, "alert.created", "~1", "~1", "Alert"),
             event(2, "action.created", "~2", "~1"),
@@ -33,7 +33,7 @@ def test_news_say_each_thing_once() -> None:
             event(6, "case_template.created", "~8", "~8", "CaseTemplate"),
         ]
     )
-    assert news == FeedChanges(
+    assert changes == FeedChanges(
         created_alerts=("~1",),
         roots=("~1", "~7"),
         actions=(("~2", "~1"),),
@@ -43,7 +43,7 @@ def test_news_say_each_thing_once() -> None:
     )
 
 
-async def test_an_alert_goes_where_its_severity_belongs(tmp_path: Path) -> None:
+async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna = await scene.person(ANNA)
         low = await scene.post_alert(severity=1, sourceRef="low")
@@ -53,7 +53,7 @@ async def test_an_alert_goes_where_its_severity_belongs(tmp_path: Path) -> None:
         assert find_card(await anna.messages(RED), low) is None
 
 
-async def test_a_card_follows_its_alert(tmp_path: Path) -> None:
+async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna = await scene.person(ANNA)
         alert_id = await scene.post_alert()
@@ -71,7 +71,7 @@ async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None
         await anna.until(lambda view: [m for m in thread(view, alert_id) if log_id in m["text"]])
 
 
-async def test_a_log_of_a_case_without_an_alert_stands_in_its_channel(tmp_path: Path) -> None:
+async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna = await scene.person(ANNA)
         case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
@@ -84,7 +84,7 @@ async def log_of(scene: BotEnvironment, case_id: str) -> str:
     return (await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})).id
 
 
-async def test_approval_is_asked_for_in_the_thread_and_another_person_gives_it(tmp_path: Path) -> None:
+async def test_approval_is_requested_in_the_thread_and_given_by_another_person(tmp_path: Path) -> None:
     policy = {CLOSE: ResponderSection(approval=1)}
     async with running_bot(tmp_path, responder=policy) as scene:
         anna, ben = await scene.person(ANNA), await scene.person(BEN)
@@ -99,7 +99,7 @@ async def test_approval_is_asked_for_in_the_thread_and_another_person_gives_it(t
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 
 
-async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
+async def test_a_watcher_gets_a_direct_message_at_each_end(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         ben = await scene.person(BEN)
         alert_id = await scene.post_alert()
@@ -112,7 +112,7 @@ async def test_who_watches_is_told_of_each_end(tmp_path: Path) -> None:
         await ben.until(lambda view: [m for m in view.messages(direct) if "done" in m["text"]])
 
 
-async def test_after_a_gap_in_the_feed_every_card_of_late_is_true_again(tmp_path: Path) -> None:
+async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna = await scene.person(ANNA)
         alert_id = await scene.post_alert()

@@ -27,7 +27,7 @@ def dump(shown: Any) -> str:
 
 
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
-    """Every payload that tells of this alert to somebody, or a channel, of this clearance."""
+    """Every payload about this alert for this clearance."""
     subject = Subject.alert(alert)
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
     told = [(action, subject) for action in actions]
@@ -111,15 +111,15 @@ def test_a_hidden_artifact_is_masked_in_every_spelling(hidden: str, words: str) 
     assert RedactedView(Subject.alert(alert), 2).title() == "Beacon to [withheld] seen"
 
 
-def test_a_link_that_leads_to_what_is_hidden_is_no_link() -> None:
+def test_a_link_with_a_hidden_artifact_is_left_out() -> None:
     hidden = [make.artifact(data="boss@evil.example", tlp=3)]
     alert = make.alert(external_link="https://siem.example/?q=boss%40evil.example", artifacts=hidden)
     assert "siem.example" not in dump(alert_card(alert, [], clearance=2, button=button, now_ms=NOW))
     assert "siem.example" in dump(alert_card(alert, [], clearance=3, button=button, now_ms=NOW))
 
 
-def test_a_report_on_an_artifact_counts_as_high_as_its_case() -> None:
-    """The responder was given the case with it (`semantics.md 7`)."""
+def test_the_tlp_of_a_case_counts_for_reports_on_its_artifacts() -> None:
+    """Its responder gets the case too."""
     artifact, case = make.artifact(tlp=0), make.case(tlp=3)
     assert RedactedView(Subject.artifact(artifact, case), 2).report("words") == "details withheld (TLP:RED)"
     assert RedactedView(Subject.artifact(artifact, None), 2).report("words") == "details withheld (TLP:RED)"
@@ -135,6 +135,6 @@ def test_no_hidden_data_breaks_the_masking(hidden: str, words: str) -> None:
         assert data.lower() not in shown.lower()
 
 
-def test_a_task_whose_case_is_not_known_counts_as_red() -> None:
+def test_an_object_that_cannot_be_read_counts_as_red() -> None:
     assert Subject.unknown(make.action(object_type="Log")).tlp == 3
     assert withheld(3) == "details withheld (TLP:RED)"

@@ -14,8 +14,8 @@ from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, feature_environment, text_of
 from tests.bot.features.test_runs import choose, menu_block
+from tests.bot.outbox.harness import until
 from tests.bot.running import UNLIMITED, BotEnvironment, find_card, running_bot
-from tests.bot.test_delivery import until
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Backups put back: the bot and core know each other's databases, and no old message tells of a new alert."""
+"""Restored backups: the bot notices another database of core, and no old message shows a new alert."""
 
 import shutil
 import sqlite3
@@ -29,7 +29,7 @@ FORGET = "`responder-bot forget-messages`"
 
 
 async def refused(scene: BotEnvironment) -> str:
-    """What the bot says once it has seen that this is another database."""
+    """The bot's problem once it has noticed that this is another database."""
     return await until(lambda: scene.bot.notifier.problem if FORGET in scene.bot.notifier.problem else "", "a refusal")
 
 
@@ -43,14 +43,14 @@ def put_marked(folder: Path) -> None:
 
 
 def put_raw(folder: Path) -> None:
-    """As somebody does who copies files by hand, from a time before anything knew that it is a backup."""
+    """Restore a plain copy of the file, which isn't marked as a backup."""
     shutil.copy(folder / "copy.db", folder / "core.db")
     with closing(sqlite3.connect(folder / "core.db")) as connection, connection:
         connection.execute("DELETE FROM backup")
 
 
 def put_another(folder: Path) -> None:
-    """Another database with the same people, whose feed is further on."""
+    """Put another database there, with the same users and a longer feed."""
     with closing(sqlite3.connect(folder / "core.db")) as connection, connection:
         connection.execute("UPDATE identity SET id = 'another'")
         connection.execute("DELETE FROM object")
@@ -65,7 +65,7 @@ def put_another(folder: Path) -> None:
         (put_another, "it is another one"),
     ],
 )
-async def test_the_messages_of_another_database_are_left_alone_until_they_are_forgotten(
+async def test_messages_of_another_database_are_left_alone_until_they_are_forgotten(
     tmp_path: Path, put: Callable[[Path], None], why: str
 ) -> None:
     async with running_bot(tmp_path) as scene:
@@ -82,16 +82,18 @@ async def test_the_messages_of_another_database_are_left_alone_until_they_are_fo
             assert f"messages tell of ({why}" in said
             assert not all(check.ok for check in await scene.bot.health())
             new = await scene.post_alert(sourceRef="new", title="Somebody else's machine")
-            assert (new == lost) == (put is put_raw)  # its id is used again: the reason for all this
+            assert (new == lost) == (
+                put is put_raw
+            )  # its id is used again, which is why old messages must not be touched
             button = buttons(old)[0]
             await anna.click(SOC, old["ts"], action_id=button["action_id"], value=button["value"])
             await anna.until(lambda view: [m for m in view.ephemerals(SOC) if FORGET in m["text"]])
             assert [m for m in await anna.messages(SOC) if not m.get("ephemeral")] == before
             assert await forget_messages(tmp_path / "slack.db") >= 2
-            await until(lambda: scene.bot.outbox.cursor(), "a bot that begins anew")
+            await until(lambda: scene.bot.outbox.cursor(), "a first start")
             later = await scene.post_alert(sourceRef="later", title="And one more")
             await anna.until(lambda view: titled(view, "And one more"))
-            await until(lambda: not scene.bot.notifier.problem, "a bot that is content")
+            await until(lambda: not scene.bot.notifier.problem, "no problem")
             assert [m for m in await anna.messages(SOC) if m["ts"] <= old["ts"]] == before
             assert later != lost
 
@@ -100,7 +102,7 @@ def titled(view: EmulatorView, title: str) -> list[dict[str, Any]]:
     return [m for m in view.messages(SOC) if title in str(m)]
 
 
-async def test_a_raw_copy_that_has_run_on_is_known_by_its_events(tmp_path: Path) -> None:
+async def test_a_plain_copy_that_got_new_events_is_recognized_by_them(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna = await scene.person(ANNA)
         await scene.card(anna, await scene.post_alert())
@@ -119,7 +121,7 @@ async def test_a_raw_copy_that_has_run_on_is_known_by_its_events(tmp_path: Path)
                 assert "was another one" in await refused(scene)
 
 
-async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended(tmp_path: Path) -> None:
+async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_interrupted(tmp_path: Path) -> None:
     async with running_bot(tmp_path, responder={CLOSE: ResponderSection(approval=1)}) as scene:
         anna = await scene.person(ANNA)
         alert_id = await scene.post_alert()
@@ -152,23 +154,23 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_ended
             await scene.card(anna, later)
 
 
-async def test_a_click_that_a_backup_caught_is_not_carried_out(tmp_path: Path) -> None:
+async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tmp_path: Path) -> None:
     slack = AsyncWebClient(token="xoxb-none")
-    delivery = MessageOutbox(tmp_path / "slack.db", slack, now_ms)
-    await delivery.inbox.accept("click", {"what": "run"})
-    await delivery.watches.add("T0LOCAL", ANNA, "responder:Mailer_1_0")
-    await delivery.watches.add("T0LOCAL", ANNA, "~1")
-    await delivery.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
+    outbox = MessageOutbox(tmp_path / "slack.db", slack, now_ms)
+    await outbox.inbox.accept("click", {"what": "run"})
+    await outbox.watches.add("T0LOCAL", ANNA, "responder:Mailer_1_0")
+    await outbox.watches.add("T0LOCAL", ANNA, "~1")
+    await outbox.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
     copy(tmp_path / "slack.db", tmp_path / "copy.db", now_ms())
-    await delivery.close()
-    for name in ("copy.db", "copy.db"):  # the second time it is a live database
-        delivery = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
-        assert await delivery.inbox.take_over_abandoned() == []
-        assert not await delivery.inbox.accept("click", {"what": "run"})
-        assert (shown := delivery.message("alert:~1:C0SOC")) is not None
+    await outbox.close()
+    for name in ("copy.db", "copy.db"):  # the second time as a live database
+        outbox = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
+        assert await outbox.inbox.take_over_abandoned() == []
+        assert not await outbox.inbox.accept("click", {"what": "run"})
+        assert (shown := outbox.message("alert:~1:C0SOC")) is not None
         assert shown.attempted_at  # it is looked for in Slack before it is posted
-        await delivery.close()
+        await outbox.close()
     assert await forget_messages(tmp_path / "copy.db") == 1
-    delivery = MessageOutbox(tmp_path / "copy.db", slack, now_ms)
-    assert await delivery.watches.of_user("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
-    await delivery.close()
+    outbox = MessageOutbox(tmp_path / "copy.db", slack, now_ms)
+    assert await outbox.watches.of_user("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
+    await outbox.close()

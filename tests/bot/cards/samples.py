@@ -1,4 +1,4 @@
-"""Made-up alerts, actions and responders for the tests of cards, hostile ones among them."""
+"""Sample and random alerts, actions and responders, hostile ones among them."""
 
 import hashlib
 import json
@@ -97,7 +97,7 @@ def responder(name: str = "CloseFalsePositive", **more: Any) -> OfferedResponder
 
 
 def button(intent: Intent) -> str:
-    """An opaque id, unique for each intent, as long as the real ones."""
+    """A unique opaque id of realistic length."""
     return hashlib.sha256(repr(intent).encode()).hexdigest()[:32]
 
 
@@ -120,7 +120,7 @@ def artifacts(draw: st.DrawFn, mark: Mapping[int, str]) -> Artifact:
 
 
 def _loud(text: str) -> str:
-    """In capitals, as far as they are letters of the same number."""
+    """ASCII letters in capitals; others may change the text's length."""
     return "".join(c.upper() if c.isascii() else c for c in text)
 
 
@@ -129,7 +129,7 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
     """An alert whose own words carry `mark[tlp]`, and whose artifacts carry the mark of their own TLP."""
     tlp = draw(levels)
     found = draw(st.lists(artifacts(mark), max_size=6))
-    # Titles, tags and links often repeat an observable, in the letters of their own taste.
+    # Titles, tags and links often repeat an observable in another case.
     repeated = [_loud(a.label) if draw(st.booleans()) else a.label for a in found]
     own = st.one_of(_marked(mark[tlp]), *([st.sampled_from(repeated)] if repeated else []))
     return alert(

@@ -1,11 +1,10 @@
-"""The card of an alert, as an analyst reads it."""
+"""The card of an alert."""
 
 import json
 from typing import Any
 
 from bot.cards.alert import GREY, alert_card, safe_link
 from bot.cards.message import Intent, Message, intents_in
-from tests.bot.cards import samples
 from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended
 
 
@@ -13,8 +12,8 @@ def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
     return alert_card(alert(**more), actions, clearance=clearance, button=button, now_ms=NOW)
 
 
-def told(message: Message) -> list[str]:
-    """The texts of a message, block by block."""
+def texts_of(message: Message) -> list[str]:
+    """The texts of a message's blocks."""
     found: list[str] = []
     for block in message.blocks:
         parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
@@ -23,7 +22,7 @@ def told(message: Message) -> list[str]:
 
 
 def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields() -> None:
-    shown = told(card(external_link="https://siem.example/?a=1&b=2"))
+    shown = texts_of(card(external_link="https://siem.example/?a=1&b=2"))
     assert shown[0] == "*HIGH* · *<https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>*"
     assert shown[1:7] == [
         "*Source*\nsuricata · 8257b4",
@@ -37,7 +36,7 @@ def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields
 
 
 def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
-    lines = told(card(ended(), action(41, status="InProgress"), ended("Failure", "Timed out after 1 minute.", 42)))
+    lines = texts_of(card(ended(), action(41, status="InProgress"), ended("Failure", "Timed out after 1 minute.", 42)))
     assert lines[8:] == [
         "◐ *CloseFalsePositive* running · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>",
         "✗ *CloseFalsePositive* failed after 3.2 s · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>"
@@ -47,15 +46,15 @@ def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
 
 
 def test_the_last_change_names_who_made_it() -> None:
-    shown = told(card(status="Ignored", updated_at=NOW, updated_by="ben@soc.example"))
+    shown = texts_of(card(status="Ignored", updated_at=NOW, updated_by="ben@soc.example"))
     assert any(line.startswith("~12 · Marked as read by ben · ") for line in shown)
-    assert any(line.startswith("~12 · anna started CloseFalsePositive · ") for line in told(card(action())))
+    assert any(line.startswith("~12 · anna started CloseFalsePositive · ") for line in texts_of(card(action())))
 
 
 def test_a_change_that_a_run_made_names_the_run_and_what_it_did() -> None:
     def grey(*operations: dict[str, str], by: str = "anna@soc.example", **more: Any) -> str:
         run = ended().model_copy(update={"operations": json.dumps(operations)})
-        return told(card(run, updated_at=run.end_date, updated_by=by, **more))[7]
+        return texts_of(card(run, updated_at=run.end_date, updated_by=by, **more))[7]
 
     tagged = {"type": "AddTagToAlert", "tag": "has-ip", "status": "Success"}
     read = {"type": "MarkAlertAsRead", "status": "Success"}
@@ -65,8 +64,8 @@ def test_a_change_that_a_run_made_names_the_run_and_what_it_did() -> None:
     assert grey({**tagged, "status": "Failure"}).startswith("~12 · Changed by anna · ")
 
 
-def test_a_withheld_card_says_what_to_press() -> None:
-    assert told(card(tlp=3))[0] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
+def test_a_withheld_card_says_where_to_find_details() -> None:
+    assert texts_of(card(tlp=3))[0] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
 
 
 def test_a_run_can_be_cancelled_only_while_it_waits() -> None:
@@ -89,17 +88,17 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
 
 
 def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:
-    line = told(card(awaiting(("cleo@x",), needed=2)))[8]
+    line = texts_of(card(awaiting(("cleo@x",), needed=2)))[8]
     assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2): see the thread · anna, ")
     assert line.endswith(" · expires <!date^1763694000^{time}|2025-11-21 03:00 UTC>")
 
 
-def test_an_alert_with_nothing_left_to_do_has_a_quiet_bar() -> None:
+def test_a_closed_alert_has_a_grey_bar() -> None:
     assert card(status="Ignored").color == GREY
     assert card().color != GREY
 
 
-def test_the_push_text_tells_the_last_run_without_markup() -> None:
+def test_the_push_notification_has_the_last_run_without_markup() -> None:
     assert card(ended()).text == (
         "High alert ~12: ET MALWARE Beacon to known C2 · CloseFalsePositive done in 3.2 s: Marked as read."
     )
@@ -111,8 +110,7 @@ def test_only_a_plain_web_address_becomes_a_link() -> None:
         assert safe_link(bad) == ""
 
 
-def test_a_headline_stays_outside_the_bar_so_that_it_is_not_shown_twice() -> None:
+def test_the_headline_is_outside_the_bar_so_that_slack_does_not_repeat_it() -> None:
     payload = card().payload()
     assert len(payload["blocks"]) == 1
     assert payload["attachments"][0]["color"] == card().color
-    assert samples.NOW

@@ -1,4 +1,4 @@
-"""Whatever comes in, Slack takes what goes out: every payload passes the wire checker (`slack.md 1`)."""
+"""Slack takes every payload, whatever the input: each passes the emulator's checks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +55,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
 
 @given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
 @quick
-def test_what_the_thread_tells_fits(action: Action, alert: Alert, clearance: int) -> None:
+def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
     fine(replies.end_reply(action, subject, clearance=clearance, button=button, confirm=alert.title))
@@ -154,7 +154,7 @@ def test_any_json_is_shown_before_it_is_created(body: dict[str, Any], text: str)
     fine_view(template.json_view())
 
 
-def test_what_was_created_fits() -> None:
+def test_the_view_of_a_created_template_fits() -> None:
     made = CaseTemplate(
         id_="~5",
         id="~5",
@@ -178,7 +178,7 @@ def test_what_was_created_fits() -> None:
 
 @given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)
 @quick
-def test_the_leading_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
+def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
     subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
     fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
     fine_view(start.start_view(place, subject, clearance=clearance, typed=typed, also=("~13", "~14")))

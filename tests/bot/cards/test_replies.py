@@ -1,4 +1,4 @@
-"""What the thread tells at a run's end, and what approvers see."""
+"""Replies at the end of a run, approval requests, and direct messages to watchers."""
 
 import json
 from typing import Any
@@ -11,12 +11,12 @@ from bot.cards.text import escape
 from bot.redaction import Subject
 from core.models import Approval
 from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended, report
-from tests.bot.cards.test_alert import told
+from tests.bot.cards.test_alert import texts_of
 
 SUBJECT = Subject.alert(alert())
 
 
-def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
+def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
     operations = [
         {"type": "AddTagToAlert", "tag": "false-positive", "status": "Success"},
         {"type": "CloseTask", "status": "Failure", "message": "there is no task"},
@@ -29,7 +29,7 @@ def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
             "report": report(message="Closed.", full=text, summary={"taxonomies": [taxonomy]}),
         }
     )
-    assert told(end_reply(done, SUBJECT, clearance=2, button=button)) == [
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
         "Closed.",
         "`RB:closed=fp`",
@@ -41,10 +41,10 @@ def test_the_thread_tells_result_labels_changes_and_the_first_lines() -> None:
     assert report_file(done, SUBJECT, clearance=1) is None
 
 
-def test_a_report_shows_neither_the_sentence_above_it_again_nor_what_is_empty() -> None:
+def test_a_report_leaves_out_its_sentence_and_empty_values() -> None:
     def shown(**full: Any) -> list[str]:
         done = ended().model_copy(update={"report": report(message="Closed.", full={"message": "Closed.", **full})})
-        return told(end_reply(done, SUBJECT, clearance=2, button=button))[1:]
+        return texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[1:]
 
     assert shown(reason="", tag="fp", left=None, found=0) == ["Closed.", '```\n{\n  "tag": "fp",\n  "found": 0\n}\n```']
     assert shown(reason="", rows=[]) == ["Closed."]
@@ -56,12 +56,12 @@ def test_the_file_of_a_long_report_stays_whole() -> None:
     done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
     name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
     assert (name, json.loads(text)) == ("report-40.txt", full)
-    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == (
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == (
         "The report is longer; core keeps it whole."
     )
 
 
-def test_only_indicators_lose_their_full_stops_in_what_was_changed() -> None:
+def test_only_observables_are_defanged_in_changes() -> None:
     operations = [
         {"type": "AddTagToAlert", "tag": "v1.2", "status": "Success"},
         {"type": "CloseTask", "status": "Failure", "message": "There is no task. Ask Anna."},
@@ -71,7 +71,7 @@ def test_only_indicators_lose_their_full_stops_in_what_was_changed() -> None:
         {"type": "AssignCase", "owner": "boss@evil.example", "status": "Success"},
     ]
     done = ended().model_copy(update={"operations": json.dumps(operations)})
-    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[-1].splitlines() == [
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[-1].splitlines() == [
         "• tagged the alert v1.2",
         "• not done: CloseTask (There is no task. Ask Anna.)",
         "• tagged the case c2:evil[.]example",
@@ -93,19 +93,21 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
     assert meant("Success") == ()
 
 
-def test_a_reply_above_the_clearance_says_only_how_it_ended() -> None:
-    assert told(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
+def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
+    assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
         "Result: details withheld (TLP:AMBER); `/responder actions ~12` shows it to those who may see it.",
     ]
 
 
-def request(asked: Any, now_ms: int = NOW) -> Any:
-    return approval_request(asked, SUBJECT, clearance=2, button=button, now_ms=now_ms, confirm="Blocks the host.")
+def request(request_action: Any, now_ms: int = NOW) -> Any:
+    return approval_request(
+        request_action, SUBJECT, clearance=2, button=button, now_ms=now_ms, confirm="Blocks the host."
+    )
 
 
-def test_a_request_says_who_asks_what_it_does_and_until_when() -> None:
-    assert told(request(awaiting()))[:3] == [
+def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
+    assert texts_of(request(awaiting()))[:3] == [
         "*anna* asks to run *CloseFalsePositive* on ~12 (ET MALWARE Beacon to known C2).",
         "Blocks the host.",
         "1 more must agree · agreed: nobody yet · expires "
@@ -114,44 +116,49 @@ def test_a_request_says_who_asks_what_it_does_and_until_when() -> None:
 
 
 def test_a_decided_or_expired_request_has_no_buttons() -> None:
-    def offers(asked: Any, now_ms: int = NOW) -> bool:
-        return ids.APPROVE in str(request(asked, now_ms).blocks)
+    def offers(request_action: Any, now_ms: int = NOW) -> bool:
+        return ids.APPROVE in str(request(request_action, now_ms).blocks)
 
     approved = Approval(needed=1, approved_by=["cleo@x"], expires_at=NOW + 1)
     assert offers(awaiting())
     assert not offers(awaiting(), NOW + 4_000_000)
     assert not offers(awaiting(("cleo@x",)))
     assert not offers(ended(approval=approved))
-    assert "Approved by cleo." in told(request(ended(approval=approved)))
+    assert "Approved by cleo." in texts_of(request(ended(approval=approved)))
     denied = Approval(needed=1, approved_by=[], expires_at=NOW + 1)
-    assert "Denied by cleo." in told(request(ended("Failure", "Denied by cleo.", approval=denied)))
+    assert "Denied by cleo." in texts_of(request(ended("Failure", "Denied by cleo.", approval=denied)))
 
 
-def test_a_watcher_reads_how_it_ended_and_how_to_stop() -> None:
-    assert told(watcher_message(ended(), SUBJECT, clearance=2)) == [
+def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
+    assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
         "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
     ]
 
 
-def test_a_report_that_is_no_json_breaks_nothing() -> None:
+def test_a_report_that_is_not_json_raises_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
         assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("CloseFalsePositive done")
 
 
-def test_an_operation_s_name_is_shown_as_it_is_and_never_filled_in() -> None:
+def test_the_type_of_an_operation_is_never_a_template() -> None:
     names = ["{", "{type:>20000000}", "{0}", "{type.__class__}", "%s %(type)s", "{tag!r}"]
     operations = [{"type": name, "tag": "{type}", "status": "Success"} for name in [*names, "AddTagToAlert"]]
     done = ended().model_copy(update={"operations": json.dumps(operations), "report": report(message="Closed.")})
     changes = "\n".join([*(f"• {escape(name)}" for name in names), "• tagged the alert {type}"])
-    assert told(end_reply(done, SUBJECT, clearance=2, button=button))[2] == changes
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[2] == changes
 
 
-def test_a_report_that_can_not_be_shown_still_tells_the_end() -> None:
-    for words in ({"report": 5}, {"report": report(message="Closed."), "operations": 5}):  # what nobody thought of
+def test_an_unreadable_report_still_shows_the_end() -> None:
+    for words in (
+        {"report": 5},
+        {"report": report(message="Closed."), "operations": 5},
+    ):  # of types that core never sends
         done = ended().model_copy(update=words)
-        assert told(end_reply(done, SUBJECT, clearance=2, button=button))[0].startswith("✓ *CloseFalsePositive* done")
+        assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[0].startswith(
+            "✓ *CloseFalsePositive* done"
+        )
         assert report_file(done, SUBJECT, clearance=2) is None
         assert watcher_message(done, SUBJECT, clearance=2).text.startswith("CloseFalsePositive done")
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)

@@ -1,4 +1,4 @@
-"""The template modal and what was typed into it."""
+"""The modal of a case template and its submission."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from bot.slack_emulator.limits import problems
 
 
 def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:
-    """The view as Slack hands it in."""
+    """The view as Slack submits it."""
     view = template.template_view(draft)
     state = {
         block: {
@@ -21,7 +21,7 @@ def submitted(draft: Draft, typed: dict[str, str]) -> dict[str, Any]:
     return {**view, "id": "V1", "state": {"values": state}}
 
 
-def test_every_field_of_the_interface_is_read_back() -> None:
+def test_every_field_is_read_from_a_submission() -> None:
     draft = Draft().with_task().with_field()
     filled = template.parse_submission(
         submitted(
@@ -64,7 +64,7 @@ def test_every_field_of_the_interface_is_read_back() -> None:
     }
 
 
-def test_each_mistake_stands_at_its_own_field() -> None:
+def test_each_mistake_is_shown_at_its_field() -> None:
     draft = Draft((0, 1), (2, 3, 4), 5)
     filled = template.parse_submission(
         submitted(
@@ -92,7 +92,7 @@ def test_each_mistake_stands_at_its_own_field() -> None:
     }
 
 
-def test_an_error_of_core_goes_to_where_it_was_typed() -> None:
+def test_an_error_of_core_is_shown_at_its_field() -> None:
     filled = template.parse_submission(
         submitted(
             Draft((0, 7), (8,), 9),
@@ -155,7 +155,7 @@ def test_custom_fields_past_what_a_view_holds_are_typed_one_in_each_line() -> No
         assert words in more(text).errors[template.MORE_FIELDS]
 
 
-def test_what_is_typed_stays_while_tasks_come_and_go() -> None:
+def test_block_ids_stay_while_tasks_come_and_go() -> None:
     draft = Draft().with_task().with_task().without_task(1)
     assert draft.tasks == (0, 2)
     blocks = {b.get("block_id") for b in template.template_view(draft)["blocks"]}

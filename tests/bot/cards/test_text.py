@@ -1,4 +1,4 @@
-"""Foreign text on its way to Slack."""
+"""Foreign text for Slack."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def test_foreign_text_keeps_its_limit_and_holds_no_markup(text: str, limit: int)
         assert rest.startswith(("amp;", "lt;", "gt;"))
 
 
-def test_a_title_can_not_ping_anybody() -> None:
+def test_foreign_text_cannot_mention_anybody() -> None:
     assert foreign("<!channel> & <@U1>", 100) == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
 
 
@@ -36,7 +36,7 @@ def test_an_entity_is_never_cut() -> None:
     assert foreign("a&b&c", 9) == "a&amp;b…"
 
 
-def test_characters_that_turn_text_round_are_left_out() -> None:
+def test_bidirectional_characters_are_left_out() -> None:
     assert foreign("invoice\u202egpj.exe\u200b", 100) == "invoicegpj.exe"
     assert foreign_plain("\u202e", 10) == "(no name)"
 
@@ -57,7 +57,7 @@ def test_code_is_not_ended_by_a_backtick() -> None:
     assert code("a`b", 20) == "`aˋb`"
 
 
-def test_clipping_says_so() -> None:
+def test_clipped_text_ends_with_an_ellipsis() -> None:
     assert clip("abcdef", 4) == "abc…"
 
 
@@ -78,15 +78,15 @@ def test_an_observable_can_not_be_clicked(data: str, kind: str, shown: str) -> N
     ("ms", "words"),
     [(420, "0.4 s"), (12_000, "12 s"), (185_000, "3 min 5 s"), (7_440_000, "2 h 4 min"), (262_800_000, "3 d 1 h")],
 )
-def test_how_long_is_told_in_the_largest_two_units(ms: int, words: str) -> None:
+def test_a_duration_has_its_two_largest_units(ms: int, words: str) -> None:
     assert duration(ms) == words
 
 
-def test_times_are_in_the_readers_own_zone_with_utc_where_slack_can_not() -> None:
+def test_times_are_in_the_readers_time_zone_with_utc_as_a_fallback() -> None:
     assert slack_date(1_763_690_400_000) == "<!date^1763690400^{time}|2025-11-21 02:00 UTC>"
     assert utc_time(2**53) == "an unknown time"
 
 
-def test_a_person_is_a_name_and_never_a_mention() -> None:
+def test_a_person_is_named_and_never_mentioned() -> None:
     assert person_name("anna@soc.example") == "anna"
     assert person_name("<@U1>") == "&lt;"

@@ -1,4 +1,4 @@
-"""When a level or a clearance changes, what stands in Slack changes too: cards, threads, files, direct messages."""
+"""When a TLP or a clearance changes, Slack's content follows: cards, threads, files, direct messages."""
 
 import asyncio
 import json
@@ -25,17 +25,17 @@ from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
+from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
-from tests.bot.test_delivery import Clock, until
 
 TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
-SAID = ("Looked it up.", "The firewall said no.", "line 150 of the report")
-SECRETS = (TITLE, OBSERVED, LOGGED, *SAID)
-PLACES = (SOC, OPEN, RED)
+REPORTED = ("Looked it up.", "The firewall said no.", "line 150 of the report")
+SECRETS = (TITLE, OBSERVED, LOGGED, *REPORTED)
+ROUTED = (SOC, OPEN, RED)
 
 
 class QuickClock:
-    """Ten times as fast as the real one: what is bundled for 3 s waits for 0.3 s."""
+    """Ten times as fast as the real one: an update that is due in 3 s is sent after 0.3 s."""
 
     started = now_ms()
 
@@ -44,8 +44,8 @@ class QuickClock:
 
 
 @dataclass
-class Story:
-    """An alert and its case, with all that can be told of them."""
+class PostedAlert:
+    """An alert and its case, with every kind of message about them."""
 
     scene: BotEnvironment
     anna: EmulatedUser
@@ -53,10 +53,10 @@ class Story:
     alert_id: str = ""
     case_id: str = ""
     task_id: str = ""
-    direct: str = ""  # what the bot tells ben
+    direct: str = ""  # the channel of the bot's direct messages to ben
 
     async def begin(self) -> None:
-        """A card; the ends of two runs, one with a file; a request for approval; a log; a direct message."""
+        """Post a card, the ends of two runs (one with a file), an approval request, a task log, a direct message."""
         scene = self.scene
         observed = [{"dataType": "ip", "data": OBSERVED}]
         self.alert_id = await scene.post_alert(title=TITLE, artifacts=observed)
@@ -70,7 +70,7 @@ class Story:
         self.case_id = (await scene.client.create_case_from_alert(self.alert_id)).id
         self.task_id = (await scene.client.add_task(self.case_id, {"title": "Look"})).id
         await self.log()
-        await rest(scene, scene.bot)
+        await settled(scene, scene.bot)
 
     async def log(self) -> None:
         await self.scene.client.add_log(self.task_id, {"message": LOGGED})
@@ -86,12 +86,12 @@ class Story:
             action = await self.scene.client.action(action.id, wait_s=10)
 
     async def level(self, tlp: int) -> None:
-        """The TLP of both."""
+        """Set the TLP of both."""
         for path in (f"/api/alert/{self.alert_id}", f"/api/case/{self.case_id}"):
             assert (await self.scene.core.send("PATCH", path, {"tlp": tlp})).status_code == 200
 
     async def seen(self, channel: str) -> set[str]:
-        """Which secrets stand there, in any message or file."""
+        """The secrets in any message or file of a channel."""
         everything = await stored(self.ben, channel)
         return {secret for secret in SECRETS if secret in everything}
 
@@ -113,48 +113,48 @@ async def content(who: EmulatedUser, file_id: str) -> str:
         return ""
 
 
-async def rest(scene: BotEnvironment, bot: Bot) -> None:
-    """Wait until the bot has followed all news, and Slack has all that it shall have."""
+async def settled(scene: BotEnvironment, bot: Bot) -> None:
+    """Wait until the bot has followed all events, and Slack has all messages as desired."""
     last = (await scene.core.core.feed.page(None, 0)).last
     await until(lambda: bot.outbox.cursor() == last)
 
     def is_at_rest() -> bool:
         clearance = bot.channels.clearance
-        stale = [one for one in PLACES if bot.outbox.stale_subjects(one, clearance(one) or 0)]
+        stale = [one for one in ROUTED if bot.outbox.stale_subjects(one, clearance(one) or 0)]
         return not stale and bot.outbox.waiting() == 0
 
     await until(is_at_rest)
 
 
 async def shared(scene: BotEnvironment, is_shared: bool, channel: str = SOC) -> None:
-    """The channel is shared with another company, or no longer, and the bot has heard of it."""
+    """Share the channel with another company, or stop it, and wait until the bot has noticed."""
     scene.emulator.share(channel, is_shared)
     own = next(c.clearance for c in scene.settings.channel if c.id == channel)
     await until(lambda: scene.bot.channels.clearance(channel) == (0 if is_shared else own))
-    await rest(scene, scene.bot)
+    await settled(scene, scene.bot)
 
 
 def with_clearance(settings: BotSettings, channel: str, clearance: int) -> BotSettings:
-    """The same settings but for one channel's clearance."""
+    """The settings with another clearance for one channel."""
     sections = [s.model_copy(update={"clearance": clearance}) if s.id == channel else s for s in settings.channel]
     return settings.model_copy(update={"channel": tuple(sections)})
 
 
 @asynccontextmanager
-async def story(folder: Path, **more: Any) -> AsyncIterator[Story]:
+async def posted_alert(folder: Path, **more: Any) -> AsyncIterator[PostedAlert]:
     os.mkfifo(folder / "go")
     policies = write_responders(folder)
     engine = EngineSection(name="local", responders=(folder / "responders",))
     parts = {"clock_ms": QuickClock(), "engine": (engine,), "responder": policies, **more}
     async with running_bot(folder, **parts) as scene:
-        made = Story(scene, await scene.person(ANNA), await scene.person(BEN))
+        made = PostedAlert(scene, await scene.person(ANNA), await scene.person(BEN))
         await made.begin()
         yield made
 
 
 @asynccontextmanager
 async def another_bot(scene: BotEnvironment, settings: BotSettings) -> AsyncIterator[Bot]:
-    """The bot, started again with other settings."""
+    """Restart the bot with other settings."""
     await scene.bot.close()
     async with (
         CoreClient(scene.core.url, scene.service_key) as core,
@@ -171,8 +171,8 @@ def calls(scene: BotEnvironment, *names: str) -> int:
 CHANGES = ("chat.update", "files.delete", "files.completeUploadExternal", "chat.postMessage")
 
 
-async def test_a_channel_that_is_shared_shows_only_what_is_clear_and_all_again_after(tmp_path: Path) -> None:
-    async with story(tmp_path) as it:
+async def test_a_shared_channel_shows_only_what_is_clear_until_it_is_unshared(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
         assert await it.seen(SOC) == set(SECRETS)
         assert await it.seen(OPEN) == set()
         await shared(it.scene, True)
@@ -182,75 +182,75 @@ async def test_a_channel_that_is_shared_shows_only_what_is_clear_and_all_again_a
         assert await it.seen(SOC) == set(SECRETS)
 
 
-async def test_when_a_tlp_rises_all_is_withheld_where_it_is_too_high_and_comes_back_when_it_falls(
+async def test_a_rising_tlp_withholds_everything_and_a_falling_one_shows_it_again(
     tmp_path: Path,
 ) -> None:
-    async with story(tmp_path) as it:
+    async with posted_alert(tmp_path) as it:
         await it.level(3)
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         assert await it.seen(SOC) == set()
         assert await it.seen(RED) == set(SECRETS)
-        assert await it.seen(it.direct) == set()  # ben sees up to amber
+        assert await it.seen(it.direct) == set()  # ben may see up to amber
         await it.level(0)
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         assert await it.seen(SOC) == set(SECRETS)
-        assert {TITLE, SAID[1]} <= await it.seen(it.direct)
+        assert {TITLE, REPORTED[1]} <= await it.seen(it.direct)
 
 
-async def test_what_core_could_not_tell_just_now_is_withheld_for_now_only(tmp_path: Path) -> None:
+async def test_a_message_that_cannot_be_rendered_is_withheld_until_it_can(tmp_path: Path) -> None:
     proxy = CoreProxy()
-    async with story(tmp_path, core_proxy=proxy.serve) as it:
+    async with posted_alert(tmp_path, core_proxy=proxy.serve) as it:
         before = await it.seen(SOC)
         await it.level(3)
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         proxy.fail("GET /api/connector/engine/action/~")
         await it.level(2)
         await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.messages_of(it.alert_id)]))
-        assert not await it.seen(SOC) & set(SAID)
+        assert not await it.seen(SOC) & set(REPORTED)
         proxy.release()
         await it.scene.bot.channels.refresh()
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         assert await it.seen(SOC) == before
 
 
-async def test_a_new_observable_that_may_not_be_seen_is_taken_out_of_what_was_told_before(tmp_path: Path) -> None:
-    async with story(tmp_path) as it:
+async def test_a_new_hidden_observable_is_masked_in_older_messages(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
         hidden = [{"dataType": "other", "data": "Zebra", "tlp": 3}, {"dataType": "ip", "data": OBSERVED}]
         path = f"/api/alert/{it.alert_id}"
         assert (await it.scene.core.send("PATCH", path, {"artifacts": hidden})).status_code == 200
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         assert await it.seen(SOC) == {OBSERVED, LOGGED}
         assert "Approval wanted: Isolate_1_0" in await stored(it.ben, SOC)
         assert not [m for m in await it.ben.messages(it.direct) if "Zebra" in str(m)]
 
 
-async def test_other_settings_are_obeyed_after_a_restart(tmp_path: Path) -> None:
-    async with story(tmp_path) as it:
+async def test_changed_settings_are_enforced_after_a_restart(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
         async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 1)) as bot:
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
             assert await it.seen(SOC) == set()
         gone = it.scene.settings.model_copy(update={"channel": it.scene.settings.channel[1:]})
         async with another_bot(it.scene, gone) as bot:
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
             assert await it.seen(SOC) == set()
         async with another_bot(it.scene, it.scene.settings) as bot:
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
             assert await it.seen(SOC) == set(SECRETS)
 
 
 async def test_nothing_is_sent_where_nothing_changed(tmp_path: Path) -> None:
-    async with story(tmp_path) as it:
+    async with posted_alert(tmp_path) as it:
         before = calls(it.scene, *CHANGES)
-        async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 3)) as bot:  # amber is seen by both
+        async with another_bot(it.scene, with_clearance(it.scene.settings, SOC, 3)) as bot:  # both cover amber
             await bot.channels.refresh()
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
         assert calls(it.scene, *CHANGES) == before
 
 
-async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_what_comes_is_withheld(
+async def test_while_slack_cannot_be_asked_posted_messages_stay_and_new_ones_are_withheld(
     tmp_path: Path,
 ) -> None:
-    async with story(tmp_path) as it:
+    async with posted_alert(tmp_path) as it:
         it.scene.emulator.faults.fail("conversations.info", times=3)
         async with another_bot(it.scene, it.scene.settings) as bot:
             other = await it.scene.post_alert(title="Lemur calls home", sourceRef="other")
@@ -259,23 +259,23 @@ async def test_while_slack_says_nothing_of_a_channel_what_stands_is_left_and_wha
             assert "Lemur" not in await stored(it.ben, SOC)
             assert await it.seen(SOC) == set(SECRETS)
             await bot.channels.refresh()
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
             assert "Lemur" in await stored(it.ben, SOC)
             assert await it.seen(SOC) == set(SECRETS)
 
 
-async def test_levels_that_changed_unheard_are_obeyed_after_a_gap_in_the_feed(tmp_path: Path) -> None:
-    async with story(tmp_path) as it:
+async def test_a_tlp_that_changed_in_a_gap_of_the_feed_is_enforced(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
         await it.scene.bot.close()
         await it.level(3)
         await it.scene.core.core.feed.prune(-1)
         async with another_bot(it.scene, it.scene.settings) as bot:
-            await rest(it.scene, bot)
+            await settled(it.scene, bot)
             assert await it.seen(SOC) == set()
             assert await it.seen(RED) == set(SECRETS)
 
 
-async def test_every_replica_hears_that_a_channel_was_shared(tmp_path: Path) -> None:
+async def test_every_replica_notices_that_a_channel_was_shared(tmp_path: Path) -> None:
     async with (
         running_bot(tmp_path) as scene,
         CoreClient(scene.core.url, scene.service_key) as core,
@@ -286,19 +286,19 @@ async def test_every_replica_hears_that_a_channel_was_shared(tmp_path: Path) -> 
         await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
 
 
-async def test_a_direct_message_to_somebody_who_is_nobody_any_more_is_withheld(tmp_path: Path) -> None:
-    clock = Clock()
-    async with story(tmp_path, clock_ms=clock) as it:
-        assert SAID[1] in await it.seen(it.direct)
+async def test_direct_messages_to_an_unlinked_person_are_withheld(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with posted_alert(tmp_path, clock_ms=clock) as it:
+        assert REPORTED[1] in await it.seen(it.direct)
         await it.scene.core.core.access.unlink("ben")
-        clock.ahead_ms = 11_000  # who is who is known for 10 s
+        clock.ahead_ms = 11_000  # identities are cached for 10 s
         await it.scene.bot.channels.refresh()
         await it.ben.until(lambda s: all(TITLE not in str(m) for m in s.messages(it.direct)))
-        await rest(it.scene, it.scene.bot)
+        await settled(it.scene, it.scene.bot)
         assert await it.seen(it.direct) == set()
 
 
-# --- whatever happens ------------------------------------------------------------------------------------------------
+# --- random changes --------------------------------------------------------------------------------------------------
 
 levels = st.integers(0, 3)
 steps = st.one_of(
@@ -306,7 +306,7 @@ steps = st.one_of(
     st.tuples(st.just("case"), levels),
     st.tuples(st.just("observable"), levels),
     st.tuples(st.sampled_from(["share", "unshare"]), st.sampled_from([SOC, RED])),
-    st.tuples(st.sampled_from(["run", "log", "rest"]), st.none()),
+    st.tuples(st.sampled_from(["run", "log", "settle"]), st.none()),
     st.tuples(
         st.sampled_from(["ratelimit", "lose_answer", "lose_request", "fail"]),
         st.sampled_from(["chat.update", "chat.postMessage", "files.delete", "files.completeUploadExternal"]),
@@ -315,17 +315,17 @@ steps = st.one_of(
 
 
 @dataclass
-class Changing:
-    """A story whose levels change, with what they are now."""
+class ChangingLevels:
+    """Messages whose TLP and clearances change, with the current values."""
 
-    told: Story
+    told: PostedAlert
     alert: int = 2
     case: int = 2
     observed: dict[str, int] = field(default_factory=dict)
     shared: dict[str, bool] = field(default_factory=lambda: {SOC: False, RED: False, OPEN: False})
 
     async def begin(self) -> None:
-        """As it was at first, but for runs and logs."""
+        """Back to the first values; runs and logs stay."""
         for change in (("alert", 2), ("case", 2), ("unshare", SOC), ("unshare", RED)):
             await self.take(*change)
         body = {"artifacts": [{"dataType": "ip", "data": OBSERVED}]}
@@ -350,27 +350,27 @@ class Changing:
             await it.ran("Report_1_0")
         elif what == "log":
             await it.log()
-        elif what == "rest":
-            await self.rest()
+        elif what == "settle":
+            await self.settled()
         else:
             getattr(it.scene.emulator.faults, what)(given)
 
-    async def rest(self) -> None:
+    async def settled(self) -> None:
         bot = self.told.scene.bot
-        for channel in PLACES:
+        for channel in ROUTED:
             await until(lambda channel=channel: bot.channels.clearance(channel) == self.clearance(channel))  # type: ignore[misc]  # mypy can't infer a lambda with a default
-        await rest(self.told.scene, bot)
+        await settled(self.told.scene, bot)
 
     def clearance(self, channel: str) -> int:
-        own = {SOC: 2, OPEN: 0, RED: 3}.get(channel, 2)  # ben, who is told directly, sees up to amber
+        own = {SOC: 2, OPEN: 0, RED: 3}.get(channel, 2)  # direct messages to ben, who may see up to amber
         return 0 if self.shared.get(channel) else own
 
     async def check(self) -> None:
-        """No message or file holds what is too high for its place, and what isn't is there."""
-        await self.rest()
+        """No message or file has what is above the clearance, and everything else is there."""
+        await self.settled()
         highest = max([self.alert, *self.observed.values()])
-        rising = {TITLE: self.alert, LOGGED: self.case, **dict.fromkeys(SAID, highest)}
-        for channel in (*PLACES, self.told.direct):
+        rising = {TITLE: self.alert, LOGGED: self.case, **dict.fromkeys(REPORTED, highest)}
+        for channel in (*ROUTED, self.told.direct):
             clearance, everything = self.clearance(channel), await stored(self.told.ben, channel)
             for words, level in rising.items():
                 assert (words in everything) is (level <= clearance and self._is_told(words, channel)), (channel, words)
@@ -378,30 +378,30 @@ class Changing:
                 assert data not in everything or max(level, self.alert) <= clearance, (channel, data)
 
     def _is_told(self, words: str, channel: str) -> bool:
-        """A direct message tells no logs, and has no file."""
-        return channel != self.told.direct or words not in (LOGGED, SAID[2])
+        """Whether it is posted there at all: direct messages have no logs and no files."""
+        return channel != self.told.direct or words not in (LOGGED, REPORTED[2])
 
 
-def test_whatever_levels_and_channels_do_nothing_that_is_stored_is_above_the_clearance(tmp_path: Path) -> None:
+def test_after_random_changes_nothing_in_slack_is_above_its_clearance(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        made = Changing(runner.run(stack.enter_async_context(story(tmp_path))))
+        made = ChangingLevels(runner.run(stack.enter_async_context(posted_alert(tmp_path))))
 
         @given(st.lists(steps, min_size=1, max_size=12))
         @settings(max_examples=12)
-        def obeys(sequence: list[tuple[str, Any]]) -> None:
+        def check(sequence: list[tuple[str, Any]]) -> None:
             runner.run(made.begin())
             for what, given_ in sequence:
                 runner.run(made.take(what, given_))
             runner.run(made.check())
 
         try:
-            obeys()
+            check()
         finally:
             runner.run(stack.aclose())
 
 
-# --- killed in between ----------------------------------------------------------------------------------------------
+# --- killed meanwhile -----------------------------------------------------------------------------------------------
 
 BOT = """
 import asyncio, sys
@@ -425,8 +425,8 @@ asyncio.run(main(int(sys.argv[1]), sys.stdin.read()))
 
 @pytest.mark.parametrize("method", ["chat.update", "files.delete"])
 @pytest.mark.parametrize("point", ["before", "after"])
-async def test_killed_while_it_withholds_all_is_withheld_after(tmp_path: Path, method: str, point: str) -> None:
-    async with story(tmp_path) as it:
+async def test_a_bot_killed_while_it_withholds_goes_on_after_its_start(tmp_path: Path, method: str, point: str) -> None:
+    async with posted_alert(tmp_path) as it:
         await it.scene.bot.close()
         lowered = with_clearance(it.scene.settings, SOC, 0)
         faults, never = it.scene.emulator.faults, asyncio.Event()

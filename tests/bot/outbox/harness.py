@@ -1,0 +1,103 @@
+"""An outbox that sends to Slack's emulator, and a person who looks at the channel."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.cards.message import Message
+from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from core.common.clock import now_ms
+from tests.bot.running import UNLIMITED
+
+SOC = "C0SOC"
+REPORT = ("report.txt", "a\nlong\nreport")
+
+
+@dataclass
+class OutboxEnvironment:
+    """An outbox, usually with its sender running, and what a test of it needs."""
+
+    outbox: MessageOutbox
+    emulator: SlackEmulator
+    anna: EmulatedUser
+    clock: "ManualClock"
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until the channel and its threads hold just these texts, in any order."""
+        await self.anna.until(lambda view: sorted(texts) == sorted(texts_in(view)) or None)
+
+
+class ManualClock:
+    """Real time, which a test can stop and move forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        self._stopped_ms = 0
+
+    def stop(self) -> None:
+        """Let time pass only as a test adds to `ahead_ms`."""
+        self._stopped_ms = now_ms()
+
+    def __call__(self) -> int:
+        return (self._stopped_ms or now_ms()) + self.ahead_ms
+
+
+def texts_in(view: EmulatorView) -> list[str]:
+    return [m["text"] for root in view.messages(SOC) for m in (view.thread(SOC, root["ts"]) or [root])]
+
+
+def desired(key: str, text: str, **more: Any) -> DesiredMessage:
+    return DesiredMessage(key, SOC, Message(text), subject="~1", **more)
+
+
+@asynccontextmanager
+async def outbox_environment(
+    folder: Path, *, send: bool = True, rate_limiter: RateLimiter | None = None, guard: ClearanceGuard | None = None
+) -> AsyncIterator[OutboxEnvironment]:
+    async with AsyncExitStack() as stack:
+        emulator = await stack.enter_async_context(emulator_with_channel())
+        anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, "U0ANNA"))
+        clock = ManualClock()
+        slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
+        outbox = MessageOutbox(
+            folder / "slack.db", slack, clock, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED), guard=guard
+        )
+        stack.push_async_callback(outbox.close)
+        if send:
+            sending = asyncio.create_task(outbox.sender.run())
+            stack.push_async_callback(cancelled, sending)
+        yield OutboxEnvironment(outbox, emulator, anna, clock)
+
+
+def emulator_with_channel() -> SlackEmulator:
+    emulator = SlackEmulator(rates=False)
+    emulator.add_user("U0ANNA", name="anna")
+    emulator.add_channel(SOC, name="soc")
+    return emulator
+
+
+async def cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(claim: Callable[[], object]) -> None:
+    """Wait for something without an event, such as a request that has come to the emulator."""
+    while not claim():  # noqa: ASYNC110  # see above
+        await asyncio.sleep(0.02)
+
+
+async def all_sent(env: OutboxEnvironment) -> None:
+    await until(lambda: env.outbox.waiting() == 0)
+
+
+async def files_in(anna: EmulatedUser) -> list[dict[str, Any]]:
+    roots = await anna.messages(SOC)
+    threads = [await anna.thread(SOC, root["ts"]) for root in roots]
+    return [file for thread in threads for message in thread for file in message.get("files") or []]

@@ -1,0 +1,93 @@
+"""Nothing is sent that its channel may not show, and no older write overwrites a newer one."""
+
+import asyncio
+from pathlib import Path
+
+import sqlite_utils
+
+from bot.outbox import ClearanceGuard, messages
+from bot.outbox.store import migrations, open_store
+from bot.redaction import RedactedView, Subject
+from tests.bot.outbox.harness import (
+    REPORT,
+    SOC,
+    all_sent,
+    cancelled,
+    desired,
+    files_in,
+    outbox_environment,
+    until,
+)
+
+
+async def test_a_message_rendered_for_a_higher_clearance_is_held_back(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    ceilings = {SOC: 0}
+    async with outbox_environment(tmp_path, guard=ClearanceGuard(ceilings.__getitem__, held.set)) as env:
+        secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
+        await asyncio.wait_for(held.wait(), 5)
+        assert await env.anna.messages(SOC) == []
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "withheld", view=RedactedView(secret, 0)))
+        await env.shows("withheld")
+
+
+async def test_a_withdrawn_file_is_deleted_though_its_message_is_held_back(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card", file=REPORT))
+        await all_sent(env)
+        go = asyncio.Event()
+        env.emulator.faults.hold("chat.update", go)
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "withheld"))
+        await until(lambda: env.emulator.faults.waiting("chat.update") == 0)
+        await env.outbox.invalidate_clearances()
+        go.set()
+        await all_sent(env)
+        assert [f["mode"] for f in await files_in(env.anna)] == ["tombstone"]
+
+
+async def test_a_message_is_held_back_after_a_gap_until_it_was_checked(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    async with outbox_environment(tmp_path, send=False, guard=ClearanceGuard(on_held=held.set)) as env:
+        secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
+        await env.outbox.invalidate_clearances()
+        sending = asyncio.create_task(env.outbox.sender.run())
+        await until(held.is_set)
+        assert await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 2}, since=env.outbox.last_write())
+        await env.shows("the secret")
+        await cancelled(sending)
+
+
+async def test_an_overtaken_write_changes_nothing_and_is_reported(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        before = RedactedView(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
+        after = RedactedView(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
+        await env.outbox.commit_page([desired("alert:~1:C0SOC", "the secret", view=before)], 10)
+        since = env.outbox.last_write()
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "withheld", view=after, by_person=True), since=since)
+        late = [desired("alert:~1:C0SOC", "the secret", view=before, by_person=True), desired("alert:~2:C0SOC", "b")]
+        assert await env.outbox.upsert(*late, since=since) == {"~1"}
+        assert await env.outbox.commit_page(late, 12, since=since) == {"~1"}
+        assert not await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 0}, since=since)
+        assert env.outbox.cursor() == 10
+        assert env.outbox.stale_subjects(SOC, 2) == ["~1"]  # the other one, which was made for nobody
+        await env.shows("withheld", "b")
+        assert await env.outbox.commit_page(late, 12, since=env.outbox.last_write()) == set()
+        assert env.outbox.cursor() == 12
+        await env.shows("the secret", "b")
+
+
+def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    before = sqlite_utils.Database(path)
+    migrations.apply(before, stop_before="levels_and_doubts")
+    columns = before.table("message").columns
+    row = {column.name: "x" if column.type == "TEXT" else 1 for column in columns}
+    before.table("message").insert({**row, "key": "alert:~1:C0SOC"})
+    before.close()
+    store = open_store(path)
+    found = store.row("SELECT * FROM message")
+    asyncio.run(store.close())
+    assert found is not None
+    assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", messages.UNKNOWN)

@@ -1,0 +1,148 @@
+"""Posts reach Slack once, whatever fails on the way."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.cards.message import Message
+from bot.outbox import DesiredMessage
+from tests.bot.outbox.harness import (
+    SOC,
+    all_sent,
+    desired,
+    outbox_environment,
+    until,
+)
+
+
+async def test_a_reply_waits_until_its_root_is_posted(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card", "done")
+
+
+@pytest.mark.parametrize("trouble", ["lose_answer", "lose_request", "fail", "ratelimit"])
+async def test_a_post_that_fails_is_in_slack_once(tmp_path: Path, trouble: str) -> None:
+    async with outbox_environment(tmp_path) as env:
+        getattr(env.emulator.faults, trouble)("chat.postMessage")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.outbox.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
+        await env.shows("card", "another")
+
+
+async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
+    block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
+    async with outbox_environment(tmp_path) as env:
+        env.emulator.faults.ratelimit("chat.postMessage", retry_after_s=30)
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
+        await until(env.outbox.problems)
+        env.clock.ahead_ms = 31_000
+        env.outbox.sender.wake()
+        await env.shows("card")
+        (message,) = await env.anna.messages(SOC)
+        assert "Slack held this back for 31 s." in str(message["blocks"])
+
+
+async def test_a_reply_whose_answer_was_lost_is_in_slack_once(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        env.emulator.faults.lose_answer("chat.postMessage", 2)
+        await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card, ended", by_person=True))
+        await env.shows("card, ended", "done")
+
+
+@pytest.mark.parametrize("where", ["the channel", "a thread"])
+async def test_a_post_that_arrives_after_it_was_repeated_is_deleted(tmp_path: Path, where: str) -> None:
+    async with outbox_environment(tmp_path) as env:
+        root = "alert:~1:C0SOC" if where == "a thread" else ""
+        if root:
+            await env.outbox.upsert(desired(root, "card"))
+            await env.shows("card")
+        others = ["card"] if root else []
+        arrive = asyncio.Event()
+        env.emulator.faults.late("chat.postMessage", arrive)
+        await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of=root))
+        await env.shows("done", *others)  # repeated, since the first was not found
+        arrive.set()
+        await env.shows("done", "done", *others)
+        env.clock.ahead_ms = 61_000
+        env.outbox.sender.wake()
+        await env.shows("done", *others)
+        await env.outbox.upsert(desired("end:~2:C0SOC", "it is ours", thread_of=root, by_person=True))
+        await env.shows("it is ours", *others)
+
+
+async def test_a_duplicate_is_deleted_after_many_failed_checks(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        arrive = asyncio.Event()
+        env.emulator.faults.late("chat.postMessage", arrive)
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "done"))
+        await env.shows("done")
+        arrive.set()
+        await env.shows("done", "done")
+        env.emulator.faults.ratelimit("conversations.history", times=20)
+        faults = env.emulator.faults
+
+        async def looked(left: int) -> None:
+            env.clock.ahead_ms += 61_000
+            env.outbox.sender.wake()
+            await until(lambda: faults.waiting("conversations.history") == left)
+
+        for left in reversed(range(20)):
+            await looked(left)
+        env.clock.ahead_ms += 61_000
+        env.outbox.sender.wake()
+        await env.shows("done")
+
+
+async def test_a_post_is_not_repeated_before_it_could_be_looked_for(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        env.emulator.faults.lose_answer("chat.postMessage")
+        env.emulator.faults.ratelimit("conversations.history")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await until(lambda: env.emulator.faults.waiting("conversations.history") == 0)
+        await all_sent(env)
+        await env.shows("card")
+        assert [m["text"] for m in await env.anna.messages(SOC)] == ["card"]
+
+
+async def test_a_message_whose_blocks_slack_refuses_is_sent_as_text(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, wrong, subject="~1"))
+        await env.shows("High alert ~1")
+
+
+async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        env.emulator.add_channel("C0LATER", name="later", is_private=True, bot=False)
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await until(env.outbox.problems)
+        (problem,) = env.outbox.problems()
+        assert (problem.channel, problem.waiting) == ("C0LATER", 1)
+        assert "invite" in problem.message
+        env.emulator.add_channel("C0LATER", name="later", is_private=True)
+        await env.outbox.retry_now("C0LATER")
+        await env.anna.until(lambda view: view.messages("C0LATER"))
+
+
+async def test_a_deleted_card_is_posted_again_only_for_a_person(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        env.emulator.faults.error("chat.update", "message_not_found")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "news of a machine"))
+        await until(lambda: env.outbox.cards("~1") == [])
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "a person asked", by_person=True))
+        await env.shows("card", "a person asked")
+
+
+def test_the_payload_of_a_message_is_json() -> None:
+    assert json.loads(desired("k", "text").payload()) == {"text": "text", "blocks": [], "attachments": []}

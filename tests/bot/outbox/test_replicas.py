@@ -1,0 +1,42 @@
+"""What replicas share: the inbox, the leader's lease, desired messages."""
+
+from pathlib import Path
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.outbox import MessageOutbox
+from tests.bot.outbox.harness import desired, outbox_environment
+
+
+async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        assert await env.outbox.inbox.accept("k1", {"n": 1}) is True
+        assert await env.outbox.inbox.accept("k1", {"n": 1}) is False
+        assert await env.outbox.inbox.take_over_abandoned() == []
+        env.clock.ahead_ms = 61_000
+        assert [left.payload for left in await env.outbox.inbox.take_over_abandoned()] == [{"n": 1}]
+        await env.outbox.inbox.complete("k1")
+        env.clock.ahead_ms = 200_000
+        assert await env.outbox.inbox.take_over_abandoned() == []
+        assert await env.outbox.inbox.accept("k1", {"n": 1}) is False
+
+
+async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        assert await env.outbox.leader.acquire()
+        assert not await other.leader.acquire()
+        env.clock.ahead_ms = 11_000
+        assert await other.leader.acquire()
+        assert not await env.outbox.leader.acquire()
+        await other.leader.release()
+        assert await env.outbox.leader.acquire()
+        await other.close()
+
+
+async def test_the_leader_sends_what_another_replica_writes(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        await other.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await other.close()

@@ -1,0 +1,102 @@
+"""Updates are merged and sent in the right order."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from bot.cards.message import Message
+from bot.outbox import DesiredMessage, RateLimiter
+from tests.bot.outbox.harness import (
+    SOC,
+    all_sent,
+    cancelled,
+    desired,
+    outbox_environment,
+    texts_in,
+    until,
+)
+
+
+async def test_ten_updates_that_pile_up_become_one_post(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        for number in range(10):
+            await env.outbox.upsert(desired("alert:~1:C0SOC", f"state {number}"))
+        sending = asyncio.create_task(env.outbox.sender.run())
+        await env.shows("state 9")
+        await cancelled(sending)
+        assert [what for _, what, _, _ in env.emulator.traffic if what.startswith("chat.")] == ["chat.postMessage"]
+
+
+async def test_what_a_person_waits_for_is_due_at_once_though_an_event_asked_for_the_same(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "running"))
+        await env.shows("running")
+        env.clock.stop()
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "done"))  # due in 3 s
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "done", by_person=True))
+        await env.shows("done")
+
+
+async def test_a_new_card_does_not_wait_for_bulk_updates(tmp_path: Path) -> None:
+    rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
+    async with outbox_environment(tmp_path, rate_limiter=rate_limiter) as env:
+        old = [f"alert:~{n}:C0SOC" for n in range(20)]
+        await env.outbox.upsert(*[desired(key, "old") for key in old])
+        await env.shows(*["old"] * 20)
+        await env.outbox.upsert(*[desired(key, "again", in_bulk=True) for key in old])
+        await env.anna.until(lambda view: "again" in texts_in(view))
+        await env.outbox.upsert(desired("alert:~99:C0SOC", "new"))
+        await env.outbox.upsert(desired(old[-1], "news"))
+        seen = await env.anna.until(lambda view: texts_in(view) if {"new", "news"} <= set(texts_in(view)) else [])
+        assert "old" in seen
+
+
+async def test_a_bulk_update_does_not_say_that_it_is_late(tmp_path: Path) -> None:
+    block = {"type": "section", "text": {"type": "plain_text", "text": "withheld"}}
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await all_sent(env)
+        env.emulator.faults.ratelimit("chat.update", retry_after_s=30)
+        again = Message("withheld", (block,))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, again, subject="~1", in_bulk=True))
+        await until(env.outbox.problems)
+        env.clock.ahead_ms = 31_000
+        env.outbox.sender.wake()
+        await env.shows("withheld")
+        (message,) = await env.anna.messages(SOC)
+        assert "held this back" not in str(message["blocks"])
+
+
+async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "running"))
+        await env.shows("running")
+        env.clock.stop()
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "still running"))
+        message = env.outbox.message("alert:~1:C0SOC")
+        assert message is not None
+        assert message.sent_version < message.version
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
+        await env.shows("a person clicked")
+
+
+async def test_the_end_of_a_run_does_not_wait_because_progress_was_just_shown(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await env.outbox.upsert(replace(desired("alert:~1:C0SOC", "running"), is_progress=True))
+        await env.shows("running")
+        await all_sent(env)
+        env.clock.stop()
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "ended"))
+        await env.shows("ended")
+        await all_sent(env)
+        for late in (desired("alert:~1:C0SOC", "the next ended"), desired("alert:~1:C0SOC", "the last ended")):
+            await env.outbox.upsert(late)
+            message = env.outbox.message("alert:~1:C0SOC")
+            assert message is not None
+            assert message.sent_version < message.version
