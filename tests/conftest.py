@@ -1,13 +1,31 @@
 """What holds for all tests: missing groups are not even collected; properties see the same examples each time."""
 
 import os
+import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 
+import certifi
+import pytest
 from hypothesis import HealthCheck, settings
 
 for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopback; clients of tests don't know that
     os.environ.pop(name, None)
     os.environ.pop(name.upper(), None)
+
+# Each HTTP client reads the system's 140 certificates, which takes 20 ms; on the loopback nobody needs more than one.
+if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
+    os.environ["SYSTEM_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
+    with tempfile.NamedTemporaryFile("w", suffix=".pem", delete=False) as file:
+        first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+        file.write(f"{first}{end}\n")
+    os.environ["SSL_CERT_FILE"] = file.name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        os.unlink(os.environ["SSL_CERT_FILE"])
+
 
 NEEDS = {"browser": "playwright", "fuzz": "schemathesis", "clients": "thehive4py", "bench": "fastapi"}
 FOLDERS = {"browser": "bot/browser", "fuzz": "fuzz", "clients": "clients", "bench": "bench"}

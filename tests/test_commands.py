@@ -92,7 +92,8 @@ class Shell:
             "PATH": f"{folder}/python/bin:{folder}/home/.local/bin:{self.repository}/.venv/bin:/usr/bin:/bin",
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         }
-        for name in ("VIRTUAL_ENV", "PYTHONPATH"):
+        self.env["SSL_CERT_FILE"] = self.env.pop("SYSTEM_SSL_CERT_FILE")  # `tests/conftest.py` has narrowed it
+        for name in ("VIRTUAL_ENV", "PYTHONPATH", *([] if self.env["SSL_CERT_FILE"] else ["SSL_CERT_FILE"])):
             self.env.pop(name, None)
 
     async def start(self, command: str) -> asyncio.subprocess.Process:

@@ -18,7 +18,7 @@ from core.common.database.sqlite import LOOK_EVERY_S, Database
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.schema import migrate
-from tests.core.core_process import ALERT, Place, core_process, place_in
+from tests.core.core_process import ALERT, core_process, place_in
 
 
 @asynccontextmanager
@@ -169,27 +169,28 @@ def test_what_was_acknowledged_outlives_the_loss_of_its_log_and_a_kill(tmp_path:
         assert acknowledged <= {row[0] for row in after.execute("SELECT id FROM object")}
 
 
-async def post(place: Place, url: str, number: int) -> tuple[int, str]:
-    headers = {"Authorization": f"Bearer {place.keys['lead']}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers) as http:
-        answer = await http.post("/api/alert", json={**ALERT, "sourceRef": str(number)})
-        return answer.status_code, answer.text
+async def post_alert(http: httpx.AsyncClient, key: str, number: int) -> tuple[int, str]:
+    """Status and body of the response to a new alert."""
+    headers = {"Authorization": f"Bearer {key}"}
+    response = await http.post("/api/alert", json={**ALERT, "sourceRef": str(number)}, headers=headers)
+    return response.status_code, response.text
 
 
 @pytest.mark.parametrize("deed", [removed, replaced, cut])
 async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Callable[[Path], None]) -> None:
     place = await place_in(tmp_path)
-    async with core_process(place) as core:
+    key = place.keys["lead"]
+    # httpx gives up after 5 s by default, and the disk of a busy machine may take longer.
+    async with core_process(place) as core, httpx.AsyncClient(base_url=core.url, timeout=60) as http:
         for number in range(10):
-            assert (await post(place, core.url, number))[0] == 201
+            assert (await post_alert(http, key, number))[0] == 201
         deed(place.database)
         for number in range(10, 30):
-            status, text = await post(place, core.url, number)
+            status, text = await post_alert(http, key, number)
             assert status == 503
             assert "core.db was" in text
-        async with httpx.AsyncClient(base_url=core.url) as http:
-            health = await http.get("/health")
-            metrics = await http.get("/metrics")
+        health = await http.get("/health")
+        metrics = await http.get("/metrics")
         assert metrics.status_code == 200
         assert "responder_bot_store_up 0.0" in metrics.text
         assert (health.status_code, health.json()["status"]) == (503, "down")
