@@ -1,4 +1,4 @@
-"""Alerts over HTTP (`semantics.md 2`)."""
+"""Alerts over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -87,7 +87,7 @@ async def test_all_wrong_fields_are_named_at_once(api: ObjectApi) -> None:
     }
 
 
-async def test_a_reference_is_taken_once(api: ObjectApi) -> None:
+async def test_a_reference_can_not_be_used_twice(api: ObjectApi) -> None:
     await api.post("/api/alert", ALERT)
     answer = await api.post("/api/alert", {**ALERT, "title": "another"}, 400)
     assert (answer["type"], answer["message"]) == (
@@ -97,7 +97,7 @@ async def test_a_reference_is_taken_once(api: ObjectApi) -> None:
     await api.post("/api/alert", {**ALERT, "type": "siem:elastalert", "source": "8257b4"})
 
 
-async def test_of_simultaneous_alerts_with_one_reference_one_is_made(api: ObjectApi) -> None:
+async def test_of_simultaneous_alerts_with_one_reference_one_is_created(api: ObjectApi) -> None:
     answers = await asyncio.gather(*(api.send("POST", "/api/alert", ALERT) for _ in range(16)))
     assert sorted(answer.status_code for answer in answers) == [201] + [400] * 15
 
@@ -132,13 +132,13 @@ async def test_an_alert_is_found_by_id_and_by_reference(api: ObjectApi, referenc
 
 
 @pytest.mark.parametrize("path", ["~99", "~", "1", "~99999999999999999999", "siem;elastalert", "a;b;c", ";;", "~١"])
-async def test_what_is_not_there_is_not_found(api: ObjectApi, path: str) -> None:
+async def test_an_unknown_alert_is_not_found(api: ObjectApi, path: str) -> None:
     await api.post("/api/alert", ALERT)
     answer = await api.get(f"/api/alert/{path}", 404)
     assert (answer["type"], answer["message"]) == ("NotFoundError", "Alert not found")
 
 
-async def test_read_and_unread(api: ObjectApi) -> None:
+async def test_an_alert_is_marked_as_read_and_unread(api: ObjectApi) -> None:
     await api.post("/api/alert", ALERT)
     api.clock.now_ms += 5
     read = await api.post("/api/alert/~1/markAsRead", status=200)
@@ -148,7 +148,7 @@ async def test_read_and_unread(api: ObjectApi) -> None:
     await api.post("/api/alert/~9/markAsRead", status=404)
 
 
-async def test_a_case_is_made_of_an_alert_with_its_artifacts(api: ObjectApi) -> None:
+async def test_a_case_is_created_from_an_alert_with_its_artifacts(api: ObjectApi) -> None:
     template = {
         "name": "Malware",
         "titlePrefix": "[SOC] ",
@@ -185,14 +185,14 @@ async def test_a_second_case_of_one_alert_is_refused(api: ObjectApi) -> None:
     assert (await api.send("POST", "/api/case/_search", {})).headers["x-total"] == "1"
 
 
-async def test_an_alert_in_a_case_stays_so_when_read_and_unread(api: ObjectApi) -> None:
+async def test_an_alert_in_a_case_is_updated_or_imported(api: ObjectApi) -> None:
     await api.post("/api/alert", ALERT)
     await api.post("/api/alert/~1/createCase")
     assert (await api.post("/api/alert/~1/markAsUnread", status=200))["status"] == "Updated"
     assert (await api.post("/api/alert/~1/markAsRead", status=200))["status"] == "Imported"
 
 
-async def test_an_unknown_template_leaves_alert_and_cases_as_they_were(api: ObjectApi) -> None:
+async def test_an_unknown_template_changes_nothing(api: ObjectApi) -> None:
     await api.post("/api/alert", ALERT)
     answer = await api.post("/api/alert/~1/createCase", {"caseTemplate": "none"}, 404)
     assert (answer["type"], answer["message"]) == ("NotFoundError", "CaseTemplate not found")
@@ -211,7 +211,7 @@ async def test_an_alert_is_merged_into_a_case(api: ObjectApi) -> None:
     assert len(await api.post("/api/case/artifact/_search", {}, 200)) == 2
 
 
-async def test_a_change_touches_what_it_names(api: ObjectApi) -> None:
+async def test_an_update_changes_the_named_fields_only(api: ObjectApi) -> None:
     artifacts = [{"dataType": "ip", "data": "::1"}, {"dataType": "ip", "data": "::2"}]
     fields = {"a": {"string": "x"}, "b": {"integer": 1}}
     before = await api.post("/api/alert", {**ALERT, "artifacts": artifacts, "customFields": fields})
@@ -238,7 +238,7 @@ async def test_a_change_touches_what_it_names(api: ObjectApi) -> None:
     assert [error["name"] for error in wrong["errors"]] == ["severity", "tags", "customFields.a.date"]
 
 
-async def test_a_text_is_not_kept_thousands_of_times(api: ObjectApi) -> None:
+async def test_a_request_that_copies_a_text_too_often_is_refused(api: ObjectApi) -> None:
     shared = {"dataType": "ip", "data": [str(number) for number in range(100)], "message": "x" * 500_000}
     await api.post("/api/alert", {**ALERT, "artifacts": [shared]}, 413)
     ids = [(await api.post("/api/alert", {**ALERT, "sourceRef": str(number)}))["id"] for number in range(50)]
@@ -253,7 +253,7 @@ async def test_a_text_is_not_kept_thousands_of_times(api: ObjectApi) -> None:
     assert len((await api.send("PATCH", "/api/alert/_bulk", {"ids": ids, "description": "x"})).json()) == 50
 
 
-async def test_who_lacks_the_right_is_told_which(api: ObjectApi) -> None:
+async def test_a_missing_permission_is_named(api: ObjectApi) -> None:
     key = await api.user("read-only")
     answer = await api.post("/api/alert", ALERT, 403, key=key)
     assert answer["message"] == "You are not authorized to create alert, you haven't the permission manageAlert"

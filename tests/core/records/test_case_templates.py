@@ -1,4 +1,4 @@
-"""Case templates over HTTP (`interface.md 4.3`, `semantics.md 3`)."""
+"""Case templates over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -76,7 +76,7 @@ async def test_only_the_name_is_required(api: ObjectApi) -> None:
     }
 
 
-async def test_a_name_is_taken_once_and_exactly(api: ObjectApi) -> None:
+async def test_a_name_is_unique_and_compared_exactly(api: ObjectApi) -> None:
     await api.post("/api/case/template", {"name": 'a "b"'})
     answer = await api.post("/api/case/template", {"name": 'a "b"'}, 400)
     assert (answer["type"], answer["message"]) == ("CreateError", 'The case template "a "b"" already exists')
@@ -84,7 +84,7 @@ async def test_a_name_is_taken_once_and_exactly(api: ObjectApi) -> None:
     await api.post("/api/case/template", {"name": 'a "b" '})
 
 
-async def test_of_64_simultaneous_templates_with_one_name_one_is_made(api: ObjectApi) -> None:
+async def test_of_64_simultaneous_templates_with_one_name_one_is_created(api: ObjectApi) -> None:
     answers = await asyncio.gather(*(api.send("POST", "/api/case/template", FULL) for _ in range(64)))
     assert sorted(answer.status_code for answer in answers) == [201] + [400] * 63
     assert (await api.send("POST", "/api/case/template/_search", {})).headers["x-total"] == "1"
@@ -108,7 +108,7 @@ async def test_of_64_simultaneous_templates_with_one_name_one_is_made(api: Objec
         (None, {"string": None, "order": 1}),
     ],
 )
-async def test_custom_fields_in_every_form(api: ObjectApi, sent: Any, kept: Any) -> None:
+async def test_custom_fields_are_accepted_in_every_form(api: ObjectApi, sent: Any, kept: Any) -> None:
     made = await api.post("/api/case/template", {"name": "x", "customFields": {"f": sent}})
     assert made["customFields"] == {"f": {**kept, "_id": "~2"}}
     assert (await api.get("/api/case/template/x"))["customFields"] == made["customFields"]
@@ -162,7 +162,7 @@ async def test_all_wrong_fields_of_a_template_are_named_at_once(api: ObjectApi) 
     ]
 
 
-async def test_only_who_may_makes_templates(api: ObjectApi) -> None:
+async def test_creating_templates_needs_the_permission(api: ObjectApi) -> None:
     answer = await api.post("/api/case/template", FULL, 403, key=await api.user("analyst"))
     words = "You are not authorized to create case template, you haven't the permission manageCaseTemplate"
     assert (answer["type"], answer["message"]) == ("AuthorizationError", words)

@@ -1,4 +1,4 @@
-"""Cases, tasks, logs and artifacts over HTTP (`semantics.md 2`, `3`)."""
+"""Cases, tasks, logs and artifacts over HTTP."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
         yield opened
 
 
-async def test_a_case_shows_what_is_absent_as_null(api: ObjectApi) -> None:
+async def test_a_case_shows_absent_fields_as_null(api: ObjectApi) -> None:
     case = await api.post("/api/case", {**CASE, "template": None, "metrics": {"a": 1}})
     assert case == {
         **CASE,
@@ -80,7 +80,7 @@ async def test_a_template_fills_in_what_the_request_leaves_out(api: ObjectApi) -
     assert await titles(api, case) == ["t2", "t1"]
 
 
-async def test_the_request_wins_over_the_template(api: ObjectApi) -> None:
+async def test_the_request_takes_precedence_over_the_template(api: ObjectApi) -> None:
     template = await api.post("/api/case/template", TEMPLATE)
     own = {"severity": 1, "tlp": 0, "pap": 0, "tags": ["b", "c"], "tasks": [{"title": "mine"}, {"title": "t1"}]}
     fields = {"y": {"integer": 2}, "z": True}
@@ -101,7 +101,7 @@ async def test_a_template_without_prefix_leaves_the_title_alone(api: ObjectApi) 
     assert (await api.post("/api/case", {**CASE, "template": "T"}))["title"] == "A case"
 
 
-async def test_an_unknown_template_is_not_found_and_makes_nothing(api: ObjectApi) -> None:
+async def test_an_unknown_template_is_not_found_and_nothing_is_created(api: ObjectApi) -> None:
     answer = await api.post("/api/case", {**CASE, "template": "t"}, 404)
     assert (answer["type"], answer["message"]) == ("NotFoundError", "CaseTemplate not found")
     assert await api.events() == []
@@ -136,7 +136,7 @@ async def test_a_log_sets_its_waiting_task_in_progress(api: ObjectApi) -> None:
     ]
 
 
-async def test_a_task_that_is_over_stays_so_when_a_log_is_added(api: ObjectApi) -> None:
+async def test_a_completed_task_stays_completed_when_a_log_is_added(api: ObjectApi) -> None:
     await api.post("/api/case", CASE)
     await api.post("/api/case/~1/task", {"title": "t", "status": "Completed", "owner": "me@soc.example"})
     await api.post("/api/case/task/~2/log", {"message": "late"})
@@ -144,7 +144,7 @@ async def test_a_task_that_is_over_stays_so_when_a_log_is_added(api: ObjectApi) 
     assert (task["status"], task["owner"], task["endDate"]) == ("Completed", "me@soc.example", api.clock.now_ms)
 
 
-async def test_a_case_has_an_artifact_once(api: ObjectApi) -> None:
+async def test_an_artifact_is_unique_in_its_case(api: ObjectApi) -> None:
     await api.post("/api/case", CASE)
     await api.post("/api/case", CASE)
     sent = {"dataType": "ip", "data": "::1", "tlp": 3, "tags": ["a", "a"], "message": None, "ignoreSimilarity": True}
@@ -171,7 +171,7 @@ async def test_a_case_has_an_artifact_once(api: ObjectApi) -> None:
         ("PATCH", "/api/case/task/~9", {}, "Task not found"),
     ],
 )
-async def test_what_is_not_there_is_not_found(api: ObjectApi, method: str, path: str, body: Any, message: str) -> None:
+async def test_unknown_objects_are_not_found(api: ObjectApi, method: str, path: str, body: Any, message: str) -> None:
     await api.post("/api/case", CASE)
     answer = (await api.send(method, path, body, status=404)).json()
     assert (answer["type"], answer["message"]) == ("NotFoundError", message)
@@ -186,7 +186,9 @@ async def test_what_is_not_there_is_not_found(api: ObjectApi, method: str, path:
         ("/api/case/~9/artifact", ["dataType", "data"]),
     ],
 )
-async def test_a_wrong_body_comes_before_rights_and_objects(api: ObjectApi, path: str, names: list[str]) -> None:
+async def test_an_invalid_body_is_reported_before_rights_and_missing_objects(
+    api: ObjectApi, path: str, names: list[str]
+) -> None:
     key = await api.user("read-only")
     answer = await api.post(path, {}, 400, key=key)
     assert [error["name"] for error in answer["errors"]] == names
@@ -194,7 +196,7 @@ async def test_a_wrong_body_comes_before_rights_and_objects(api: ObjectApi, path
     assert (await api.post(path, body, 403, key=key))["type"] == "AuthorizationError"
 
 
-async def test_a_change_touches_what_it_names(api: ObjectApi) -> None:
+async def test_an_update_changes_the_named_fields_only(api: ObjectApi) -> None:
     await api.post("/api/case", {**CASE, "customFields": {"a": "x"}})
     api.clock.now_ms += 7
     update = {"status": "Resolved", "resolutionStatus": "FalsePositive", "summary": "s", "owner": None, "caseId": 99}
@@ -206,7 +208,7 @@ async def test_a_change_touches_what_it_names(api: ObjectApi) -> None:
     assert [error["name"] for error in wrong["errors"]] == ["title", "tlp", "status"]
 
 
-async def test_a_task_that_begins_and_ends_has_its_dates(api: ObjectApi) -> None:
+async def test_a_task_has_the_dates_of_its_start_and_end(api: ObjectApi) -> None:
     await api.post("/api/case", {**CASE, "tasks": [{"title": "t"}]})
     assert (await api.patch("/api/case/task/~2", {"status": "InProgress"}))["startDate"] == api.clock.now_ms
     api.clock.now_ms += 7
@@ -214,7 +216,7 @@ async def test_a_task_that_begins_and_ends_has_its_dates(api: ObjectApi) -> None
     assert (task["endDate"] - task["startDate"], task["order"]) == (7, 3)
 
 
-async def test_an_artifact_is_changed(api: ObjectApi) -> None:
+async def test_an_artifact_is_updated(api: ObjectApi) -> None:
     await api.post("/api/case", CASE)
     await api.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
     changed = await api.patch("/api/case/artifact/~2", {"ioc": True, "tags": ["x"], "data": "::2"})
@@ -233,7 +235,7 @@ async def test_the_case_of_each_object_is_found(api: ObjectApi) -> None:
     assert cases.case_of(api.database, "case_artifact", 4).id == "~1"
 
 
-async def test_a_field_added_inside_a_transaction_gets_an_id_and_the_others_keep_theirs(api: ObjectApi) -> None:
+async def test_a_new_custom_field_gets_an_id_and_the_others_keep_theirs(api: ObjectApi) -> None:
     made = await api.post("/api/case", {**CASE, "customFields": {"a": "x"}})
 
     def work(tx: Transaction) -> None:
@@ -255,7 +257,7 @@ async def titles(api: ObjectApi, case: Any) -> list[str]:
     return [task["title"] for task in await api.post("/api/case/task/_search", query, 200, params={"range": "all"})]
 
 
-async def test_stored_json_is_what_is_answered(api: ObjectApi) -> None:
+async def test_answers_are_the_stored_json(api: ObjectApi) -> None:
     made = await api.send("POST", "/api/alert", {**ALERT, "title": "ü \u2028 \u0000 </script>"}, status=201)
     got = await api.send("GET", "/api/alert/~1", status=200)
     assert got.content == made.content

@@ -1,4 +1,4 @@
-"""The feed misses nothing and wakes who waits."""
+"""The event feed misses no event and wakes waiting readers."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Searches over HTTP, and the query language by itself (`semantics.md 2`)."""
+"""Searches over HTTP, and the query language by itself."""
 
 import json
 from collections.abc import AsyncIterator
@@ -97,7 +97,7 @@ async def found(api: ObjectApi, query: Any, **options: Any) -> str:
         ({"title": "' OR 1=1 --"}, ""),
     ],
 )
-async def test_a_query_finds_what_it_says(api: ObjectApi, query: Any, references: str) -> None:
+async def test_a_query_finds_its_matches(api: ObjectApi, query: Any, references: str) -> None:
     assert await found(api, query) == references
 
 
@@ -163,7 +163,7 @@ def stepping(steps: int) -> Any:
         5,
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
+async def test_an_invalid_query_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
     content = json.dumps({"query": query}).replace("Infinity", "1e999")
     answer = await api.send("POST", "/api/alert/_search", content=content, status=400)
     assert answer.json()["message"]
@@ -198,7 +198,7 @@ async def test_the_largest_queries_are_answered(api: ObjectApi) -> None:
         ({"sort": ""}, "abc", "3"),
     ],
 )
-async def test_range_and_sort_choose_and_the_total_is_told(
+async def test_range_and_sort_choose_from_all_matches_and_the_total_is_answered(
     api: ObjectApi, params: dict[str, str], references: str, total: str
 ) -> None:
     body: dict[str, Any] = {"query": {}}
@@ -225,19 +225,19 @@ async def test_range_and_sort_choose_and_the_total_is_told(
         {"sort": ",".join(["date"] * 6)},
     ],
 )
-async def test_a_range_or_a_sort_that_makes_no_sense_is_refused(api: ObjectApi, params: dict[str, str]) -> None:
+async def test_an_invalid_range_or_sort_is_refused(api: ObjectApi, params: dict[str, str]) -> None:
     answer = await api.send("POST", "/api/alert/_search", {}, params=params, status=400)
     assert answer.json()["message"]
 
 
-async def test_without_a_range_ten_are_answered(api: ObjectApi) -> None:
+async def test_the_default_range_has_ten_objects(api: ObjectApi) -> None:
     for number in range(20):
         await api.post("/api/case", {"title": str(number), "description": "d"})
     answer = await api.send("POST", "/api/case/_search", status=200)
     assert (len(answer.json()), answer.headers["x-total"]) == (10, "20")
 
 
-async def test_parents_and_children_are_looked_at(api: ObjectApi) -> None:
+async def test_a_query_follows_parents_and_children(api: ObjectApi) -> None:
     first = await api.post("/api/case", {"title": "one", "description": "d", "tlp": 3, "tasks": [{"title": "t"}]})
     await api.post("/api/case", {"title": "two", "description": "d", "tasks": [{"title": "u"}]})
     tasks = await api.post("/api/case/task/_search", {"query": {"title": "t"}}, 200)
@@ -265,12 +265,12 @@ async def test_templates_are_searched(api: ObjectApi) -> None:
         assert [template["name"] for template in answer] == ["x"]
 
 
-async def test_whoever_has_a_key_may_search(api: ObjectApi) -> None:
+async def test_every_profile_for_people_may_search(api: ObjectApi) -> None:
     for profile in ("read-only", "service"):
         await api.post("/api/alert/_search", {}, 200, key=await api.user(profile))
     assert (await api.http.post("/api/alert/_search", json={})).status_code == 401
 
 
-def test_an_error_says_what_there_is() -> None:
+def test_an_error_lists_the_operators_and_fields() -> None:
     with pytest.raises(ResponderBotError, match="There is no field 'colour'; there are _id"):
         parse_query({"colour": 1}, "alert")

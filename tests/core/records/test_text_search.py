@@ -68,7 +68,7 @@ async def found(api: ObjectApi, query: Any, status: int = 200) -> str:
         ({"_and": [{"_string": "tlp:1 tlp:3"}, {"keyword": "beacon"}]}, "b"),
     ],
 )
-async def test_a_text_is_found_wherever_it_stands(api: ObjectApi, query: Any, references: str) -> None:
+async def test_keyword_finds_a_text_in_any_field(api: ObjectApi, query: Any, references: str) -> None:
     assert await found(api, query) == references
 
 
@@ -94,16 +94,16 @@ async def test_a_text_is_found_wherever_it_stands(api: ObjectApi, query: Any, re
         {"keyword": 7},
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
+async def test_an_invalid_text_query_is_refused_with_a_sentence(api: ObjectApi, query: Any) -> None:
     assert (await found(api, query, 400)).endswith(".")
 
 
-async def test_an_id_is_found_as_a_whole(api: ObjectApi) -> None:
+async def test_an_id_matches_as_a_whole(api: ObjectApi) -> None:
     assert await found(api, {"_string": "_id:~1"}) == "a"
     assert await found(api, {"_string": "_id:~"}) == ""
 
 
-async def test_keyword_is_no_field_to_sort_by_and_none_of_actions(api: ObjectApi) -> None:
+async def test_keyword_can_not_be_sorted_by_or_used_for_actions(api: ObjectApi) -> None:
     await api.post("/api/alert/_search", {"sort": ["-keyword"]}, 400)
     with pytest.raises(ResponderBotError, match="There is no field"):
         parse_query({"_string": "a"}, "action")
