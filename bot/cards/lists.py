@@ -59,7 +59,8 @@ def responder_list(
                 "elements": [responder_menu("Run a responder")],
             }
         )
-        example = code(f"{command} run {_typed(can[0].name)} {subject.id}", 200)
+        name = f'"{can[0].name}"' if " " in can[0].name else can[0].name
+        example = code(f"{command} run {name} {subject.id}", 200)
         blocks.append(context(f"Or type {example}."))
     return Message(text, tuple(blocks))
 
@@ -69,10 +70,6 @@ def _about(view: RedactedView) -> Block:
         return headline(view)
     kind = OBJECT_TYPES[view.subject.kind]
     return section(f"{kind} {view.subject.id} · {foreign(view.title(), 300)}")
-
-
-def _typed(name: str) -> str:
-    return f'"{name}"' if " " in name else name
 
 
 def _can_line(responder: OfferedResponder) -> str:

@@ -358,16 +358,13 @@ def describe(body: Mapping[str, Any]) -> list[str]:
     if tags:
         lines.append("Tags " + " ".join(code(str(tag), 60) for tag in tags[:20]))
     if tasks:
-        shown = [f"• {foreign(_title(task), 150)}" for task in tasks[:15]]
+        titles = [str(t.get("title") or "(no title)") if isinstance(t, Mapping) else str(t) for t in tasks[:15]]
+        shown = [f"• {foreign(title, 150)}" for title in titles]
         left = [f"and {len(tasks) - 15} more"] if len(tasks) > 15 else []
         lines.append("\n".join([f"*{count(len(tasks), 'task')}*", *shown, *left]))
     if fields:
         lines.append("Custom fields " + ", ".join(foreign(str(name), 60) for name in list(fields)[:20]))
     return lines
-
-
-def _title(task: Any) -> str:
-    return str(task.get("title") or "(no title)") if isinstance(task, Mapping) else str(task)
 
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Notifier:
                 failures += 1
 
     async def enforce_clearances(self) -> None:
-        """Keep what stands in Slack within the clearances; runs until cancelled."""
+        """Render again what shows more or less than a clearance covers; runs until cancelled."""
         await self._enforcer.run(self._database.passed)
 
     async def refresh(self, root_id: str, log_id: str = "") -> None:

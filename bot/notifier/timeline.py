@@ -24,7 +24,7 @@ class ChannelPolicy:
     routes: Mapping[str, Route]  # by channel: which alerts are posted there
     clearance: Callable[[str], int | None]  # of a channel; None: it isn't in the settings
     is_known: Callable[[str], bool]  # whether Slack has told about the channel, or it isn't in the settings
-    changed: asyncio.Event  # set after each look at the channels, and when a message was held back
+    changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
 
     def clearance_of(self, channel: str) -> int:

@@ -198,7 +198,8 @@ class Sender:
     def _content(self, message: MessageRecord) -> dict[str, Any]:
         content = message.content()
         if message.is_plain:
-            content = {"text": _three_lines(content["text"]), "blocks": [], "attachments": []}
+            first_lines = "\n".join(content["text"].splitlines()[:3])[:3000]
+            content = {"text": first_lines or "A message of responder-bot.", "blocks": [], "attachments": []}
         waited_ms = self._clock() - message.wanted_at
         # Only Slack's own limits are worth a line, and only in news.
         was_limited = not message.in_bulk and (not message.problem or "429" in message.problem)
@@ -288,10 +289,6 @@ def _is_temporary(error: Exception, channel: str) -> bool:
     except Exception:
         log.exception("delivery_failed", channel=channel)
         return False
-
-
-def _three_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[:3])[:3000] or "A message of responder-bot."
 
 
 def _with_late_note(content: dict[str, Any], waited_ms: int) -> dict[str, Any]:
