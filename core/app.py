@@ -38,6 +38,7 @@ from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue
+from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
@@ -161,6 +162,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         Cases(database, clock),
         CaseTemplates(database, clock),
     )
+    for part in confinement_parts(settings):
+        if not part.ok or section.confinement == "none":
+            structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
     table: list[Endpoint] = [
         *actions_api.endpoints(actions),
         *responders_api.endpoints(responders, actions, database),
@@ -171,7 +175,12 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
-        *health.endpoints(probe, metrics, [lambda: engine_parts(responders)], folders_of(settings)),
+        *health.endpoints(
+            probe,
+            metrics,
+            [lambda: engine_parts(responders), lambda: confinement_parts(settings)],
+            folders_of(settings),
+        ),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.endpoints(table, section.vendor_alias)
@@ -207,6 +216,22 @@ def engine_parts(responders: Responders) -> list[health.ComponentHealth]:
     if problems := responders.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts
+
+
+def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
+    """Whether the programs of responders are held to what they may reach; nothing where no engine runs programs."""
+    if settings.engine and not any(engine.type == "process" for engine in settings.engine):
+        return []
+    if settings.core.confinement == "none":
+        off = "off by [core] confinement: responders run with all rights of core's account"
+        return [health.ComponentHealth("confinement", True, off)]
+    core = settings.core
+    reachable = exposed((core.database, core.jobs), Confinement(readable=(), writable=()))
+    problems = [unavailable()] if unavailable() else []
+    problems += [f"{path} can be read by every responder; move it out of the system's folders." for path in reachable]
+    free = [name for name, section in settings.responder.items() if section.confinement == "none"]
+    message = "\n".join(problems) or ("landlock" + (f"; not confined: {', '.join(sorted(free))}" if free else ""))
+    return [health.ComponentHealth("confinement", not problems, message)]
 
 
 def _figures(catalogue: Catalogue) -> str:

@@ -58,6 +58,8 @@ class CoreSection(_Section):
     keep_jobs: bool = False
     environments: Path = Path("environments")
     fork_server: bool = True
+    confinement: Literal["landlock", "none"] = "landlock"
+    """How the programs of responders are held to what they need."""
     body_limit_bytes: int = Field(1_048_576, ge=1024)
     report_limit_bytes: int = Field(1_048_576, ge=1024)
     output_limit_bytes: int = Field(4 * 1_048_576, ge=1024)
@@ -81,12 +83,23 @@ class EngineSection(_Section):
 
 
 class ResponderSection(_Section):
-    """`[responder."Name_1_0"]`: values of its configuration items, and its policy."""
+    """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
     config: Mapping[str, Any] = Field(default_factory=dict)
     confirm: str = ""
     approval: int = Field(0, ge=0)
     approval_expires_minutes: int = Field(60, ge=1)
+    confinement: Literal["landlock", "none"] | None = None
+    """In place of that of `[core]`."""
+    network: Literal["all", "none"] = "all"
+    readable: tuple[Path, ...] = ()
+    """Files and folders that the program may read, beside what all may."""
+    writable: tuple[Path, ...] = ()
+    memory_mib: int = Field(2048, ge=16)
+    """Address space of each of its processes."""
+    processes: int = Field(256, ge=1)
+    file_mib: int = Field(64, ge=1)
+    """Size of any file that it writes."""
 
 
 class CoreSettings(_Section):

@@ -30,6 +30,7 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         python=section.python,
         fork_servers=ForkServers() if core.fork_server else None,
         output_limit_bytes=core.output_limit_bytes,
+        confinement=core.confinement,
     )
 
 

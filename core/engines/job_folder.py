@@ -1,9 +1,10 @@
 """The folder of one run: its input, what core notes about it, and the locks on it.
 
     JOB/            core's own: facts.json, started, stop, follower, gate; printed, the program's output stream
-    JOB/run/        the program's argument, and its HOME
+    JOB/run/        the program's argument
     JOB/run/input/  what the program reads
     JOB/run/output/ where the program writes its report
+    JOB/run/tmp/    the program's HOME and temporary folder
 
 A folder made by an early release has `input` and `output` directly in JOB; a run that began in it also ends in it.
 """
@@ -58,6 +59,8 @@ class RunFacts:
     """The configuration as the report shows it, redacted."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Paths of this machine with what a report shows in their place."""
+    confined: bool = False
+    """Whether the program was held to what it may reach."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,15 @@ class JobFolder:
         return run if run.is_dir() and not run.is_symlink() else self.path
 
     @property
+    def home(self) -> Path:
+        """The program's HOME and temporary folder; in a job folder of an earlier release, the folder it gets."""
+        home = self.run / "tmp"
+        return home if home.is_dir() and not home.is_symlink() else self.run
+
+    @property
     def homes(self) -> tuple[Path, ...]:
         """The values that HOME may have in the run's processes."""
-        return self.path / "run", self.path
+        return self.path / "run" / "tmp", self.path / "run", self.path
 
     @property
     def cacerts(self) -> Path:
@@ -122,6 +131,7 @@ class JobFolder:
                 tuple(map(str, raw["secrets"])),
                 dict(raw["config"]),
                 dict(raw.get("names", {})),
+                bool(raw.get("confined", False)),
             )
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"facts.json was replaced ({error})") from error
@@ -148,7 +158,7 @@ def create(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> None
     os.close(create_locked(folder, job, configured))
 
 
-def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> int:
+def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder, *, confined: bool = False) -> int:
     """Create the folder as `create` does; it is locked, as by `lock`, before anyone else can see it."""
     jobs = folder.path.parent
     files.make_private(jobs)
@@ -157,7 +167,7 @@ def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder) 
     files.write_new(new / "follower", b"")
     lock_descriptor = lock(JobFolder(new))
     try:
-        _fill(new, job, configured)
+        _fill(new, job, configured, confined)
         renamed = _rename(new, folder.path)
         _sync(jobs)
     except BaseException:
@@ -170,15 +180,15 @@ def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder) 
     return lock(folder)
 
 
-def _fill(new: Path, job: Job, configured: ConfiguredResponder) -> None:
+def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: bool) -> None:
     run = new / "run"
-    for directory in (run, run / "input", run / "output"):
+    for directory in (run, run / "input", run / "output", run / "tmp"):
         _make_directory(directory)
     _write(run / "input" / "input.json", json.dumps(program_input(job, configured), ensure_ascii=False))
     if configured.cacerts:
         is_pem = "-----BEGIN" in configured.cacerts
         _write(run / "input" / "cacerts", configured.cacerts if is_pem else Path(configured.cacerts).read_text())
-    _write(new / "facts.json", json.dumps(_facts(configured), ensure_ascii=False))
+    _write(new / "facts.json", json.dumps({**_facts(configured), "confined": confined}, ensure_ascii=False))
     _write(new / "printed", "")
 
 

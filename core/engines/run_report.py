@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ PRINTED_LIMIT_BYTES = 64 * 1024
 """How much is kept of what a program printed, half from the head and half from the tail."""
 
 VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
+
+CONFINED = (
+    "It ran confined; if it needs what it was refused, grant it with readable, writable or network in its settings."
+)
+"""Added to the report of a confined program that failed and mentions a refusal."""
+
+_REFUSALS = ("Permission denied", "Operation not permitted", "PermissionError", "EACCES", "EPERM")
 
 _OUTPUT_KEYS = ("full", "summary", "artifacts", "operations", "errorMessage", "input")
 
@@ -104,6 +111,21 @@ def interpret(
     names: Mapping[str, str] | None = None,
 ) -> Report:
     """Decide how a run ended, and redact what it returned. `names` are replacements beside those of `facts`."""
+    report = _judge(facts, run_output, stop_reason, exit_description, names)
+    was_refused = any(word in text for word in _REFUSALS for text in (report.message, last_lines(report.printed)))
+    if report.success or not facts.confined or not was_refused:
+        return report
+    message = f"{report.message.rstrip()}\n{CONFINED}"
+    return replace(report, message=message, error_message=report.error_message and message)
+
+
+def _judge(
+    facts: RunFacts,
+    run_output: RunOutput,
+    stop_reason: str,
+    exit_description: str,
+    names: Mapping[str, str] | None,
+) -> Report:
     redactor = Redactor(facts.secrets, {**facts.names, **(names or {})})
     printed = redactor.text(run_output.printed)
     if stop_reason == "timeout":

@@ -112,9 +112,9 @@ def responder(root: Path, number: int, program: str) -> None:
     (root / name / f"{name}.json").write_text(json.dumps(definition))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CoreProcess]:
-    place = await place_in(tmp_path_factory.mktemp("runs"))
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["landlock", "none"])
+async def core(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> AsyncIterator[CoreProcess]:
+    place = await place_in(tmp_path_factory.mktemp("runs"), confinement=request.param)
     for number, program in enumerate(PROGRAMS.values()):
         responder(place.folder / "responders", number, program)
     async with core_process(place) as core:

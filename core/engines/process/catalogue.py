@@ -24,6 +24,8 @@ class RunnableResponder:
     responder: Responder
     configured: ConfiguredResponder
     interpreter: Interpreter
+    section: ResponderSection
+    """What its program may reach and use."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,12 @@ class CatalogueLoader:
         return LoadedCatalogue((_fingerprint(self._environments.root), *signature[1:]), by_id, catalogue)
 
     def _prepare(self, definition: Definition) -> RunnableResponder | Skipped:
-        section = section_for(definition.name, self._sections)
-        configured = configure(definition, section.config if isinstance(section, ResponderSection) else {})
+        given = section_for(definition.name, self._sections)
+        section = given if isinstance(given, ResponderSection) else ResponderSection()
+        configured = configure(definition, section.config)
         responder = self._responder(definition)
         if isinstance(configured, Skipped):
-            is_wanted = section is not None or not definition.file.is_relative_to(BUNDLED)
+            is_wanted = given is not None or not definition.file.is_relative_to(BUNDLED)
             return replace(configured, responder=responder, is_wanted=is_wanted)
         interpreter = self._environments.interpreter(definition.folder)
         if isinstance(interpreter, Unavailable):
@@ -114,7 +117,7 @@ class CatalogueLoader:
                 "its environment is not ready; an administrator can run `responder-bot responders install`",
             )
         responder = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
-        return RunnableResponder(responder, configured, interpreter)
+        return RunnableResponder(responder, configured, interpreter, section)
 
     def _responder(self, definition: Definition) -> Responder:
         return Responder(

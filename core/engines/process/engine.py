@@ -15,6 +15,7 @@ import structlog
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
 from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
+from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
@@ -55,6 +56,7 @@ class ProcessEngine:
         grace_s: float = _GRACE_S,
         fork_servers: ForkServers | None = None,
         output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+        confinement: Mode = "landlock",
     ) -> None:
         """`folders` hold responder folders and win over the bundled ones; `clock` returns seconds since the epoch.
 
@@ -75,7 +77,7 @@ class ProcessEngine:
             sections=responders,
             environments=Environments(environments.absolute(), python=python),
         )
-        self._starter = ProgramStarter(limits or RunLimits(), fork_servers)
+        self._starter = ProgramStarter(limits, fork_servers, confinement)
         self._followers: dict[str, int] = {}
         """How many `run` calls each action has now."""
         self._running: dict[str, StartRecord] = {}
@@ -200,7 +202,8 @@ class ProcessEngine:
         if runnable is None:
             raise _CannotRunError(f"{job.responder_name} is no longer on offer here.")
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured)
+        confined = self._starter.confines(runnable)
+        lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured, confined=confined)
         try:
             facts = await asyncio.to_thread(folder.facts)  # before the program can change them
             if job.action_id in self._stop_reasons:

@@ -34,6 +34,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from typing import NoReturn
 
@@ -107,7 +108,9 @@ def _exit_of(pid: int, command: str) -> str:
     return f"{ended.si_code} {ended.si_status}" if ended else "-"
 
 
-def fork_program(run: socket.socket, launcher: types.ModuleType) -> tuple[list[str], str]:
+def fork_program(
+    run: socket.socket, launcher: types.ModuleType, confine: Callable[[str], None]
+) -> tuple[list[str], str]:
     """In a child, do what the launcher and exec would do before the program runs.
 
     Stays as the supervisor. Returns in the process of the program, with its arguments and its working directory.
@@ -130,7 +133,7 @@ def fork_program(run: socket.socket, launcher: types.ModuleType) -> tuple[list[s
         run.close()
         os.chdir(request["folder"])
         launcher.apply_limits(request["limits"])
-        launcher.forbid_new_privileges()
+        confine(request["policy"])
     except OSError as error:
         print(f"{argv[0]} could not be started: {error.strerror}.", file=sys.stderr)  # noqa: T201 - into JOB/printed
         os._exit(CANNOT_START)
@@ -255,6 +258,7 @@ def _load_launcher() -> types.ModuleType:
     """Load launcher.py under a name that no responder imports."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
     module = types.ModuleType("responder_bot_launcher")
+    vars(module)["__file__"] = path
     with io.open_code(path) as file:
         exec(compile(file.read(), path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - our own file
     return module
@@ -266,6 +270,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     idle_s = float(sys.argv[2])
     launcher = _load_launcher()
+    confine = launcher.confinement()
     os.environ.pop("PADDING", None)
     os.chdir("/")
     launcher.close_all_but(control.fileno())
@@ -274,7 +279,7 @@ def main() -> None:
         control.send(json.dumps(prepare()).encode())
     except (_NeedsExec, OSError):
         os._exit(1)
-    run_program(*fork_program(serve(control, idle_s), launcher))
+    run_program(*fork_program(serve(control, idle_s), launcher, confine))
 
 
 if __name__ == "__main__":

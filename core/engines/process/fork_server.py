@@ -58,12 +58,15 @@ class ForkRequest:
     program: Path
     limits: str
     """As `launcher.apply_limits` takes them."""
+    policy: str
+    """As `confine.apply` takes it."""
     environment: Mapping[str, str]
 
     def to_line(self) -> bytes:
         paths = {"job": self.job, "home": self.home, "folder": self.folder, "program": self.program}
         texts = {name: str(path) for name, path in paths.items()}
-        return json.dumps({**texts, "limits": self.limits, "environment": dict(self.environment)}).encode() + b"\n"
+        texts |= {"limits": self.limits, "policy": self.policy}
+        return json.dumps({**texts, "environment": dict(self.environment)}).encode() + b"\n"
 
 
 @dataclass

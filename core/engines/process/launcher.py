@@ -1,8 +1,8 @@
 """Starts a responder's program, and stays as its supervisor.
 
-Core runs `python -I -S launcher.py JOB STATUS_FD CWD LIMITS PROGRAM...` with the environment of the program, in a
-session of its own, with `JOB/printed` as its output. It imports nothing of core and few modules, since every run waits
-for it.
+Core runs `python -I -S launcher.py JOB STATUS_FD CWD LIMITS POLICY PROGRAM...` with the environment of the program, in
+a session of its own, with `JOB/printed` as its output. It imports nothing of core and few modules, since every run
+waits for it.
 
 It forks. The child becomes the program, in a session of its own. The parent stays as the supervisor: as a child
 subreaper (PR_SET_CHILD_SUBREAPER) it adopts all processes that the program leaves behind, even those that began a new
@@ -26,6 +26,10 @@ import resource
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # at run time this import would cost as much as all the others
+    from collections.abc import Callable
+
 ALREADY_STARTED = 75
 """Exit code (EX_TEMPFAIL): another launcher was first, or the job was stopped before its start."""
 
@@ -40,7 +44,7 @@ _DEFAULT, _IGNORE = 0, 1
 
 def main(arguments: list[str]) -> int:
     """Become the program. Returns an exit code only if that fails."""
-    job, status_text, folder, limits, *program = arguments
+    job, status_text, folder, limits, policy, *program = arguments
     status = int(status_text)
     os.set_inheritable(status, False)
     close_all_but(status)
@@ -50,7 +54,7 @@ def main(arguments: list[str]) -> int:
             return ALREADY_STARTED
         os.chdir(folder)
         apply_limits(limits)
-        forbid_new_privileges()
+        confinement()(policy)
         os.execve(program[0], program, os.environ)  # noqa: S606 - without a shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."
@@ -231,11 +235,16 @@ def apply_limits(limits: str) -> None:
         resource.setrlimit(kind, (wanted, hard))
 
 
-def forbid_new_privileges() -> None:
-    """Set no_new_privs: setuid bits and file capabilities have no effect in this process and its descendants."""
-    pr_set_no_new_privs = 38
-    if ctypes.CDLL(None, use_errno=True).prctl(pr_set_no_new_privs, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "no_new_privs can't be set")
+def confinement() -> "Callable[[str], None]":
+    """The function `apply` of `confine.py` beside this file, imported under no name that a responder might use."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, folder)
+    import confine  # type: ignore[import-not-found]  # found in that folder only
+
+    sys.path.remove(folder)
+    del sys.modules["confine"]
+    apply: Callable[[str], None] = confine.apply
+    return apply
 
 
 def tasks_of_this_account() -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.engines.configuration import ConfiguredResponder
+from core.engines.confinement import Confinement, Mode, interpreter_folders, unavailable
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
 from core.engines.process.catalogue import RunnableResponder
@@ -41,10 +42,12 @@ class RunLimits:
 
 
 class ProgramStarter:
-    """Starts programs, with or without fork servers."""
+    """Starts programs, with or without fork servers, each confined to what it needs."""
 
-    def __init__(self, limits: RunLimits, fork_servers: ForkServers | None) -> None:
+    def __init__(self, limits: RunLimits | None, fork_servers: ForkServers | None, confinement: Mode) -> None:
+        """`limits` in place of those of the settings; `confinement` where a responder's settings name none."""
         self._limits = limits
+        self._confinement = confinement
         self.fork_servers = fork_servers
 
     def start(self, folder: JobFolder, runnable: RunnableResponder) -> StartRecord | None:
@@ -81,7 +84,8 @@ class ProgramStarter:
             home=folder.run,
             folder=definition.root,
             program=definition.program,
-            limits=self._limits.for_launcher(),
+            limits=self._limits_of(runnable).for_launcher(),
+            policy=self._policy(folder, runnable),
             environment=program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
         )
 
@@ -92,7 +96,8 @@ class ProgramStarter:
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
         argv = [
             *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
-            *(self._limits.for_launcher(), *interpreter, str(definition.program), str(folder.run)),
+            *(self._limits_of(runnable).for_launcher(), self._policy(folder, runnable)),
+            *(*interpreter, str(definition.program), str(folder.run)),
         ]
         # Not through a symlink, and without waiting for the reader of a named pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -110,13 +115,36 @@ class ProgramStarter:
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
 
+    def confines(self, runnable: RunnableResponder) -> bool:
+        """Whether the program is held to what it may reach."""
+        return (runnable.section.confinement or self._confinement) == "landlock" and not unavailable()
+
+    def _limits_of(self, runnable: RunnableResponder) -> RunLimits:
+        section, mib = runnable.section, 1024**2
+        return self._limits or RunLimits(
+            memory_bytes=section.memory_mib * mib, file_bytes=section.file_mib * mib, processes=section.processes
+        )
+
+    def _policy(self, folder: JobFolder, runnable: RunnableResponder) -> str:
+        """What the program may reach, for `confine.apply`; empty where it is not confined."""
+        section = runnable.section
+        if not self.confines(runnable):
+            return ""
+        own = (runnable.configured.definition.folder, folder.run, *interpreter_folders(runnable.interpreter.path))
+        return Confinement(
+            readable=(*own, *section.readable),
+            writable=(folder.run / "output", folder.home, folder.printed, *section.writable),
+            network=section.network == "all",
+        ).policy()
+
 
 def program_environment(
     folder: JobFolder, configured: ConfiguredResponder, interpreter: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment variables of a program: an allow-list of `environ`, which is core's own, and those of its run."""
     passed_on = {name: environ[name] for name in (*_PASSED_ON, *_PROXY_VARIABLES) if name in environ}
-    variables = {"LANG": "C.UTF-8", **passed_on, "HOME": str(folder.run), "PATH": _path(interpreter, environ)}
+    variables = {"LANG": "C.UTF-8", **passed_on, "PATH": _path(interpreter, environ)}
+    variables |= {"HOME": str(folder.home), "TMPDIR": str(folder.home)}
     for scheme, proxy in (("http", configured.proxy_http), ("https", configured.proxy_https)):
         if proxy:
             variables |= {f"{scheme}_proxy": proxy, f"{scheme.upper()}_PROXY": proxy}

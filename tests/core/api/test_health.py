@@ -4,6 +4,7 @@ import asyncio
 import re
 import resource
 import sys
+import tempfile
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
 from core.common.database.sqlite import Database
+from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
 from core.store.schema import migrate
 from tests.core.running import running_core
@@ -24,8 +26,31 @@ async def test_health_is_ok_without_a_key(tmp_path: Path) -> None:
         response = await core.send("GET", "/health", profile=None)
     assert response.status_code == 200
     found = response.json()
-    assert found["status"] == "ok"
-    assert [(part["name"], part["ok"]) for part in found["parts"]] == [("store", True), ("engine local", True)]
+    is_confined = not unavailable()
+    assert found["status"] == ("ok" if is_confined else "degraded")
+    parts = [("store", True), ("engine local", True), ("confinement", is_confined)]
+    assert [(part["name"], part["ok"]) for part in found["parts"]] == parts
+
+
+async def test_health_says_how_programs_are_confined(tmp_path: Path) -> None:
+    async with running_core(tmp_path, core={"confinement": "none"}) as core:
+        found = (await core.send("GET", "/health", profile=None)).json()
+    assert found["parts"][-1] == {
+        "name": "confinement",
+        "ok": True,
+        "message": "off by [core] confinement: responders run with all rights of core's account",
+    }
+
+
+@pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
+async def test_health_says_if_every_program_could_read_core_s_files() -> None:
+    with tempfile.TemporaryDirectory(dir="/usr/local", prefix="responder-bot-") as folder:
+        async with running_core(Path(folder)) as core:
+            found = (await core.send("GET", "/health", profile=None)).json()
+    message = found["parts"][-1]["message"]
+    assert (found["status"], found["parts"][-1]["ok"]) == ("degraded", False)
+    assert "core.db can be read by every responder; move it out of the system's folders." in message
+    assert folder not in message
 
 
 async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tmp_path: Path) -> None:
@@ -36,7 +61,7 @@ async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tm
     sections = {NAME: ResponderSection(config={"colour": "red"})}
     async with running_core(tmp_path, engine=(engine,), responder=sections) as core:
         found = (await core.send("GET", "/health", profile=None)).json()
-    _, local, settings = found["parts"]
+    _, local, settings, _ = found["parts"]
     short, *lines = local["message"].splitlines()
     assert local["ok"]
     assert short == (
@@ -106,7 +131,7 @@ async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_pat
         response = await core.send("GET", "/health", profile=None)
         metrics = (await core.send("GET", "/metrics", profile=None)).text
     assert (response.status_code, response.json()["status"]) == (200, "degraded")
-    soc = response.json()["parts"][-1]
+    soc = response.json()["parts"][-2]
     assert (soc["name"], soc["ok"]) == ("engine soc", False)
     assert soc["message"]
     assert 'responder_bot_engine_up{engine="local"} 1.0' in metrics

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from core.engines.confinement import Mode
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServers
 from core.engines.process.starter import ProgramStarter, RunLimits
@@ -28,9 +29,12 @@ def engine_in(
     keep_jobs: bool = False,
     name: str = "local",
     python: Path | None = None,
+    confinement: Mode = "none",
+    sections: dict[str, ResponderSection] | None = None,
 ) -> ProcessEngine:
     """An engine with its state below `folder`; `config` holds values by responder name.
 
+    Programs of these tests write to files outside their job folders, so only tests of confinement confine them.
     It forks its programs if there is a file `fork` in `folder`, else it starts them by exec.
     """
     engine = ProcessEngine(
@@ -38,7 +42,7 @@ def engine_in(
         organisation="default",
         product="thehive",
         folders=folders,
-        responders={key: ResponderSection(config=values) for key, values in (config or {}).items()},
+        responders=sections or {key: ResponderSection(config=values) for key, values in (config or {}).items()},
         jobs=folder / "jobs",
         environments=folder / "environments",
         capacity=4,
@@ -46,7 +50,8 @@ def engine_in(
         python=python,
         limits=limits,
         grace_s=grace_s,
+        confinement=confinement,
     )
     if (folder / "fork").exists():
-        engine._starter = ForkOnlyStarter(limits or RunLimits(), ForkServers(wait_s=30.0))
+        engine._starter = ForkOnlyStarter(limits, ForkServers(wait_s=30.0), confinement)
     return engine

@@ -56,26 +56,28 @@ async def test_a_program_gets_only_allowed_variables_and_no_standard_input(make_
     report = await echoed(make_engine)
     # LC_CTYPE is set by Python itself when it coerces the C locale
     assert set(report.full["environment"]) <= {
-        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME"),
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME", "TMPDIR"),
         *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     }
     assert report.full["standard_input"] == ""
 
 
 @EXEC_AND_FORK
-async def test_a_program_runs_in_the_folder_above_its_own_with_its_argument_as_home(make_engine: MakeEngine) -> None:
+async def test_a_program_runs_above_its_own_folder_with_a_home_in_its_job_folder(
+    make_engine: MakeEngine,
+) -> None:
     report = await echoed(make_engine)
     folder = report.full["folder"]
     assert Path(folder).name == "responders"
     assert report.full["argv"][0] == f"{folder}/Echo/echo.py"
-    assert report.full["argv"][1:] == [report.full["environment"]["HOME"]]
+    assert report.full["argv"][1:] == [str(Path(report.full["environment"]["HOME"]).parent)]
     assert report.full["session"] is True
 
 
 @EXEC_AND_FORK
 async def test_a_program_inherits_nothing_open_but_its_output(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
-    printed = f"{Path(report.full['environment']['HOME']).parent}/printed"
+    printed = f"{Path(report.full['environment']['HOME']).parents[1]}/printed"
     own = [name for name in report.full["open"] if not name.startswith("/proc/")]
     assert own == ["/dev/null", printed, printed]
 
@@ -348,9 +350,9 @@ def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
 async def test_certificates_are_a_file_of_the_job(make_engine: MakeEngine, tmp_path: Path) -> None:
     pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     report = await echoed(make_engine, cacerts=pem)
-    home = report.full["environment"]["HOME"]
-    assert report.full["environment"]["REQUESTS_CA_BUNDLE"] == f"{home}/input/cacerts"
-    assert Path(tmp_path, "jobs", home, "input", "cacerts").read_text() == pem
+    run = Path(report.full["environment"]["HOME"]).parent
+    assert report.full["environment"]["REQUESTS_CA_BUNDLE"] == f"{run}/input/cacerts"
+    assert Path(tmp_path, "jobs", run, "input", "cacerts").read_text() == pem
     assert report.config["cacerts"] == pem
 
 
@@ -360,7 +362,7 @@ async def test_no_variable_of_core_leaks(make_engine: MakeEngine) -> None:
     runnable = next(item for item in engine._catalogue.load().by_id.values() if item.responder.name == "Echo_1_0")
     outer = {"SLACK_BOT_TOKEN": "xoxb", "RESPONDER_BOT_BOT_CORE_API_KEY": "k", "PYTHONPATH": "/x", "PATH": "/bin"}
     given = program_environment(engine._folder("~1"), runnable.configured, runnable.interpreter.path, outer)
-    assert set(given) == {"LANG", "HOME", "PATH"}
+    assert set(given) == {"LANG", "HOME", "TMPDIR", "PATH"}
 
 
 async def test_a_secret_in_a_proxy_address_is_not_reported(make_engine: MakeEngine) -> None:
