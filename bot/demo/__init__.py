@@ -1,13 +1,13 @@
-"""`responder-bot try`: the whole thing on this machine, with no account anywhere."""
+"""`responder-bot try`: core, bot and Slack emulator on this machine, without any account."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.demo.environment import OpenCore, listen, opened
-from bot.demo.script import once
+from bot.demo.environment import OpenCore, demo_environment, listen
+from bot.demo.script import run_script
 
-Tell = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 async def serve(
@@ -15,17 +15,17 @@ async def serve(
     open_core: OpenCore,
     manifest: Mapping[str, Any],
     clock_ms: Callable[[], int],
-    tell: Tell,
+    print_line: Print,
     stop: Callable[[], Awaitable[None]],
     *,
     port: int = 0,
 ) -> int:
-    """Post the morning's alerts, print the addresses, serve until asked to stop."""
-    async with opened(state, open_core, manifest, clock_ms, port=port) as environment:
-        tell(f"page: {environment.emulator.page_url}")
-        tell(f"core: {environment.core_url}")
+    """Post the sample alerts, print the addresses, serve until `stop` returns."""
+    async with demo_environment(state, open_core, manifest, clock_ms, port=port) as environment:
+        print_line(f"page: {environment.emulator.page_url}")
+        print_line(f"core: {environment.core_url}")
         for number in range(3):
-            await environment.alert(number)
+            await environment.post_alert(number)
         await stop()
     return 0
 
@@ -35,17 +35,17 @@ async def main_job(
     open_core: OpenCore,
     manifest: Mapping[str, Any],
     clock_ms: Callable[[], int],
-    tell: Tell,
+    print_line: Print,
     *,
     as_json: bool = False,
 ) -> int:
-    """The main job once; 0 if it went as it should."""
-    async with opened(state, open_core, manifest, clock_ms) as environment:
-        return await once(environment, tell, as_json=as_json)
+    """Run the scripted demo once; return the exit status, 0 on success."""
+    async with demo_environment(state, open_core, manifest, clock_ms) as environment:
+        return await run_script(environment, print_line, as_json=as_json)
 
 
-async def emulator_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: int) -> int:
-    """A local Slack for somebody's own app: addresses and tokens, then nothing but waiting."""
+async def emulator_only(print_line: Print, stop: Callable[[], Awaitable[None]], port: int) -> int:
+    """Serve the emulator alone, for an app of your own: print addresses and tokens, then wait for `stop`."""
     from bot.slack_emulator import SlackEmulator
 
     emulator = SlackEmulator()
@@ -54,11 +54,11 @@ async def emulator_only(tell: Tell, stop: Callable[[], Awaitable[None]], port: i
     emulator.add_channel("C0GENERAL", name="general")
     await listen(emulator, port)
     try:
-        tell(f"page: {emulator.page_url}")
-        tell(f"SLACK_API_URL={emulator.api_url}")
-        tell(f"SLACK_BOT_TOKEN={emulator.bot_token}")
-        tell(f"SLACK_APP_TOKEN={emulator.app_token}")
-        tell("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
+        print_line(f"page: {emulator.page_url}")
+        print_line(f"SLACK_API_URL={emulator.api_url}")
+        print_line(f"SLACK_BOT_TOKEN={emulator.bot_token}")
+        print_line(f"SLACK_APP_TOKEN={emulator.app_token}")
+        print_line("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
         await stop()
     finally:
         await emulator.stop()

@@ -1,4 +1,4 @@
-"""Everything that `try` runs: emulator, core, bot, and the receiver of the webhook."""
+"""Everything that `try` runs: emulator, core, bot, and a receiver for the webhook responder."""
 
 import json
 import os
@@ -42,12 +42,12 @@ CHANNELS: tuple[Mapping[str, Any], ...] = (
 
 
 class EmbeddedCore(Protocol):
-    """A running core, as far as `try` needs it; made by bot.cli, which alone may know core from inside."""
+    """A running core, as far as the demo needs it. `bot.cli` provides it: only it may import core's internals."""
 
     url: str
 
     async def add_user(self, login: str, profile: str, clearance: int, slack_id: str) -> str:
-        """Add and link a user (no link for ""); the key."""
+        """Add a user, linked to `slack_id` unless it is empty. Returns the API key."""
         ...
 
 
@@ -56,30 +56,30 @@ OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[Embed
 
 @dataclass
 class DemoEnvironment:
-    """The running thing, with what a person at it needs."""
+    """The running demo."""
 
     emulator: SlackEmulator
     core_url: str
     keys: Mapping[str, str]
     siem: CoreClient
-    """Core as the system that sends alerts."""
+    """Core client of the system that sends alerts."""
     received: list[Mapping[str, Any]]
-    """What the webhook's receiver was sent."""
+    """Bodies that the webhook responder sent."""
 
-    async def alert(self, number: int) -> str:
-        """Post a prepared alert over HTTP; its id."""
+    async def post_alert(self, number: int) -> str:
+        """Create a sample alert over HTTP. Returns its id."""
         alerts = json.loads((HERE / "alerts.json").read_text("utf-8"))
         return (await self.siem.create_alert(alerts[number])).id
 
 
 @asynccontextmanager
-async def opened(
+async def demo_environment(
     state: Path, open_core: OpenCore, manifest: Mapping[str, Any], clock_ms: Callable[[], int], *, port: int = 0
 ) -> AsyncIterator[DemoEnvironment]:
-    """Start all of it; `port` (0: free ones) is the page's, the next one core's."""
+    """Start everything. The page listens on `port` and core on the next one; 0 picks free ports."""
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest)
-        _furnish(emulator)
+        _add_people_and_channels(emulator)
         await listen(emulator, port)
         stack.push_async_callback(emulator.stop)
         received: list[Mapping[str, Any]] = []
@@ -96,12 +96,12 @@ async def opened(
         settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
         await emulator.wait_connected()
-        _write(state / "try.json", emulator, core.url, keys)
+        _write_addresses(state / "try.json", emulator, core.url, keys)
         yield DemoEnvironment(emulator, core.url, keys, siem, received)
 
 
 async def listen(emulator: SlackEmulator, port: int) -> None:
-    """Start the emulator. Raises ResponderBotError where the port can't be had."""
+    """Start the emulator. Raises ResponderBotError if the port is not available."""
     try:
         await emulator.start(port=port)
     except OSError as error:
@@ -112,7 +112,7 @@ async def listen(emulator: SlackEmulator, port: int) -> None:
         ) from error
 
 
-def _furnish(emulator: SlackEmulator) -> None:
+def _add_people_and_channels(emulator: SlackEmulator) -> None:
     for slack_id, name, real_name, _, _ in PEOPLE:
         emulator.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
     emulator.add_channel(ALERTS, name="soc-alerts")
@@ -121,7 +121,7 @@ def _furnish(emulator: SlackEmulator) -> None:
     emulator.pointers.extend(POINTERS)
 
 
-# Nobody listens on port 9: this is the responder that fails.
+# Nothing listens on port 9, so this responder fails.
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
 POINTERS = (
@@ -176,19 +176,22 @@ def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str
 
 @asynccontextmanager
 async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
-    """A stand-in for the ticket system that the webhook sends to: takes JSON, says thanks."""
+    """A ticket system for the webhook responder: records the JSON it receives and returns a ticket."""
 
-    async def take(request: web.Request) -> web.Response:
+    async def create_ticket(request: web.Request) -> web.Response:
         received.append(await request.json())
         return web.json_response({"ticket": f"INC-{1000 + len(received)}"}, status=201)
 
     served = web.Application()
-    served.router.add_post("/tickets", take)
+    served.router.add_post("/tickets", create_ticket)
     runner = web.AppRunner(served, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    for name in ("no_proxy", "NO_PROXY"):  # responders get these variables: a proxy is for the way out
+    for name in (
+        "no_proxy",
+        "NO_PROXY",
+    ):  # inherited by responders: no proxy to the receiver
         os.environ[name] = f"{os.environ.get(name, '')},127.0.0.1".lstrip(",")
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/tickets"
@@ -196,9 +199,9 @@ async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def _write(file: Path, emulator: SlackEmulator, core_url: str, keys: Mapping[str, str]) -> None:
-    """Addresses and keys, for this user's eyes only (`surface.md`)."""
-    told = {
+def _write_addresses(file: Path, emulator: SlackEmulator, core_url: str, keys: Mapping[str, str]) -> None:
+    """Write addresses, tokens and API keys to a file that only this user can read."""
+    content = {
         "page": emulator.page_url,
         "core": core_url,
         "slack_api": emulator.api_url,
@@ -209,5 +212,5 @@ def _write(file: Path, emulator: SlackEmulator, core_url: str, keys: Mapping[str
     }
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:
-        os.fchmod(out.fileno(), 0o600)  # a file of an earlier run may have been opened up
-        out.write(json.dumps(told, indent=2))
+        os.fchmod(out.fileno(), 0o600)  # the file of an earlier run may have another mode
+        out.write(json.dumps(content, indent=2))

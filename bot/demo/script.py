@@ -1,4 +1,4 @@
-"""The main job once, without a browser: each step is done by a person at the emulator's page, and looked at."""
+"""The scripted demo, without a browser: users act over the page's API, and each step is verified."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -7,36 +7,41 @@ from typing import Any
 
 from bot.cards import ids
 from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, DemoEnvironment
-from bot.demo.transcript import Transcript, everything, lines_of
+from bot.demo.transcript import Transcript, lines_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Action, Kind
 
-STEP_S = 45.0  # generous: a responder starts in well under a second, but machines are busy
+STEP_S = 45.0  # generous: a responder starts in well under a second, but the machine may be busy
 TEMPLATE = "Malware beacon"
 
 Message = Mapping[str, Any]
 
 
 class DemoFailed(Exception):
-    """A step that did not end as it should; the sentence says which and how."""
+    """A step of the demo failed; the message says which and why."""
 
 
 class DemoScript:
-    """The story, step by step."""
+    """The steps of the demo."""
 
     def __init__(
-        self, environment: DemoEnvironment, told: Transcript, anna: EmulatedUser, ben: EmulatedUser, lea: EmulatedUser
+        self,
+        environment: DemoEnvironment,
+        transcript: Transcript,
+        anna: EmulatedUser,
+        ben: EmulatedUser,
+        lea: EmulatedUser,
     ) -> None:
         self._environment = environment
-        self._told = told
+        self._transcript = transcript
         self._anna = anna
         self._ben = ben
         self._lea = lea
 
-    async def tell(self) -> None:
-        """Raises DemoFailed, TimeoutError, Refused or ResponderBotError where it goes wrong."""
+    async def run(self) -> None:
+        """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
         alert_id, ts = await self._alert()
         await self._list(alert_id)
         await self._run_by_command(alert_id, ts)
@@ -45,37 +50,37 @@ class DemoScript:
         await self._template()
 
     async def _alert(self) -> tuple[str, str]:
-        self._told.step = "alert"
-        self._told.say("siem", "POST /api/alert")
-        alert_id = await self._environment.alert(0)
-        ts = await self._anna.until(lambda view: _first(view, f"alert {alert_id}"), STEP_S)
+        self._transcript.step = "alert"
+        self._transcript.say("siem", "POST /api/alert")
+        alert_id = await self._environment.post_alert(0)
+        ts = await self._anna.until(lambda view: _find_message(view, f"alert {alert_id}"), STEP_S)
         return alert_id, ts
 
     async def _list(self, alert_id: str) -> None:
-        self._told.step = "list"
+        self._transcript.step = "list"
         await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        await self._anna.until(lambda view: _whisper(view, CLOSE), STEP_S)
+        await self._anna.until(lambda view: _has_ephemeral(view, CLOSE), STEP_S)
 
     async def _run_by_command(self, alert_id: str, ts: str) -> None:
-        self._told.step = "run by command"
+        self._transcript.step = "run by command"
         await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
 
     async def _run_by_click(self, alert_id: str, ts: str) -> None:
-        self._told.step = "run by click"
+        self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
         await self._ended(CLOSE, "alert", alert_id, ts)
 
     async def _run_on_log(self, alert_id: str, ts: str) -> None:
-        """The alert becomes a case; its first log appears in the thread, and is sent to the ticket system."""
-        self._told.step = "run on a task log"
-        self._told.say("anna", "makes a case of the alert, with a task and a log")
+        """Create a case from the alert with a task log, and send the log to the ticket system."""
+        self._transcript.step = "run on a task log"
+        self._transcript.say("anna", "makes a case of the alert, with a task and a log")
         log_id = await self._log(alert_id)
-        shown = await self._ben.until(lambda view: _in_thread(view, ts, log_id), STEP_S)
+        shown = await self._ben.until(lambda view: _find_reply(view, ts, log_id), STEP_S)
         await self._choose(shown, WEBHOOK)
-        asked_in, action_id = (await self._ben.until(lambda view: _buttons(view, ids.RUN), STEP_S))[0]
-        self._told.say("ben", "says Run", ALERTS, ts=asked_in)
-        await self._ben.click(ALERTS, asked_in, action_id=action_id)
+        question_ts, action_id = (await self._ben.until(lambda view: _buttons(view, ids.RUN), STEP_S))[0]
+        self._transcript.say("ben", "says Run", ALERTS, ts=question_ts)
+        await self._ben.click(ALERTS, question_ts, action_id=action_id)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
             raise DemoFailed("the ticket system received nothing")
@@ -84,50 +89,52 @@ class DemoScript:
         async with CoreClient(self._environment.core_url, self._environment.keys["anna"]) as core:
             case = await core.create_case_from_alert(alert_id)
             task = await core.add_task(case.id, {"title": "Identify the host", "group": "Identification"})
-            words = "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Told the desk; ticket wanted."
-            return (await core.add_log(task.id, {"message": words})).id
+            text = (
+                "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Told the service desk; ticket wanted."
+            )
+            return (await core.add_log(task.id, {"message": text})).id
 
     async def _template(self) -> None:
-        self._told.step = "case template"
+        self._transcript.step = "case template"
         await self._command(self._lea, "lea", "/responder template")
-        view = await self._lea.until(_form, STEP_S)
-        self._told.say("lea", f"fills in the form: {TEMPLATE}")
-        answer = await self._lea.submit(view["id"], _typed(view, _TEMPLATE_FIELDS))
+        view = await self._lea.until(_template_form, STEP_S)
+        self._transcript.say("lea", f"fills in the form: {TEMPLATE}")
+        answer = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
         if answer.get("errors"):
             raise DemoFailed(f"the form was refused: {answer['errors']}")
-        await self._lea.until(lambda view: bool(view.modal) and not _form(view), STEP_S)
+        await self._lea.until(lambda view: bool(view.modal) and not _template_form(view), STEP_S)
         created = await self._environment.siem.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
 
-    # a person's hands
+    # user actions and checks
 
     async def _command(self, who: EmulatedUser, name: str, text: str) -> None:
-        self._told.say(name, text, ALERTS)
+        self._transcript.say(name, text, ALERTS)
         answer = await who.command(ALERTS, text)
         if not answer.get("ok"):
             raise DemoFailed(f"{text} was not acknowledged: {answer.get('text')}")
 
     async def _choose(self, ts: str, responder: str) -> None:
-        """Ben opens the menu of a message and chooses a responder in it."""
+        """Ben selects a responder in the menu of a message."""
         action_id = ids.MENU
         groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
         options = [option for group in groups for option in group["options"]]
-        found = next((one for one in options if _means(one, responder)), None)
+        found = next((one for one in options if _is_option_for(one, responder)), None)
         if found is None:
             raise DemoFailed(f"the menu does not offer {responder}")
-        self._told.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
+        self._transcript.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
         await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
-        """It is done: the channel says so in the thread, and core knows it as a success."""
+        """Wait until the channel shows the action as ended, and check that it succeeded in core."""
 
-        def said(view: EmulatorView) -> bool:
-            """In the thread, and on the card (or under the log) itself."""
-            told = [line for m in view.thread(ALERTS, ts) for line in lines_of(m)]
-            over = [line for line in told if responder in line and ("done" in line or "failed" in line)]
-            return len(over) >= 2
+        def is_shown(view: EmulatorView) -> bool:
+            """Both on the card (or the task log's message) and in the thread."""
+            lines = [line for m in view.thread(ALERTS, ts) for line in lines_of(m)]
+            ended = [line for line in lines if responder in line and ("done" in line or "failed" in line)]
+            return len(ended) >= 2
 
-        await self._anna.until(said, STEP_S)
+        await self._anna.until(is_shown, STEP_S)
         action = next(a for a in await self._environment.siem.actions(kind, object_id) if a.responder_name == responder)
         self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
         if action.status != "Success":
@@ -136,7 +143,7 @@ class DemoScript:
 
     def _note(self, action: Action | None, text: str, **more: Any) -> None:
         names = {"responder": action.responder_name, "action_id": action.id} if action else {}
-        self._told.say("core", text, ALERTS, **names, **more)
+        self._transcript.say("core", text, ALERTS, **names, **more)
 
 
 _TEMPLATE_FIELDS = {
@@ -148,8 +155,8 @@ _TEMPLATE_FIELDS = {
 }
 
 
-def _typed(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Values by block and element, as a browser would send them; the first task gets a title."""
+def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Values by block and action id; the first task gets a title."""
     typed: dict[str, dict[str, Any]] = {}
     for block in view["blocks"]:
         if block["type"] != "input":
@@ -163,26 +170,26 @@ def _typed(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]
     return typed
 
 
-def _form(view: EmulatorView) -> Message:
-    """The form for a template, once it is open."""
+def _template_form(view: EmulatorView) -> Message:
+    """The open template form, or {}."""
     modal: Message = view.modal or {}
     return modal if modal.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
-def _first(view: EmulatorView, words: str) -> str:
-    return next((str(m["ts"]) for m in view.messages(ALERTS) if words in m["text"] and not m.get("ephemeral")), "")
+def _find_message(view: EmulatorView, text: str) -> str:
+    return next((str(m["ts"]) for m in view.messages(ALERTS) if text in m["text"] and not m.get("ephemeral")), "")
 
 
-def _whisper(view: EmulatorView, words: str) -> bool:
-    return any(words in line for m in view.ephemerals(ALERTS) for line in lines_of(m))
+def _has_ephemeral(view: EmulatorView, text: str) -> bool:
+    return any(text in line for m in view.ephemerals(ALERTS) for line in lines_of(m))
 
 
-def _in_thread(view: EmulatorView, ts: str, words: str) -> str:
-    return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if words in m["text"]), "")
+def _find_reply(view: EmulatorView, ts: str, text: str) -> str:
+    return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if text in m["text"]), "")
 
 
 def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
-    """Message and action id of the buttons that only this person sees, newest first."""
+    """(ts, action_id) of the buttons in ephemeral messages, newest first."""
     return [
         (str(message["ts"]), str(element["action_id"]))
         for message in reversed(view.ephemerals(ALERTS))
@@ -192,35 +199,32 @@ def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
     ]
 
 
-def _means(option: Message, responder: str) -> bool:
+def _is_option_for(option: Message, responder: str) -> bool:
     return responder.startswith(str(option["text"]["text"]).split(" ")[0]) or responder in str(option)
 
 
-async def once(environment: DemoEnvironment, tell: Callable[[str], None], *, as_json: bool) -> int:
-    """Do it, tell it; 0 if each step ended as it should, else 1."""
-    told = Transcript(tell, as_json=as_json)
+async def run_script(environment: DemoEnvironment, print_line: Callable[[str], None], *, as_json: bool) -> int:
+    """Run the demo and print its transcript. Returns 0 on success, else 1."""
+    transcript = Transcript(print_line, as_json=as_json)
     async with AsyncExitStack() as stack:
-        people = [
+        users = [
             await stack.enter_async_context(
                 EmulatedUser(environment.emulator.url, environment.emulator.page_token, user)
             )
             for user in (ANNA, BEN, LEA)
         ]
-        following = asyncio.create_task(told.follow(people[0], ALERTS, "soc-alerts"))
-        why = await _told(DemoScript(environment, told, *people))
+        following = asyncio.create_task(transcript.follow(users[0], ALERTS, "soc-alerts"))
+        failure = await _failure(DemoScript(environment, transcript, *users))
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    told.end(not why, why)
-    return 1 if why else 0
+    transcript.end(failure)
+    return 1 if failure else 0
 
 
-async def _told(story: DemoScript) -> str:
-    """Why it did not end as it should; nothing when it did."""
+async def _failure(script: DemoScript) -> str:
+    """Run the script; return why it failed, or "" on success."""
     try:
-        await story.tell()
+        await script.run()
     except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-__all__ = ["everything", "once"]

@@ -1,4 +1,4 @@
-"""The channel as an analyst sees it, told line by line while it happens."""
+"""Transcript of a channel as an analyst sees it, printed while it changes."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from bot.slack_emulator import EmulatedUser, EmulatorView
 
 Message = Mapping[str, Any]
-EVER_S = 86_400.0
+FOLLOW_TIMEOUT_S = 86_400.0
 
 _LINK = re.compile(r"<(?:[^<>|]+)\|([^<>]+)>")
 _RUN = re.compile(r"([○◐✓✗–]) ([A-Za-z]\w*_\d\w*) (?:waiting|running|done|failed|cancelled)")
@@ -17,41 +17,45 @@ _DATE = re.compile(r"<!date\^(\d+)\^[^|]*\|([^>]*)>")
 
 
 class Transcript:
-    """Prints what is new and what changed; as JSON lines with `as_json`."""
+    """Prints new and changed messages, with `as_json` as JSON lines."""
 
-    def __init__(self, tell: Callable[[str], None], *, as_json: bool) -> None:
-        self._tell = tell
+    def __init__(self, print_line: Callable[[str], None], *, as_json: bool) -> None:
+        self._print = print_line
         self._as_json = as_json
         self._seen: dict[tuple[str, str], list[str]] = {}
         self.step = ""
 
-    async def follow(self, who: EmulatedUser, channel: str, name: str) -> None:
-        """Tell what this person sees in the channel, for ever; ends by cancellation."""
+    async def follow(self, user: EmulatedUser, channel: str, name: str) -> None:
+        """Print what this user sees in the channel until cancelled."""
         while True:
-            for message in await who.until(lambda view: self._news(view, channel), EVER_S):
+            for message in await user.until(lambda view: self._changed_messages(view, channel), FOLLOW_TIMEOUT_S):
                 self._show(message, channel, name)
 
     def say(self, user: str, text: str, channel: str = "", **more: Any) -> None:
-        """Something a person did."""
+        """Print a user's action."""
         if self._as_json:
             self.line(channel=channel, user=user, text=text, **more)
         else:
-            self._tell(f"\n> {user}: {text}")
+            self._print(f"\n> {user}: {text}")
 
     def line(self, **values: Any) -> None:
-        """One JSON line with every key of `surface.md`."""
+        """Print one JSON line that has every key."""
         keys = ("channel", "ts", "thread_ts", "user", "text", "action_id", "responder", "status")
-        self._tell(json.dumps({"step": self.step, **{key: values.get(key) for key in keys}}, ensure_ascii=False))
+        self._print(json.dumps({"step": self.step, **{key: values.get(key) for key in keys}}, ensure_ascii=False))
 
-    def end(self, is_ok: bool, why: str) -> None:
-        """The last line."""
+    def end(self, failure: str) -> None:
+        """Print the last line; `failure` is "" on success."""
         if self._as_json:
-            self._tell(json.dumps({"step": "end", "ok": is_ok, **({"why": why} if why else {})}, ensure_ascii=False))
+            self._print(
+                json.dumps(
+                    {"step": "end", "ok": not failure, **({"why": failure} if failure else {})}, ensure_ascii=False
+                )
+            )
         else:
-            self._tell(f"\n{'It all ended as it should.' if is_ok else f'Not as it should: {why}'}")
+            self._print(f"\n{f'Failed: {failure}' if failure else 'All steps succeeded.'}")
 
-    def _news(self, view: EmulatorView, channel: str) -> list[Message]:
-        return [m for m in everything(view, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
+    def _changed_messages(self, view: EmulatorView, channel: str) -> list[Message]:
+        return [m for m in messages_with_threads(view, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
 
     def _show(self, message: Message, channel: str, name: str) -> None:
         before = self._seen.get((channel, message["ts"]))
@@ -61,24 +65,24 @@ class Transcript:
         if not shown:
             return
         if self._as_json:
-            place = {"ts": message["ts"], "thread_ts": message.get("thread_ts"), "user": message.get("user")}
-            self.line(channel=channel, text="\n".join(shown), **place, **_run_in(shown))
+            origin = {"ts": message["ts"], "thread_ts": message.get("thread_ts"), "user": message.get("user")}
+            self.line(channel=channel, text="\n".join(shown), **origin, **_run_in(shown))
             return
         mark = "changed" if before is not None else "only you" if message.get("ephemeral") else "new"
         indent = "    | " if message.get("thread_ts") not in (None, message["ts"]) else "  "
-        self._tell(f"{indent}[#{name} {mark}] " + f"\n{indent}    ".join(shown))
+        self._print(f"{indent}[#{name} {mark}] " + f"\n{indent}    ".join(shown))
 
 
 def _run_in(lines: list[str]) -> dict[str, str]:
-    """Responder and status of the first run that the lines tell of."""
+    """Responder and status of the first run in the lines."""
     for line in lines:
         if found := _RUN.match(line):
             return {"responder": found[2], "status": STATUSES[found[1]]}
     return {}
 
 
-def everything(view: EmulatorView, channel: str) -> list[Message]:
-    """Messages with their threads, in order."""
+def messages_with_threads(view: EmulatorView, channel: str) -> list[Message]:
+    """Messages of the channel, each followed by its thread."""
     found: list[Message] = []
     for root in view.messages(channel):
         found += view.thread(channel, root["ts"]) or [root]
@@ -98,7 +102,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _texts(block: Message) -> Iterator[str]:
-    """What stands in a block: its text, its fields side by side, its context, its buttons."""
+    """The texts of a block: text, fields, context, buttons."""
     if isinstance(block.get("text"), Mapping):
         yield str(block["text"].get("text", ""))
     fields = [

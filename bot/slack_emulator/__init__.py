@@ -1,6 +1,6 @@
-"""A local Slack: speaks Slack's own wire to an app, and shows a page to people.
+"""An emulator of Slack: the Web API, Socket Mode and signed HTTP for an app, and a web page for people.
 
-An app of yours connects as it does to Slack; only the address differs:
+An app connects as it does to Slack; only the address differs:
 
     emulator = Emulator()
     emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
@@ -11,12 +11,12 @@ An app of yours connects as it does to Slack; only the address differs:
     app = AsyncApp(client=client)
     await AsyncSocketModeHandler(app, emulator.app_token).connect_async()
 
-    async with Person(emulator.url, emulator.page_token, "U0ANNA") as anna:
+    async with EmulatedUser(emulator.url, emulator.page_token, "U0ANNA") as anna:
         await anna.command("C0SOC", "/hello")
         await anna.until(lambda view: view.ephemerals("C0SOC"))
 
-`emulator.page_url` is the page for a browser. With `emulator.requests_url` set, payloads go there as signed HTTP
-requests instead. `emulator.faults` makes trouble. `bot.slack_emulator.limits.problems` is the checker of payloads.
+Open `emulator.page_url` in a browser. With `emulator.requests_url` set, payloads are posted there as signed HTTP
+requests instead. `emulator.faults` injects faults. `bot.slack_emulator.limits.problems` validates payloads.
 """
 
 from bot.slack_emulator.faults import Faults

@@ -1,4 +1,4 @@
-"""Payloads to the app, over whichever transport it uses, and what came of each."""
+"""Delivery of payloads to the app over its transport, with acknowledgements and retries."""
 
 import asyncio
 import secrets
@@ -16,14 +16,14 @@ from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, new_id
 
-TRAFFIC_KEPT = 5000  # enough for any test; the emulator lives in memory
-Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, what, body, status
+TRAFFIC_KEPT = 5000  # enough for any test, and bounded because it is held in memory
+Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, name, body, status
 SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """How the app acknowledged; `error` is Slack's word when it didn't."""
+    """The app's acknowledgement; `error` is Slack's error code if it failed."""
 
     error: str | None = None
     body: Json = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Acknowledgement:
 
 
 class AppDelivery:
-    """Sends commands, interactions and events to the app."""
+    """Sends slash commands, interactions and events to the app."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AppDelivery:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def request(self, kind: str, what: str, payload: Json) -> Acknowledgement:
-        """Deliver a command or an interaction, once, and wait for the acknowledgement."""
+        """Deliver a command or an interaction once and wait for its acknowledgement."""
         self.record("to_app", what, payload)
         if self._faults.take(f"twice:{kind}"):
             self._in_background(self._send_again(kind, payload))
@@ -68,18 +68,18 @@ class AppDelivery:
         return answer
 
     def send_event(self, event_name: str, event: Json, channel: Channel | None = None) -> None:
-        """Deliver an event if the app subscribed to it; repeated while it isn't acknowledged."""
+        """Deliver an event if the app subscribed to it, with retries until acknowledged."""
         if self._manifest.subscribes_to(event_name):
             self._in_background(self._send_with_retries(self._envelope(event, channel)))
 
     def record(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
-        """Traffic for the page's panel, without secrets."""
+        """Record a payload, without secrets, for `traffic` and the page's developer panel."""
         self.traffic.append((direction, what, without_secrets(body), status))
         event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
         self._feed.publish(event if status is None else {**event, "status": status})
 
     async def close(self) -> None:
-        """Stop repeating events."""
+        """Cancel pending deliveries."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,7 +93,7 @@ class AppDelivery:
         await self._send(kind, payload)
 
     async def _send_with_retries(self, payload: Json) -> None:
-        """Slack tries again at once, after a minute, after five (slack.md 1)."""
+        """Send an event; retry after each of the retry delays until it is acknowledged."""
         self.record("to_app", f"event {payload['event']['type']}", payload)
         answer = await self._send("events_api", payload, (0, ""))
         if self._faults.take("twice:events_api"):
@@ -118,8 +118,8 @@ class AppDelivery:
         except TimeoutError:
             return Acknowledgement("operation_timeout")
         except HttpRefused as refused:
-            word = "http_client_error" if refused.status < 500 else "http_service_error"
-            return Acknowledgement(word, no_retry=refused.no_retry)
+            error = "http_client_error" if refused.status < 500 else "http_service_error"
+            return Acknowledgement(error, no_retry=refused.no_retry)
         except (ConnectionError, aiohttp.ClientError):
             return Acknowledgement("dispatch_failed")
 
@@ -147,10 +147,10 @@ class AppDelivery:
         }
 
 
-def without_secrets(thing: Any) -> Any:
-    """A copy in which what would let somebody act is blanked out."""
-    if isinstance(thing, dict):
-        return {k: "…" if k in SECRET_KEYS and v else without_secrets(v) for k, v in thing.items()}
-    if isinstance(thing, list):
-        return [without_secrets(one) for one in thing]
-    return thing
+def without_secrets(value: Any) -> Any:
+    """A copy with tokens, response_urls, trigger ids and upload URLs masked."""
+    if isinstance(value, dict):
+        return {k: "…" if k in SECRET_KEYS and v else without_secrets(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    return value

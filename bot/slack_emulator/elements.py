@@ -1,4 +1,4 @@
-"""Block Kit elements as a person uses them: what is chosen, and how Slack writes it down."""
+"""Values of Block Kit elements: what a user enters, and how Slack represents it in the state."""
 
 import copy
 import re
@@ -9,7 +9,7 @@ from typing import Any
 from bot.slack_emulator.errors import PageError
 from bot.slack_emulator.state import Json
 
-# Where Slack keeps the value, by element type (docs.slack.dev, "View state" and "block_actions").
+# Key of the value, by element type (docs.slack.dev, "View state" and "block_actions").
 ONE_OPTION = ("static_select", "external_select", "radio_buttons", "overflow")
 MANY_OPTIONS = ("multi_static_select", "multi_external_select", "checkboxes")
 TEXTS = ("plain_text_input", "email_text_input", "url_text_input", "number_input")
@@ -44,7 +44,7 @@ FORMATS = {
 
 
 def all_blocks(holder: Json) -> list[Json]:
-    """The blocks of a message or view, those in attachments too."""
+    """Blocks of a message or view, including those in attachments."""
     inner = [block for attachment in holder.get("attachments") or [] for block in attachment.get("blocks") or []]
     return [*(holder.get("blocks") or []), *inner]
 
@@ -63,16 +63,16 @@ def walk(holder: Json) -> Iterator[tuple[Json, Json]]:
 
 
 def find(holder: Json, action_id: str, block_id: str | None) -> tuple[Json, Json]:
-    """The element that a person means; raises PageError when it isn't there."""
+    """The (block, element) with these ids. Raises PageError if there is none."""
     for block, element in walk(holder):
         if element["action_id"] == action_id and block_id in (None, block["block_id"]):
             return block, element
-    there = ", ".join(f"{b['block_id']}/{e['action_id']}" for b, e in walk(holder)) or "none"
-    raise PageError("no_such_element", f"No element {action_id!r} here; there are: {there}.", status=404)
+    available = ", ".join(f"{b['block_id']}/{e['action_id']}" for b, e in walk(holder)) or "none"
+    raise PageError("no_such_element", f"No element {action_id!r} here. Available: {available}.", status=404)
 
 
 def with_ids(blocks: list[Json]) -> list[Json]:
-    """The blocks with ids where the app gave none, as Slack does."""
+    """A copy of the blocks with generated ids where the app set none, as Slack does."""
     blocks = copy.deepcopy(blocks)
     for block in blocks:
         block.setdefault("block_id", secrets.token_urlsafe(4)[:5])
@@ -83,7 +83,7 @@ def with_ids(blocks: list[Json]) -> list[Json]:
 
 
 def state_of(holder: Json, before: Json | None = None) -> Json:
-    """`state.values` at the start; what was there before stays where ids and type are the same."""
+    """Initial `state.values`; values in `before` are kept where ids and type match."""
     values: Json = {}
     for block, element in walk(holder):
         if element["type"] in STATELESS or element["type"] not in VALUE_KEYS:
@@ -95,20 +95,20 @@ def state_of(holder: Json, before: Json | None = None) -> Json:
 
 
 def initial(element: Json) -> Json:
-    """The value an element has before anybody touched it."""
+    """Initial value of an element."""
     key = VALUE_KEYS[element["type"]]
     empty: Any = [] if element["type"] in LISTS else None
     return {"type": element["type"], key: element.get("initial_" + key.removeprefix("selected_"), empty)}
 
 
 def options_of(element: Json) -> list[Json]:
-    """The options of an element, groups laid flat."""
+    """Options of an element, including those in groups."""
     grouped = [option for group in element.get("option_groups") or [] for option in group["options"]]
     return [*(element.get("options") or []), *grouped]
 
 
 def chosen(element: Json, value: Any, offered: list[Json]) -> Json:
-    """What a person chose or typed, as Slack writes it into the state; raises PageError when it can't be."""
+    """An entered value in the form of Slack's state. Raises PageError if the element can't have it."""
     kind = element["type"]
     if kind not in VALUE_KEYS:
         return {"type": kind}
@@ -128,9 +128,9 @@ def _value(element: Json, value: Any, offered: list[Json]) -> Any:
         return _unix_time(value)
     if kind == "rich_text_input":
         return _rich_text(str(value))
-    pattern, words = FORMATS.get(kind, (None, ""))
+    pattern, example = FORMATS.get(kind, (None, ""))
     if pattern is not None and not pattern.fullmatch(str(value)):
-        raise PageError("bad_value", f"{value!r} isn't {words}.")
+        raise PageError("bad_value", f"{value!r} isn't {example}.")
     return str(value)
 
 
@@ -159,8 +159,8 @@ def _option(element: Json, value: Any, offered: list[Json]) -> Json:
     for option in [*options_of(element), *offered]:
         if option.get("value") == wanted:
             return option
-    there = [o.get("value") for o in [*options_of(element), *offered]]
-    raise PageError("no_such_option", f"No option {wanted!r} in {element['action_id']!r}; there are {there}.")
+    available = [o.get("value") for o in [*options_of(element), *offered]]
+    raise PageError("no_such_option", f"No option {wanted!r} in {element['action_id']!r}. Available: {available}.")
 
 
 def _rich_text(text: str) -> Json:
@@ -187,12 +187,12 @@ def _hints(element: Json) -> Json:
 
 
 def is_empty(value: Json) -> bool:
-    """Whether nothing was chosen or typed."""
+    """Whether the value is empty."""
     return value.get(VALUE_KEYS.get(value["type"], "value")) in (None, "", [])
 
 
 def field_errors(view: Json) -> dict[str, str]:
-    """What Slack's own client refuses before the app hears of a submission: required fields, lengths, numbers."""
+    """Errors by block_id that Slack's client reports before it sends a submission."""
     errors: dict[str, str] = {}
     for block in view["blocks"]:
         if block["type"] != "input":

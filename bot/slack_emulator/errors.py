@@ -1,10 +1,10 @@
-"""A refusal in Slack's own words."""
+"""Errors that the emulator returns to the app and to the page."""
 
 from typing import Any
 
 
 class SlackError(Exception):
-    """Slack says no. `code` is Slack's error word; `more` goes into the answer beside it."""
+    """A Slack API error. `code` is Slack's error code; `more` are further fields of the response."""
 
     def __init__(self, code: str, *, status: int = 200, retry_after_s: int | None = None, **more: Any) -> None:
         super().__init__(code)
@@ -14,12 +14,12 @@ class SlackError(Exception):
         self.more = more
 
     def body(self) -> dict[str, Any]:
-        """The JSON that Slack answers."""
+        """The JSON body of the response."""
         return {"ok": False, "error": self.code, **self.more}
 
 
 class PageError(Exception):
-    """The page (or a test's person) asked for something that can't be done; `status` is the HTTP status."""
+    """A user's request that can't be fulfilled; `status` is the HTTP status."""
 
     def __init__(self, code: str, text: str, *, status: int = 400) -> None:
         super().__init__(f"{code}: {text}")

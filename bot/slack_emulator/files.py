@@ -1,4 +1,4 @@
-"""Files that the app or a person uploaded, in memory."""
+"""Files uploaded by the app or by users, in memory."""
 
 import secrets
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from urllib.parse import quote
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json, Team, new_id
 
-SIZE_LIMIT = 50_000_000  # enough for any report; the emulator keeps files in memory
+SIZE_LIMIT = 50_000_000  # enough for any report, and bounded because files are held in memory
 
 
 @dataclass
 class StoredFile:
-    """One file, perhaps still on its way."""
+    """One file; `content` is None until uploaded and after deletion."""
 
     id: str
     key: str
@@ -25,15 +25,15 @@ class StoredFile:
     is_deleted: bool = False
 
     def to_json(self, base_url: str) -> Json:
-        """The file as messages carry it."""
-        ending = self.name.rpartition(".")[2].lower() if "." in self.name else "text"
+        """Slack's file object."""
+        extension = self.name.rpartition(".")[2].lower() if "." in self.name else "text"
         return {
             "id": self.id,
             "created": self.created,
             "timestamp": self.created,
             "name": self.name,
             "title": self.title,
-            "filetype": ending,
+            "filetype": extension,
             "size": self.length,
             "user": self.user_id,
             "mode": "hosted",
@@ -43,7 +43,7 @@ class StoredFile:
 
 
 class Files:
-    """Upload in Slack's three steps: ask for an address, send the bytes, say where it goes."""
+    """Uploads in Slack's three steps: get an upload URL, send the content, complete the upload."""
 
     def __init__(self, team: Team) -> None:
         self.base_url = ""
@@ -51,7 +51,7 @@ class Files:
         self._files: dict[str, StoredFile] = {}
 
     def request_upload(self, name: str, length: int, user_id: str) -> StoredFile:
-        """files.getUploadURLExternal."""
+        """Reserve a file and its upload URL (files.getUploadURLExternal)."""
         if not name or length <= 0:
             raise SlackError("invalid_arguments")
         if length > SIZE_LIMIT:
@@ -63,7 +63,7 @@ class Files:
         return stored
 
     def store_content(self, key: str, content: bytes) -> StoredFile:
-        """The bytes arrive at the address."""
+        """Store content sent to an upload URL. Raises `file_not_found` or `file_size_mismatch`."""
         stored = next((f for f in self._files.values() if secrets.compare_digest(f.key, key)), None)
         if stored is None:
             raise SlackError("file_not_found", status=404)
@@ -73,7 +73,7 @@ class Files:
         return stored
 
     def complete_upload(self, file_id: str, title: str | None) -> StoredFile:
-        """files.completeUploadExternal, for one of its files."""
+        """Complete one file of files.completeUploadExternal. Raises `file_not_found`."""
         stored = self._files.get(file_id)
         if stored is None or stored.content is None:
             raise SlackError("file_not_found")
@@ -81,14 +81,14 @@ class Files:
         return stored
 
     def to_json(self, file_id: str) -> Json:
-        """A file as messages and views carry it; raises `file_not_found`."""
+        """Slack's file object. Raises `file_not_found`."""
         stored = self.get(file_id)
         if stored is None:
             raise SlackError("file_not_found")
         return stored.to_json(self.base_url)
 
     def delete(self, file_id: str) -> None:
-        """files.delete, for a file of the app's own."""
+        """Delete one of the app's files; messages keep a tombstone (files.delete)."""
         stored = self._files.get(file_id)
         if stored is None:
             raise SlackError("file_not_found")
@@ -105,6 +105,6 @@ class Files:
                     self._team.change(channel, message["ts"], {"files": left})
 
     def get(self, file_id: str) -> StoredFile | None:
-        """A file with its content, if it's there."""
+        """A file that has content, else None."""
         stored = self._files.get(file_id)
         return stored if stored is not None and stored.content is not None else None

@@ -1,4 +1,4 @@
-"""Signed HTTP requests to the app, the other way Slack delivers."""
+"""Delivery as signed HTTP requests to the app's request URL."""
 
 import hashlib
 import hmac
@@ -12,10 +12,10 @@ from bot.slack_emulator.state import Json
 
 
 class HttpRefused(Exception):
-    """The app answered with an HTTP error; `no_retry` when it asked not to be sent the event again."""
+    """The app responded with an HTTP error; `no_retry` if it sent `X-Slack-No-Retry: 1`."""
 
     def __init__(self, status: int, *, no_retry: bool) -> None:
-        super().__init__(f"the app answered HTTP {status}")
+        super().__init__(f"the app responded with HTTP {status}")
         self.status = status
         self.no_retry = no_retry
 
@@ -27,7 +27,7 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 
 def encode(kind: str, payload: Json) -> tuple[bytes, str]:
-    """The body and its content type: commands are forms, interactions a form with JSON, events JSON."""
+    """Body and content type: a form for commands, a form with JSON for interactions, JSON for events."""
     if kind == "slash_commands":
         return urlencode(payload).encode(), "application/x-www-form-urlencoded"
     if kind == "interactive":
@@ -44,7 +44,7 @@ class HttpDelivery:
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, url: str, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Json:
-        """Post a payload and return what the app answered. Raises HttpRefused or aiohttp.ClientError."""
+        """Post a payload and return the app's response. Raises HttpRefused or aiohttp.ClientError."""
         body, content_type = encode(kind, payload)
         timestamp = str(int(self._clock()))
         headers = {
@@ -60,15 +60,15 @@ class HttpDelivery:
             text = await answer.text()
             if not 200 <= answer.status < 300:
                 raise HttpRefused(answer.status, no_retry=answer.headers.get("X-Slack-No-Retry") == "1")
-            return _payload(text)
+            return _response_payload(text)
 
     async def close(self) -> None:
-        """The emulator stops."""
+        """Close the HTTP session."""
         if self._session is not None:
             await self._session.close()
 
 
-def _payload(text: str) -> Json:
+def _response_payload(text: str) -> Json:
     if not text.strip():
         return {}
     try:

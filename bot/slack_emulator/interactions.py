@@ -1,4 +1,4 @@
-"""The payloads that Slack sends for what a person does. Pure."""
+"""Payloads that Slack sends for user actions. Pure functions."""
 
 import copy
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from bot.slack_emulator.state import Channel, Json, Team, User
 
 @dataclass(frozen=True)
 class InteractionOrigin:
-    """Where an element stands: in a message (perhaps one that a single person sees) or in a view."""
+    """Where an interaction happened: a message (possibly ephemeral), a view, or neither."""
 
     channel: Channel | None = None
     message: Json | None = None
@@ -17,44 +17,44 @@ class InteractionOrigin:
 
     @property
     def holder(self) -> Json:
-        """The message or the view."""
+        """The message or view that contains the element."""
         return self.message or self.view or {}
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether only one person sees the message."""
+        """Whether the message is ephemeral."""
         return bool(self.message and self.message.get("ephemeral"))
 
     @property
     def key(self) -> str:
-        """What tells this place from all others."""
+        """Unique key of this message or view."""
         if self.view is not None:
             return str(self.view["id"])
-        channel, message = self.spot()
+        channel, message = self.channel_message()
         return f"{channel.id}:{message['ts']}"
 
-    def spot(self) -> tuple[Channel, Json]:
-        """The channel and the message, of a place that isn't a view."""
+    def channel_message(self) -> tuple[Channel, Json]:
+        """Channel and message. Raises TypeError if the origin is not a message."""
         if self.channel is None or self.message is None:
-            raise TypeError("this origin is a view")
+            raise TypeError("the origin is not a message")
         return self.channel, self.message
 
 
-def person(team: Team, user: User) -> Json:
-    """The user of an interaction."""
+def user_object(team: Team, user: User) -> Json:
+    """The `user` object of an interaction."""
     return {"id": user.id, "username": user.name, "name": user.name, "team_id": team.id}
 
 
 def shown_message(message: Json) -> Json:
-    """A message as payloads carry it."""
+    """A message as payloads include it."""
     return {key: copy.deepcopy(value) for key, value in message.items() if key not in ("ephemeral", "metadata")}
 
 
 def base(team: Team, kind: str, user: User, token: str) -> Json:
-    """What all interactions have in common."""
+    """Fields common to all interactions."""
     return {
         "type": kind,
-        "user": person(team, user),
+        "user": user_object(team, user),
         "api_app_id": team.app_id,
         "token": token,
         "team": {"id": team.id, "domain": team.domain},
@@ -66,7 +66,7 @@ def base(team: Team, kind: str, user: User, token: str) -> Json:
 def _container(origin: InteractionOrigin, block_id: str) -> Json:
     if origin.view is not None:
         return {"type": "view", "view_id": origin.view["id"]}
-    channel, message = origin.spot()
+    channel, message = origin.channel_message()
     container: Json = {
         "type": "message",
         "message_ts": message["ts"],
@@ -81,12 +81,12 @@ def _container(origin: InteractionOrigin, block_id: str) -> Json:
     return container
 
 
-def _surroundings(origin: InteractionOrigin) -> Json:
+def _context_fields(origin: InteractionOrigin) -> Json:
     if origin.view is not None:
         return {"view": copy.deepcopy(origin.view)}
-    channel, message = origin.spot()
+    channel, message = origin.channel_message()
     where = {"id": channel.id, "name": channel.name}
-    if origin.is_ephemeral:  # Slack doesn't hand an ephemeral message back
+    if origin.is_ephemeral:  # Slack omits ephemeral messages
         return {"channel": where}
     return {"channel": where, "message": shown_message(message)}
 
@@ -100,12 +100,12 @@ def block_actions(
     response_url: str | None,
     state: Json,
 ) -> Json:
-    """A click, a choice, or a dispatched input."""
+    """A click, a selection, or a dispatched input."""
     payload = {
         **common,
         "container": _container(origin, actions[0]["block_id"]),
         "trigger_id": trigger_id,
-        **_surroundings(origin),
+        **_context_fields(origin),
         "actions": actions,
     }
     if response_url is not None:
@@ -114,24 +114,24 @@ def block_actions(
 
 
 def block_suggestion(common: Json, origin: InteractionOrigin, block: Json, element: Json, query: str) -> Json:
-    """Typing in a menu whose options the app provides."""
+    """A query typed in a select menu with external options."""
     return {
         **common,
         "container": _container(origin, block["block_id"]),
         "action_id": element["action_id"],
         "block_id": block["block_id"],
         "value": query,
-        **_surroundings(origin),
+        **_context_fields(origin),
     }
 
 
 def view_submission(common: Json, view: Json, trigger_id: str, response_urls: list[Json]) -> Json:
-    """The submit button of a modal."""
+    """A submitted modal."""
     return {**common, "trigger_id": trigger_id, "view": copy.deepcopy(view), "response_urls": response_urls}
 
 
 def view_closed(common: Json, view: Json, *, is_cleared: bool) -> Json:
-    """A modal that was closed, when it asked to be told."""
+    """A closed modal that has `notify_on_close`."""
     return {**common, "view": copy.deepcopy(view), "is_cleared": is_cleared}
 
 
@@ -151,20 +151,20 @@ def message_action(
         "action_ts": action_ts,
         "response_url": response_url,
         "message_ts": origin.holder["ts"],
-        **_surroundings(origin),
+        **_context_fields(origin),
     }
 
 
-CHANNEL_WORDS = {"im": "directmessage", "group": "privategroup"}
+CHANNEL_NAMES = {"im": "directmessage", "group": "privategroup"}
 
 
 def slash_command(team: Team, user: User, channel: Channel, command: str, text: str, **more: Any) -> dict[str, str]:
-    """A slash command: the fields of Slack's form."""
+    """A slash command, as form fields."""
     return {
         "team_id": team.id,
         "team_domain": team.domain,
         "channel_id": channel.id,
-        "channel_name": CHANNEL_WORDS.get(channel.kind, channel.name),
+        "channel_name": CHANNEL_NAMES.get(channel.kind, channel.name),
         "user_id": user.id,
         "user_name": user.name,
         "command": command,
@@ -176,13 +176,13 @@ def slash_command(team: Team, user: User, channel: Channel, command: str, text: 
 
 
 def event_changed(team: Team, channel: Channel, before: Json, message: Json) -> Json:
-    """The `message` event for a changed message: it has no user of its own, so apps see their own updates."""
+    """The `message_changed` event. It has no `user`, so apps receive their own updates too."""
     inner = {"message": shown_message(message), "previous_message": shown_message(before)}
     return {**_hidden(team, channel, "message_changed"), **inner}
 
 
 def event_deleted(team: Team, channel: Channel, before: Json) -> Json:
-    """The `message` event for a deleted message."""
+    """The `message_deleted` event."""
     inner = {"previous_message": shown_message(before), "deleted_ts": before["ts"]}
     return {**_hidden(team, channel, "message_deleted"), **inner}
 

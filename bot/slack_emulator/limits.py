@@ -1,10 +1,9 @@
-"""The wire checker: what Slack would refuse in a message, a modal, a Home or a list of options.
+"""Validation of messages, modals, App Homes and options, with the limits of Slack's "Block Kit reference".
 
-Pure. `problems(surface, payload)` names each problem in Slack's own words with a JSON pointer, for example
-`must be less than 3001 characters [json-pointer:/blocks/0/text/text]`; an empty list means that Slack takes it.
-Limits: slack.md 1 and docs.slack.dev, "Block Kit reference".
+Pure. `problems(surface, payload)` lists each problem in Slack's wording with a JSON pointer, such as
+`must be less than 3001 characters [json-pointer:/blocks/0/text/text]`; an empty list means that Slack accepts it.
 
-A new block or element is one function here and one line in `BLOCKS` or `ELEMENTS`.
+To add a block or element, write one function and add one line to `BLOCKS` or `ELEMENTS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +21,9 @@ ANY_TEXT = ("plain_text", "mrkdwn")
 
 
 def problems(surface: Surface, payload: Mapping[str, Any]) -> list[str]:
-    """What Slack would refuse.
+    """Problems for which Slack would reject a payload.
 
-    `payload` is the message (`text`, `blocks`, `attachments`), the view, or the answer to a block_suggestion.
+    `payload` is a message (`text`, `blocks`, `attachments`), a view, or the response to a block_suggestion.
     """
     check = _Check(surface)
     _SURFACES[surface](check, payload)
@@ -33,7 +32,7 @@ def problems(surface: Surface, payload: Mapping[str, Any]) -> list[str]:
 
 @dataclass
 class _Check:
-    """Collects problems and remembers the ids that were seen."""
+    """Collects the problems and the ids of one payload."""
 
     surface: Surface
     found: list[str] = field(default_factory=list)
@@ -41,33 +40,33 @@ class _Check:
     action_ids: set[str] = field(default_factory=set)
     focused: bool = False
 
-    def say(self, at: str, problem: str) -> None:
+    def add(self, at: str, problem: str) -> None:
         self.found.append(f"{problem} [json-pointer:{at}]")
 
     def mapping(self, value: Any, at: str) -> bool:
         if not isinstance(value, Mapping):
-            self.say(at, "must provide an object")
+            self.add(at, "must provide an object")
             return False
         return True
 
     def need(self, thing: Mapping[str, Any], at: str, *names: str) -> bool:
         missing = [name for name in names if thing.get(name) is None]
         for name in missing:
-            self.say(at, f"missing required field: {name}")
+            self.add(at, f"missing required field: {name}")
         return not missing
 
     def only(self, thing: Mapping[str, Any], at: str, names: str) -> None:
         for name in sorted(set(thing) - set(names.split()) - {"type"}):
-            self.say(at, f"invalid additional property: {name}")
+            self.add(at, f"invalid additional property: {name}")
 
     def items(self, value: Any, at: str, low: int, high: int) -> Sequence[Any]:
         if not isinstance(value, list | tuple):
-            self.say(at, "must provide an array")
+            self.add(at, "must provide an array")
             return ()
         if len(value) < low:
-            self.say(at, f"must provide at least {low} items")
+            self.add(at, f"must provide at least {low} items")
         if len(value) > high:
-            self.say(at, f"no more than {high} items allowed")
+            self.add(at, f"no more than {high} items allowed")
         return value
 
     def string(self, thing: Mapping[str, Any], name: str, at: str, high: int, low: int = 0) -> None:
@@ -76,30 +75,30 @@ class _Check:
             return
         here = f"{at}/{name}"
         if not isinstance(value, str):
-            self.say(here, "must be a string")
+            self.add(here, "must be a string")
         elif len(value) < low:
-            self.say(here, f"must be more than {low - 1} characters")
+            self.add(here, f"must be more than {low - 1} characters")
         elif len(value) > high:
-            self.say(here, f"must be less than {high + 1} characters")
+            self.add(here, f"must be less than {high + 1} characters")
 
     def flag(self, thing: Mapping[str, Any], at: str, *names: str) -> None:
         for name in names:
             if name in thing and not isinstance(thing[name], bool):
-                self.say(f"{at}/{name}", "must be a boolean")
+                self.add(f"{at}/{name}", "must be a boolean")
 
     def url(self, thing: Mapping[str, Any], name: str, at: str, high: int = 3000) -> None:
         self.string(thing, name, at, high, low=1)
         value = thing.get(name)
         if isinstance(value, str) and value and "://" not in value and not value.startswith("mailto:"):
-            self.say(f"{at}/{name}", "must be a valid URL")
+            self.add(f"{at}/{name}", "must be a valid URL")
 
     def text(self, value: Any, at: str, high: int, kinds: Sequence[str] = ANY_TEXT, low: int = 1) -> None:
-        """A text object of these kinds."""
+        """Check a text object; `kinds` are the types allowed."""
         if not self.mapping(value, at):
             return
         kind = value.get("type")
         if kind not in kinds:
-            self.say(f"{at}/type", f"must be one of: {', '.join(kinds)}")
+            self.add(f"{at}/type", f"must be one of: {', '.join(kinds)}")
             return
         self.only(value, at, "text emoji" if kind == "plain_text" else "text verbatim")
         self.flag(value, at, "emoji", "verbatim")
@@ -124,7 +123,7 @@ class _Check:
         if not isinstance(value, str):
             return
         if value in seen:
-            self.say(f"{at}/{name}", f'`{name}` "{value}" already exists')
+            self.add(f"{at}/{name}", f'`{name}` "{value}" already exists')
         seen.add(value)
 
 
@@ -171,7 +170,7 @@ def _option_groups(check: _Check, value: Any, at: str, low: int = 1) -> None:
 def _options_or_groups(check: _Check, element: Mapping[str, Any], at: str) -> None:
     both = [name for name in ("options", "option_groups") if element.get(name) is not None]
     if len(both) != 1:
-        check.say(at, "must define either `options` or `option_groups`, but not both")
+        check.add(at, "must define either `options` or `option_groups`, but not both")
     if "options" in both:
         _options(check, element["options"], f"{at}/options")
     if "option_groups" in both:
@@ -179,7 +178,7 @@ def _options_or_groups(check: _Check, element: Mapping[str, Any], at: str) -> No
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    """What may be looked at of a list that may be anything; what else is wrong with it is told elsewhere."""
+    """The objects of a list that may be malformed; other problems are reported elsewhere."""
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
@@ -193,14 +192,14 @@ def _offered(element: Mapping[str, Any]) -> list[Any]:
 
 
 def _initial_among(check: _Check, element: Mapping[str, Any], at: str) -> None:
-    """What is chosen at the start must be among what is offered."""
+    """Initial options must be among the options."""
     offered = _offered(element)
     first = element.get("initial_option")
     if isinstance(first, Mapping) and first.get("value") not in offered:
-        check.say(f"{at}/initial_option", "must match exactly with one of the options")
+        check.add(f"{at}/initial_option", "must match exactly with one of the options")
     for n, value in enumerate(_values(element.get("initial_options"))):
         if value not in offered:
-            check.say(f"{at}/initial_options/{n}", "must match exactly with one of the options")
+            check.add(f"{at}/initial_options/{n}", "must match exactly with one of the options")
 
 
 def _confirm(check: _Check, element: Mapping[str, Any], at: str) -> None:
@@ -220,7 +219,7 @@ def _confirm(check: _Check, element: Mapping[str, Any], at: str) -> None:
 
 def _style(check: _Check, thing: Mapping[str, Any], at: str) -> None:
     if thing.get("style") not in (None, "primary", "danger"):
-        check.say(f"{at}/style", "must be one of: primary, danger")
+        check.add(f"{at}/style", "must be one of: primary, danger")
 
 
 def _dispatch_config(check: _Check, element: Mapping[str, Any], at: str) -> None:
@@ -230,7 +229,7 @@ def _dispatch_config(check: _Check, element: Mapping[str, Any], at: str) -> None
     here = f"{at}/dispatch_action_config/trigger_actions_on"
     for n, when in enumerate(check.items(config.get("trigger_actions_on"), here, 1, 2)):
         if when not in ("on_enter_pressed", "on_character_entered"):
-            check.say(f"{here}/{n}", "must be one of: on_enter_pressed, on_character_entered")
+            check.add(f"{here}/{n}", "must be one of: on_enter_pressed, on_character_entered")
 
 
 # elements
@@ -246,7 +245,7 @@ def _button(check: _Check, e: Mapping[str, Any], at: str) -> None:
     _style(check, e, at)
 
 
-def _boxes(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _checkboxes_or_radio_buttons(check: _Check, e: Mapping[str, Any], at: str) -> None:
     initial = "initial_options" if e["type"] == "checkboxes" else "initial_option"
     check.only(e, at, f"action_id options {initial} confirm focus_on_load")
     if check.need(e, at, "options"):
@@ -260,31 +259,31 @@ def _overflow(check: _Check, e: Mapping[str, Any], at: str) -> None:
         _options(check, e["options"], f"{at}/options", high=5, url=True)
 
 
-MENU = "action_id placeholder confirm focus_on_load"
+SELECT_KEYS = "action_id placeholder confirm focus_on_load"
 
 
-def _static_menu(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _static_select(check: _Check, e: Mapping[str, Any], at: str) -> None:
     multi = e["type"].startswith("multi_")
     own = "initial_options max_selected_items" if multi else "initial_option"
-    check.only(e, at, f"{MENU} options option_groups {own}")
+    check.only(e, at, f"{SELECT_KEYS} options option_groups {own}")
     _options_or_groups(check, e, at)
     _initial_among(check, e, at)
-    _most(check, e, at)
+    _max_selected_items(check, e, at)
 
 
-def _external_menu(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _external_select(check: _Check, e: Mapping[str, Any], at: str) -> None:
     multi = e["type"].startswith("multi_")
     own = "initial_options max_selected_items" if multi else "initial_option"
-    check.only(e, at, f"{MENU} min_query_length {own}")
+    check.only(e, at, f"{SELECT_KEYS} min_query_length {own}")
     _integer(check, e, "min_query_length", at, 0)
     if e.get("initial_option") is not None:
         _option(check, e["initial_option"], f"{at}/initial_option", PLAIN, url=False)
     if e.get("initial_options") is not None:
         _options(check, e["initial_options"], f"{at}/initial_options")
-    _most(check, e, at)
+    _max_selected_items(check, e, at)
 
 
-def _people_menu(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _entity_select(check: _Check, e: Mapping[str, Any], at: str) -> None:
     what = e["type"].removeprefix("multi_").removesuffix("_select")
     multi = e["type"].startswith("multi_")
     own = f"initial_{what} max_selected_items" if multi else f"initial_{what.removesuffix('s')}"
@@ -292,11 +291,11 @@ def _people_menu(check: _Check, e: Mapping[str, Any], at: str) -> None:
         own += " default_to_current_conversation filter"
     if what != "users" and not multi:
         own += " response_url_enabled"
-    check.only(e, at, f"{MENU} {own}")
-    _most(check, e, at)
+    check.only(e, at, f"{SELECT_KEYS} {own}")
+    _max_selected_items(check, e, at)
 
 
-def _most(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _max_selected_items(check: _Check, e: Mapping[str, Any], at: str) -> None:
     _integer(check, e, "max_selected_items", at, 1)
 
 
@@ -305,11 +304,11 @@ def _integer(check: _Check, e: Mapping[str, Any], name: str, at: str, low: int, 
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):
-        check.say(f"{at}/{name}", "must be an integer")
+        check.add(f"{at}/{name}", "must be an integer")
     elif value < low:
-        check.say(f"{at}/{name}", f"must be greater than or equal to {low}")
+        check.add(f"{at}/{name}", f"must be greater than or equal to {low}")
     elif high is not None and value > high:
-        check.say(f"{at}/{name}", f"must be less than or equal to {high}")
+        check.add(f"{at}/{name}", f"must be less than or equal to {high}")
 
 
 def _text_input(check: _Check, e: Mapping[str, Any], at: str) -> None:
@@ -359,12 +358,12 @@ def _date_time(check: _Check, e: Mapping[str, Any], at: str) -> None:
 
 def _image_element(check: _Check, e: Mapping[str, Any], at: str) -> None:
     check.only(e, at, "image_url slack_file alt_text")
-    _picture(check, e, at)
+    _image_fields(check, e, at)
 
 
-def _picture(check: _Check, e: Mapping[str, Any], at: str) -> None:
+def _image_fields(check: _Check, e: Mapping[str, Any], at: str) -> None:
     if (e.get("image_url") is None) == (e.get("slack_file") is None):
-        check.say(at, "must define either `image_url` or `slack_file`, but not both")
+        check.add(at, "must define either `image_url` or `slack_file`, but not both")
     check.url(e, "image_url", at)
     if check.need(e, at, "alt_text"):
         check.string(e, "alt_text", at, 2000)
@@ -372,32 +371,32 @@ def _picture(check: _Check, e: Mapping[str, Any], at: str) -> None:
 
 Rule = Callable[[_Check, Mapping[str, Any], str], None]
 
-# element type -> (what it must be like, the blocks it may stand in, the surfaces)
+# element type -> (rule, blocks that may contain it, surfaces)
 EVERYWHERE = "message modal home"
-MENUS = "section actions input"
+SELECT_BLOCKS = "section actions input"
 ELEMENTS: dict[str, tuple[Rule, str, str]] = {
     "button": (_button, "section actions", EVERYWHERE),
-    "checkboxes": (_boxes, MENUS, EVERYWHERE),
-    "radio_buttons": (_boxes, MENUS, EVERYWHERE),
+    "checkboxes": (_checkboxes_or_radio_buttons, SELECT_BLOCKS, EVERYWHERE),
+    "radio_buttons": (_checkboxes_or_radio_buttons, SELECT_BLOCKS, EVERYWHERE),
     "overflow": (_overflow, "section actions", EVERYWHERE),
-    "static_select": (_static_menu, MENUS, EVERYWHERE),
-    "multi_static_select": (_static_menu, MENUS, EVERYWHERE),
-    "external_select": (_external_menu, MENUS, EVERYWHERE),
-    "multi_external_select": (_external_menu, MENUS, EVERYWHERE),
-    "users_select": (_people_menu, MENUS, EVERYWHERE),
-    "multi_users_select": (_people_menu, MENUS, EVERYWHERE),
-    "conversations_select": (_people_menu, MENUS, EVERYWHERE),
-    "multi_conversations_select": (_people_menu, MENUS, EVERYWHERE),
-    "channels_select": (_people_menu, MENUS, EVERYWHERE),
-    "multi_channels_select": (_people_menu, MENUS, EVERYWHERE),
+    "static_select": (_static_select, SELECT_BLOCKS, EVERYWHERE),
+    "multi_static_select": (_static_select, SELECT_BLOCKS, EVERYWHERE),
+    "external_select": (_external_select, SELECT_BLOCKS, EVERYWHERE),
+    "multi_external_select": (_external_select, SELECT_BLOCKS, EVERYWHERE),
+    "users_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
+    "multi_users_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
+    "conversations_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
+    "multi_conversations_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
+    "channels_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
+    "multi_channels_select": (_entity_select, SELECT_BLOCKS, EVERYWHERE),
     "plain_text_input": (_text_input, "input", EVERYWHERE),
     "email_text_input": (_text_input, "input", "modal"),
     "url_text_input": (_text_input, "input", "modal"),
     "number_input": (_number_input, "input", "modal"),
     "rich_text_input": (_rich_text_input, "input", "modal home"),
     "file_input": (_file_input, "input", "modal"),
-    "datepicker": (_date, MENUS, EVERYWHERE),
-    "timepicker": (_time, MENUS, EVERYWHERE),
+    "datepicker": (_date, SELECT_BLOCKS, EVERYWHERE),
+    "timepicker": (_time, SELECT_BLOCKS, EVERYWHERE),
     "datetimepicker": (_date_time, "actions input", "message modal"),
     "image": (_image_element, "section context", EVERYWHERE),
 }
@@ -407,9 +406,9 @@ def _element(check: _Check, element: Any, at: str, block: str) -> None:
     if not check.mapping(element, at):
         return
     kind = str(element.get("type"))
-    rule, places, surfaces = ELEMENTS.get(kind, (None, "", ""))
-    if rule is None or block not in places.split() or check.surface not in surfaces.split():
-        check.say(f"{at}/type", f"unsupported type: {kind}")
+    rule, blocks, surfaces = ELEMENTS.get(kind, (None, "", ""))
+    if rule is None or block not in blocks.split() or check.surface not in surfaces.split():
+        check.add(f"{at}/type", f"unsupported type: {kind}")
         return
     if kind != "image":
         check.unique(element, "action_id", at, check.action_ids)
@@ -423,7 +422,7 @@ def _focus(check: _Check, element: Mapping[str, Any], at: str) -> None:
     check.flag(element, at, "focus_on_load")
     if element.get("focus_on_load") is True:
         if check.focused:
-            check.say(f"{at}/focus_on_load", "only one element can have `focus_on_load` set to true")
+            check.add(f"{at}/focus_on_load", "only one element can have `focus_on_load` set to true")
         check.focused = True
 
 
@@ -433,7 +432,7 @@ def _focus(check: _Check, element: Mapping[str, Any], at: str) -> None:
 def _section(check: _Check, b: Mapping[str, Any], at: str) -> None:
     check.only(b, at, "block_id text fields accessory expand")
     if b.get("text") is None and b.get("fields") is None:
-        check.say(at, "must define either `text` or `fields`")
+        check.add(at, "must define either `text` or `fields`")
     if b.get("text") is not None:
         check.text(b["text"], f"{at}/text", 3000)
     if b.get("fields") is not None:
@@ -454,7 +453,7 @@ def _header(check: _Check, b: Mapping[str, Any], at: str) -> None:
 
 def _image(check: _Check, b: Mapping[str, Any], at: str) -> None:
     check.only(b, at, "block_id image_url slack_file alt_text title")
-    _picture(check, b, at)
+    _image_fields(check, b, at)
     check.optional_text(b, "title", at, 2000)
 
 
@@ -487,7 +486,7 @@ def _input(check: _Check, b: Mapping[str, Any], at: str) -> None:
         _element(check, b["element"], f"{at}/element", "input")
 
 
-RICH_PARTS = ("rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote")
+RICH_TEXT_ELEMENTS = ("rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote")
 
 
 def _rich_text(check: _Check, b: Mapping[str, Any], at: str) -> None:
@@ -498,8 +497,8 @@ def _rich_text(check: _Check, b: Mapping[str, Any], at: str) -> None:
         here = f"{at}/elements/{n}"
         if not check.mapping(part, here):
             continue
-        if part.get("type") not in RICH_PARTS:
-            check.say(f"{here}/type", f"unsupported type: {part.get('type')}")
+        if part.get("type") not in RICH_TEXT_ELEMENTS:
+            check.add(f"{here}/type", f"unsupported type: {part.get('type')}")
         check.need(part, here, "elements")
 
 
@@ -533,12 +532,12 @@ def _cell(check: _Check, cell: Any, at: str) -> None:
     if not check.mapping(cell, at):
         return
     if cell.get("type") not in ("raw_text", "rich_text", "raw_number"):
-        check.say(f"{at}/type", f"unsupported type: {cell.get('type')}")
+        check.add(f"{at}/type", f"unsupported type: {cell.get('type')}")
     elif cell["type"] == "raw_text" and check.need(cell, at, "text"):
         check.string(cell, "text", at, 3000, low=1)
 
 
-# block type -> (what it must be like, the surfaces it may stand on)
+# block type -> (rule, surfaces)
 BLOCKS: dict[str, tuple[Rule, str]] = {
     "section": (_section, "message modal home"),
     "divider": (_divider, "message modal home"),
@@ -562,7 +561,7 @@ def _blocks(check: _Check, value: Any, at: str, high: int) -> None:
         kind = str(block.get("type"))
         rule, surfaces = BLOCKS.get(kind, (None, ""))
         if rule is None or check.surface not in surfaces.split():
-            check.say(f"{here}/type", f"unsupported type: {kind}")
+            check.add(f"{here}/type", f"unsupported type: {kind}")
             continue
         check.unique(block, "block_id", here, check.block_ids)
         rule(check, block, here)
@@ -595,7 +594,7 @@ def _modal(check: _Check, view: Mapping[str, Any]) -> None:
         return
     for n, block in enumerate(view["blocks"]):
         if isinstance(block, Mapping) and block.get("type") == "input":
-            check.say(f"/view/blocks/{n}/input", "must define `submit` to use an `input` block in modals")
+            check.add(f"/view/blocks/{n}/input", "must define `submit` to use an `input` block in modals")
 
 
 def _home(check: _Check, view: Mapping[str, Any]) -> None:
@@ -605,7 +604,7 @@ def _home(check: _Check, view: Mapping[str, Any]) -> None:
 
 def _view(check: _Check, view: Mapping[str, Any], kind: str) -> None:
     if view.get("type") != kind:
-        check.say("/view/type", f"must be one of: {kind}")
+        check.add("/view/type", f"must be one of: {kind}")
     check.string(view, "private_metadata", "/view", 3000)
     check.string(view, "callback_id", "/view", ID_LENGTH)
     check.string(view, "external_id", "/view", ID_LENGTH)
@@ -617,7 +616,7 @@ def _suggestions(check: _Check, answer: Mapping[str, Any]) -> None:
     check.only(answer, "", "options option_groups")
     both = [name for name in ("options", "option_groups") if answer.get(name) is not None]
     if len(both) != 1:
-        check.say("", "must define either `options` or `option_groups`, but not both")
+        check.add("", "must define either `options` or `option_groups`, but not both")
     if "options" in both:
         _options(check, answer["options"], "/options", low=0)
     if "option_groups" in both:

@@ -1,4 +1,4 @@
-"""What the app's manifest allows: commands, shortcuts, scopes, events."""
+"""The app manifest: commands, shortcuts, scopes, event subscriptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any
 
 def _lookup(tree: Mapping[str, Any], *path: str) -> Any:
     found: Any = tree
-    for step in path:
+    for key in path:
         if not isinstance(found, Mapping):
             return None
-        found = found.get(step)
+        found = found.get(key)
     return found
 
 
-# The scopes of which an event needs one (docs.slack.dev, "Events").
+# Each event requires one of these scopes (docs.slack.dev, "Events").
 EVENT_SCOPES = {
     "app_mention": ("app_mentions:read",),
     "message.channels": ("channels:history",),
@@ -47,24 +47,24 @@ EVERY_SCOPE = (
     "users:read",
     "users:read.email",
 )
-"""What a bot's token can be given here."""
+"""All bot scopes that the emulator supports."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The app as its manifest describes it. Without a manifest anything goes."""
+    """The app's manifest. Without one (`tree` is None) everything is allowed."""
 
     tree: Mapping[str, Any] | None
 
     @property
     def app_name(self) -> str:
-        """What the app's messages are signed with."""
+        """Display name of the bot."""
         name = _lookup(self.tree or {}, "features", "bot_user", "display_name")
         return str(name or _lookup(self.tree or {}, "display_information", "name") or "app")
 
     @property
     def commands(self) -> list[dict[str, str]]:
-        """Slash commands as the page completes them."""
+        """Slash commands, for the page's autocompletion."""
         listed = _lookup(self.tree or {}, "features", "slash_commands") or []
         return [
             {key: str(entry.get(key) or "") for key in ("command", "description", "usage_hint")} for entry in listed
@@ -78,7 +78,7 @@ class Manifest:
 
     @property
     def scopes(self) -> list[str]:
-        """The bot's scopes."""
+        """The bot token's scopes."""
         if self.tree is None:
             return list(EVERY_SCOPE)
         return [str(scope) for scope in _lookup(self.tree or {}, "oauth_config", "scopes", "bot") or []]
@@ -88,27 +88,27 @@ class Manifest:
         return self.tree is None or scope in self.scopes
 
     def has_command(self, command: str) -> bool:
-        """Whether Slack would hand this slash command to the app."""
+        """Whether the app has this slash command."""
         return self.tree is None or any(entry["command"] == command for entry in self.commands)
 
     def escapes_mentions(self, command: str) -> bool:
-        """Whether names in this command's text become `<@U..>` (the manifest's `should_escape`)."""
+        """Whether mentions in this command's text are escaped (`should_escape`)."""
         listed = _lookup(self.tree or {}, "features", "slash_commands") or []
         return any(entry.get("command") == command and entry.get("should_escape") for entry in listed)
 
     def has_shortcut(self, callback_id: str, kind: str) -> bool:
-        """Whether the shortcut exists; `kind` is global or message."""
+        """Whether the app has this shortcut; `kind` is `global` or `message`."""
         return self.tree is None or any(
             entry["callback_id"] == callback_id and entry["type"] == kind for entry in self.shortcuts
         )
 
     def subscribes_to(self, event: str) -> bool:
-        """Whether the app subscribed to this event (`message.channels`, `app_home_opened`, ...)."""
+        """Whether the app subscribed to this event, such as `message.channels`."""
         events = _lookup(self.tree or {}, "settings", "event_subscriptions", "bot_events") or []
         return self.tree is None or event in events
 
     def problems(self) -> list[str]:
-        """Scopes that Slack would miss when the app is created from this manifest."""
+        """Missing scopes for which Slack would reject this manifest."""
         if self.tree is None:
             return []
         events = _lookup(self.tree, "settings", "event_subscriptions", "bot_events") or []
@@ -123,5 +123,5 @@ class Manifest:
 
     @property
     def has_home(self) -> bool:
-        """Whether the app's Home tab is switched on."""
+        """Whether the App Home's Home tab is enabled."""
         return self.tree is None or bool(_lookup(self.tree, "features", "app_home", "home_tab_enabled"))

@@ -174,7 +174,7 @@ class PageApi:
                 "team": {"id": self._team.id, "name": self._team.name},
                 "me": me.id,
                 "bot": self._team.bot_user_id,
-                "users": [user.page() for user in self._team.users.values()],
+                "users": [user.for_page() for user in self._team.users.values()],
                 "channels": [self._team.channel_for_page(c, me.id) for c in self._team.visible_channels(me.id)],
                 "commands": self._manifest.commands,
                 "shortcuts": self._manifest.shortcuts,

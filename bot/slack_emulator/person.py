@@ -1,4 +1,4 @@
-"""A person at the page, for tests and scripted runs: real HTTP, and a live WebSocket instead of polling."""
+"""A user of the page for tests and the demo, over the page's HTTP API and live WebSocket."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ import aiohttp
 from bot.slack_emulator.state import Json
 
 T = TypeVar("T")
-CLOSE_TIMEOUT_S = 1.0  # how long a leaving person waits for the emulator's goodbye
+CLOSE_TIMEOUT_S = 1.0  # how long to wait for the WebSocket's close frame
 
 
 class Refused(Exception):
-    """The emulator refused what the person asked for (a wrong id, a closed view); `error` is its word."""
+    """The emulator rejected a user's request, such as for a closed view; `error` is its error code."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(f"HTTP {status}: {body.get('error')}: {body.get('text', '')}")
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 class EmulatorView:
-    """What the person sees, as the live feed tells it."""
+    """What a user currently sees, kept up to date by the live feed."""
 
     def __init__(self) -> None:
         self.channels: dict[str, Json] = {}
@@ -34,28 +34,28 @@ class EmulatorView:
         self._messages: dict[str, dict[str, Json]] = {}
 
     def messages(self, channel: str) -> list[Json]:
-        """The channel, oldest first, ephemerals among them."""
+        """Messages of the channel with ephemeral ones, oldest first."""
         return [m for m in self._sorted(channel) if m.get("thread_ts") in (None, m["ts"]) or _broadcast(m)]
 
     def thread(self, channel: str, ts: str) -> list[Json]:
-        """A message and its replies."""
+        """A message and its replies, oldest first."""
         return [m for m in self._sorted(channel) if ts in (m["ts"], m.get("thread_ts"))]
 
     def ephemerals(self, channel: str) -> list[Json]:
-        """What only this person sees, in threads too."""
+        """Ephemeral messages, including those in threads."""
         return [m for m in self._sorted(channel) if m.get("ephemeral")]
 
     def message(self, channel: str, ts: str) -> Json | None:
-        """One message."""
+        """One message, if visible."""
         return self._messages.get(channel, {}).get(ts)
 
     @property
     def modal(self) -> Json | None:
-        """The topmost modal."""
+        """The topmost modal, if any."""
         return self.modals[-1] if self.modals else None
 
     def apply(self, event: Json) -> None:
-        """Something changed."""
+        """Apply an event of the live feed."""
         kind = event["type"]
         if kind in ("message", "message_changed", "ephemeral", "ephemeral_replaced"):
             self.put(event["channel"], event["message"])
@@ -82,11 +82,11 @@ class EmulatorView:
         self.errors = view.get("errors", {})
 
     def put(self, channel: str, message: Json) -> None:
-        """A message as it now is."""
+        """Add or replace a message."""
         self._messages.setdefault(channel, {})[message["ts"]] = message
 
     def summary(self) -> str:
-        """A few words for an error message."""
+        """A short description for error messages."""
         texts = [f"{c}: {m.get('text', '')[:200]!r}" for c in self._messages for m in self._sorted(c)[-5:]]
         views = [f"view {v['callback_id']!r}" for v in self.modals]
         return "; ".join([*texts, *views, *[f"notice {n['text']!r}" for n in self.notices]]) or "nothing"
@@ -100,10 +100,10 @@ def _broadcast(message: Json) -> bool:
 
 
 class EmulatedUser:
-    """Somebody who uses the emulator. Use as `async with`, or call `disconnect()` at the end.
+    """A user of the emulator. Use as `async with`, or call `disconnect()` at the end.
 
-    Methods return the emulator's answer; `ok` is False when the app didn't acknowledge. Raises Refused when the
-    emulator can't do it at all.
+    Methods return the emulator's response; `ok` is False if the app didn't acknowledge. They raise Refused if the
+    emulator rejects the request.
     """
 
     def __init__(self, url: str, token: str, user_id: str) -> None:
@@ -125,13 +125,13 @@ class EmulatedUser:
         await self.disconnect()
 
     async def connect(self) -> None:
-        """Open the live feed and look at everything once."""
+        """Open the live feed and load the current state."""
         if self._listener is not None:
             return
         self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
         try:
             self._socket = await self._open_live(self._session)
-            await self._load_state()  # what happens meanwhile waits in the socket
+            await self._load_state()  # events that happen meanwhile are buffered by the socket
             self._listener = asyncio.create_task(self._listen(self._socket))
         except BaseException:
             await self.disconnect()
@@ -143,10 +143,10 @@ class EmulatedUser:
         try:
             return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=patience)
         except aiohttp.WSServerHandshakeError as refused:
-            raise Refused(refused.status, {"error": "no_live_feed", "text": "A wrong token, or nobody."}) from refused
+            raise Refused(refused.status, {"error": "no_live_feed", "text": "Wrong token or user."}) from refused
 
     async def disconnect(self) -> None:
-        """Close the page."""
+        """Close the live feed and the HTTP session."""
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
@@ -156,19 +156,19 @@ class EmulatedUser:
             await self._session.close()
         self._listener, self._socket, self._session = None, None, None
 
-    # doing
+    # actions
 
     async def command(self, channel: str, text: str) -> Json:
-        """Type a slash command."""
+        """Send a slash command."""
         return await self._post("command", channel=channel, text=text)
 
     async def say(self, channel: str, text: str, thread_ts: str | None = None) -> Json:
-        """Write a message; returns it."""
+        """Post a message and return it."""
         answer = await self._post("say", channel=channel, text=text, thread_ts=thread_ts)
         return dict(answer["message"])
 
     async def dm(self, user_id: str) -> str:
-        """Open the direct messages with somebody; returns the channel's id."""
+        """Open the direct messages with a user; return the channel id."""
         return str((await self._post("dm", **{"with": user_id}))["channel"]["id"])
 
     async def click(
@@ -181,7 +181,7 @@ class EmulatedUser:
         value: Any = None,
         view_id: str | None = None,
     ) -> Json:
-        """Click a button, or choose `value` in a menu; in a message, or in the view `view_id`."""
+        """Click a button or select `value`, in a message or in the view `view_id`."""
         where = {"channel": channel, "ts": message_ts, "view_id": view_id}
         return await self._post("action", **where, block_id=block_id, action_id=action_id, value=value)
 
@@ -195,7 +195,7 @@ class EmulatedUser:
         block_id: str | None = None,
         view_id: str | None = None,
     ) -> list[Json]:
-        """Type into a menu; returns option groups `{"label", "options"}` (one without a label when ungrouped)."""
+        """Query a select menu; return option groups `{"label", "options"}` (ungrouped options: label None)."""
         where = {"channel": channel, "ts": message_ts, "view_id": view_id}
         answer = await self._post("options", **where, block_id=block_id, action_id=action_id, query=query)
         if "error" in answer:
@@ -205,7 +205,7 @@ class EmulatedUser:
         return [{"label": None, "options": answer["options"]}]
 
     async def submit(self, view_id: str, values: Json) -> Json:
-        """Submit a modal with `{block_id: {action_id: value}}`; `errors` in the answer are at their fields."""
+        """Submit a modal with `{block_id: {action_id: value}}`; the response has `errors` by block_id, if any."""
         return await self._post("view/submit", view_id=view_id, values=values)
 
     async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
@@ -213,7 +213,7 @@ class EmulatedUser:
         return await self._post("view/close", view_id=view_id, whole_stack=whole_stack)
 
     async def shortcut(self, callback_id: str, channel: str | None = None, message_ts: str | None = None) -> Json:
-        """Use a global shortcut, or one on a message."""
+        """Run a global shortcut, or a message shortcut."""
         return await self._post("shortcut", callback_id=callback_id, channel=channel, ts=message_ts)
 
     async def open_home(self) -> Json:
@@ -221,15 +221,15 @@ class EmulatedUser:
         return await self._post("home")
 
     async def react(self, channel: str, message_ts: str, name: str) -> Json:
-        """Put a reaction on a message."""
+        """Add a reaction to a message."""
         return await self._post("react", channel=channel, ts=message_ts, name=name)
 
     async def read(self, channel: str) -> Json:
-        """See everything in a channel."""
+        """Mark a channel as read."""
         return await self._post("read", channel=channel)
 
     async def upload(self, name: str, content: bytes, channel: str | None = None) -> Json:
-        """Upload a file, into a channel or for a form's file_input (whose value is a list of file ids)."""
+        """Upload a file to a channel, or for a `file_input` element (whose value is a list of file ids)."""
         await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
         form = aiohttp.FormData({"user": self.user_id, **({"channel": channel} if channel else {})})
@@ -237,32 +237,32 @@ class EmulatedUser:
         async with self._session.post(f"{self.url}/page/upload", data=form) as answer:
             return dict((await _json_body(answer))["file"])
 
-    # looking
+    # queries
 
     async def messages(self, channel: str) -> list[Json]:
-        """The channel now, oldest first, ephemerals among them."""
+        """Fetch the channel's messages with ephemeral ones, oldest first."""
         return list((await self._get("messages", channel=channel))["messages"])
 
     async def thread(self, channel: str, ts: str) -> list[Json]:
-        """A thread now, its root first."""
+        """Fetch a thread, parent message first."""
         return list((await self._get("thread", channel=channel, ts=ts))["messages"])
 
     async def ephemerals(self, channel: str) -> list[Json]:
-        """What only this person sees in the channel now."""
+        """Fetch the ephemeral messages of the channel."""
         return [message for message in await self.messages(channel) if message.get("ephemeral")]
 
     async def modal(self) -> Json | None:
-        """The topmost modal now."""
+        """Fetch the topmost modal."""
         views = (await self.state())["views"]
         return dict(views[-1]) if views else None
 
     async def home(self) -> Json | None:
-        """The App Home now."""
+        """Fetch the App Home."""
         home = (await self.state())["home"]
         return None if home is None else dict(home)
 
     async def state(self) -> Json:
-        """All that the page knows at its start."""
+        """Fetch the page's initial state."""
         return await self._get("state")
 
     async def file(self, file_id: str) -> bytes:
@@ -275,16 +275,16 @@ class EmulatedUser:
 
     @property
     def live_view(self) -> EmulatorView:
-        """What the live feed has told so far."""
+        """The view kept up to date by the live feed."""
         return self._live_view
 
-    async def until(self, seen: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
-        """Wait on the live feed until `seen(view)` is true; returns what it gave. Raises TimeoutError."""
+    async def until(self, condition: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
+        """Wait until `condition(view)` is truthy and return its result. Raises TimeoutError or ConnectionError."""
         await self.connect()
         found: list[T] = []
 
         def look() -> bool:
-            found[:] = [seen(self._live_view)]
+            found[:] = [condition(self._live_view)]
             return bool(found[0]) or self._ended
 
         try:
@@ -293,10 +293,10 @@ class EmulatedUser:
         except TimeoutError:
             raise TimeoutError(f"Not seen within {timeout_s:g} s. In view: {self._live_view.summary()}") from None
         if not found[0]:
-            raise ConnectionError("The emulator ended while a person was waiting.")
+            raise ConnectionError("The emulator stopped during the wait.")
         return found[0]
 
-    # inside
+    # helpers
 
     async def _load_state(self) -> None:
         state = await self.state()

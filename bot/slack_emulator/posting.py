@@ -1,4 +1,4 @@
-"""Messages of the app: checked as Slack checks them, then put into their channel."""
+"""The app's messages: validated as Slack does, then posted, updated or deleted."""
 
 import json
 from typing import Any
@@ -11,11 +11,11 @@ from bot.slack_emulator.limits import TEXT_OF_MESSAGE, problems
 from bot.slack_emulator.state import Channel, Json, Team
 
 TEXT_OF_UPDATE = 4000
-METADATA_BYTES = 15_000  # what Slack takes for a message's metadata
+METADATA_BYTES = 15_000  # Slack's limit for message metadata
 
 
 def check(content: Json, *, text_limit: int = TEXT_OF_MESSAGE) -> None:
-    """Raises what Slack answers to a message that is empty, too long or malformed."""
+    """Raise Slack's error for a message that is empty, too long or malformed."""
     text = content.get("text")
     if not text and not content.get("blocks") and not content.get("attachments"):
         raise SlackError("no_text")
@@ -45,12 +45,14 @@ def _check_metadata(metadata: Any) -> None:
 
 
 def content_of(given: Json) -> Json:
-    """Text, blocks, attachments and metadata, with ids where the app gave none."""
+    """Text, blocks, attachments and metadata, with generated ids where the app set none."""
     content: Json = {"text": given.get("text") or ""}
     if given.get("blocks"):
         content["blocks"] = with_ids(given["blocks"])
     if given.get("attachments"):
-        content["attachments"] = [_attachment(n, one) for n, one in enumerate(given["attachments"], start=1)]
+        content["attachments"] = [
+            _attachment(n, attachment) for n, attachment in enumerate(given["attachments"], start=1)
+        ]
     if given.get("metadata"):
         content["metadata"] = given["metadata"]
     return content
@@ -64,20 +66,20 @@ def _attachment(number: int, given: Json) -> Json:
 
 
 def from_app(team: Team, content: Json) -> Json:
-    """A message that the app's bot user sends."""
+    """A message whose author is the app's bot."""
     author = {"user": team.bot_user_id, "bot_id": team.bot_id, "app_id": team.app_id, "team": team.id}
     return {"type": "message", **author, **content}
 
 
 def send(team: Team, delivery: AppDelivery, channel: Channel, message: Json) -> Json:
-    """Put a message into its channel; the app hears of it as it does in Slack."""
+    """Post a message and send the app the `message` event."""
     posted = team.post(channel, message)
     _send_message_event(team, delivery, channel, event_message(team, channel, posted))
     return posted
 
 
 def update(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes: Json) -> Json:
-    """Change a message of the app; None takes a key away."""
+    """Update one of the app's messages; keys set to None are removed."""
     before = dict(channel.messages[ts])
     edited = {"user": team.bot_user_id, "ts": team.next_ts()}
     changed = team.change(channel, ts, {**changes, "edited": edited})
@@ -86,7 +88,7 @@ def update(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes
 
 
 def delete(team: Team, delivery: AppDelivery, channel: Channel, ts: str) -> None:
-    """Delete a message of the app."""
+    """Delete one of the app's messages."""
     before = dict(channel.messages[ts])
     team.remove(channel, ts)
     _send_message_event(team, delivery, channel, event_deleted(team, channel, before))

@@ -1,4 +1,4 @@
-"""How often the app may call: Slack's tiers, and one message a second and channel."""
+"""Slack's rate limits: tiers per method, and one message per second and channel."""
 
 import math
 from collections import deque
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from bot.slack_emulator.errors import SlackError
 
 WINDOW_S = 60.0
-# Calls in a minute (docs.slack.dev, "Rate limits"). Slack promises at least these.
-TIERS = {1: 10, 2: 20, 3: 50, 4: 100}  # tier 1 is "1+": its bursts let all ten sockets connect
-POSTS_BURST = 5  # "short bursts" are allowed; Slack gives no number
+# Calls per minute (docs.slack.dev, "Rate limits"): the least that Slack guarantees.
+TIERS = {1: 10, 2: 20, 3: 50, 4: 100}  # tier 1 is "1+"; bursts let an app open all ten sockets
+POSTS_BURST = 5  # Slack allows "short bursts" without a number
 POSTS_PER_S = 1.0
-POSTS_IN_TEAM = 300  # "several hundred messages per minute" over all channels
+POSTS_IN_TEAM = 300  # "several hundred messages per minute" per workspace
 
 
 class RateLimits:
-    """Remembers the calls of the last minute. Switched off, it lets everything pass."""
+    """Counts calls in a sliding window of one minute. With `on=False` nothing is limited."""
 
     def __init__(self, clock: Callable[[], float], *, on: bool = True) -> None:
         self.on = on
@@ -24,11 +24,11 @@ class RateLimits:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def count_call(self, method: str, tier: int) -> None:
-        """Count a call; raises `ratelimited` when there were too many in the last minute."""
+        """Count a call of a method. Raises `ratelimited` above the tier's limit."""
         self._count(method, TIERS[tier])
 
     def count_message(self, channel_id: str) -> None:
-        """Count a message into a channel; raises `ratelimited`."""
+        """Count a message to a channel. Raises `ratelimited`."""
         self._count("chat.postMessage", POSTS_IN_TEAM)
         now = self._clock()
         left, seen_at = self._buckets.get(channel_id, (float(POSTS_BURST), now))

@@ -1,4 +1,4 @@
-"""What an emulator holds at its start."""
+"""Initial content of an emulated workspace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class SeedUser:
-    """A person to begin with."""
+    """A user of the seed."""
 
     id: str
     name: str
@@ -17,7 +17,7 @@ class SeedUser:
 
 @dataclass(frozen=True)
 class SeedChannel:
-    """A channel to begin with; `members=None` means everybody."""
+    """A channel of the seed; `members=None` adds all its users."""
 
     id: str
     name: str
@@ -29,7 +29,7 @@ class SeedChannel:
 
 @dataclass(frozen=True)
 class SeedMessage:
-    """A message to begin with."""
+    """A message of the seed."""
 
     channel_id: str
     user_id: str
@@ -38,7 +38,7 @@ class SeedMessage:
 
 @dataclass(frozen=True)
 class Seed:
-    """People, channels, messages."""
+    """Users, channels and messages to start with."""
 
     users: Sequence[SeedUser] = field(default_factory=tuple)
     channels: Sequence[SeedChannel] = field(default_factory=tuple)

@@ -240,7 +240,7 @@ class SlackEmulator:
         return str(self._team.post(self._team.channel(channel_id), message)["ts"])
 
     def fill(self, seed: Seed) -> None:
-        """Everything of a seed."""
+        """Add the users, channels and messages of a seed."""
         for user in seed.users:
             self.add_user(user.id, name=user.name, real_name=user.real_name, email=user.email, is_bot=user.is_bot)
         for channel in seed.channels:

@@ -1,4 +1,4 @@
-"""Socket Mode: envelopes over WebSockets, each to one of the app's connections, each to be acknowledged."""
+"""Socket Mode: sends each envelope to one of the app's WebSocket connections and awaits its acknowledgement."""
 
 import asyncio
 import itertools
@@ -13,12 +13,12 @@ from aiohttp import WSMsgType, web
 from bot.slack_emulator.state import Json
 
 CONNECTION_LIMIT = 10
-LIFE_S = 18_060  # what Slack says of a connection's life in `hello`
+CONNECTION_LIFETIME_S = 18_060  # `approximate_connection_time` in Slack's `hello`
 
 
 @dataclass(eq=False)
 class Connection:
-    """One WebSocket of the app."""
+    """One WebSocket of the app, with the envelopes it has not acknowledged."""
 
     request: web.Request
     socket: web.WebSocketResponse
@@ -26,13 +26,13 @@ class Connection:
     retiring: bool = False
 
     def acknowledge(self, envelope_id: str, payload: Json) -> None:
-        """The app acknowledged."""
+        """Resolve the envelope that the app acknowledged."""
         future = self.pending.pop(envelope_id, None)
         if future is not None and not future.done():
             future.set_result(payload)
 
     def fail_pending(self) -> None:
-        """The connection is gone: nothing that waits on it will be acknowledged."""
+        """Fail all pending envelopes: the connection is closed."""
         for future in self.pending.values():
             if not future.done():
                 future.set_exception(ConnectionError("the app's connection closed"))
@@ -40,7 +40,7 @@ class Connection:
 
 
 class SocketMode:
-    """The app's connections."""
+    """The app's Socket Mode connections."""
 
     def __init__(self, app_id: str) -> None:
         self._app_id = app_id
@@ -51,25 +51,25 @@ class SocketMode:
 
     @property
     def count(self) -> int:
-        """How many connections the app holds."""
+        """Number of open connections."""
         return len(self._open)
 
     def issue_ticket(self) -> str:
-        """The right to connect once (apps.connections.open)."""
+        """A single-use ticket for apps.connections.open."""
         ticket = secrets.token_urlsafe(24)
         self._tickets.add(ticket)
         return ticket
 
     async def wait_for(self, count: int) -> None:
-        """Return as soon as the app holds at least so many connections."""
+        """Wait until the app has at least this many connections."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.count >= count)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """One connection, from hello to its end."""
+        """Serve one connection until it closes."""
         ticket = request.query.get("ticket", "")
         if ticket not in self._tickets:
-            raise web.HTTPForbidden(text="This ticket is used or unknown. Call apps.connections.open for a new one.")
+            raise web.HTTPForbidden(text="Unknown or used ticket. Call apps.connections.open for a new one.")
         self._tickets.discard(ticket)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -78,7 +78,7 @@ class SocketMode:
             await socket.send_json(_disconnect("too_many_websockets"))
             await socket.close()
             return socket
-        # hello goes first: a payload may follow as soon as the connection is listed
+        # `hello` must come first: payloads may follow as soon as the connection is listed
         await socket.send_json(self._hello())
         self._open.append(connection)
         await self._notify()
@@ -90,9 +90,9 @@ class SocketMode:
         return socket
 
     async def send(self, kind: str, payload: Json, *, answers: bool, retry: tuple[int, str] | None = None) -> Json:
-        """Send an envelope to one connection and return what the app acknowledged it with.
+        """Send an envelope to one connection and return the payload of its acknowledgement.
 
-        The caller sets the time limit. Raises ConnectionError without a connection, or when it closes.
+        The caller sets the deadline. Raises ConnectionError if there is no connection or it closes.
         """
         connection = await self._next_connection()
         envelope_id = str(uuid.uuid4())
@@ -109,24 +109,24 @@ class SocketMode:
             connection.pending.pop(envelope_id, None)
 
     async def disconnect_all(self, reason: str) -> None:
-        """Send every connection a disconnect: `warning` (ten seconds left) or `refresh_requested`."""
+        """Send every connection a `disconnect`; `reason` is `warning` (10 seconds left) or `refresh_requested`."""
         for connection in self._open:
             connection.retiring = True
         await self._each(lambda connection: connection.socket.send_json(_disconnect(reason)))
 
     def drop(self) -> None:
-        """Cut every connection without a word."""
+        """Abort every connection without a `disconnect`."""
         for connection in list(self._open):
             self._remove(connection)
             if connection.request.transport is not None:
                 connection.request.transport.abort()
 
     async def close(self) -> None:
-        """The emulator stops."""
+        """Close every connection."""
         await self._each(lambda connection: connection.socket.close(code=1001))
 
     async def _next_connection(self) -> Connection:
-        """The next connection in turn; when one is just being made, that one."""
+        """The next usable connection, round-robin. Waits for one that is being opened."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._usable() or not (self._open or self._tickets))
         usable = self._usable()
@@ -156,7 +156,7 @@ class SocketMode:
             self._changed.notify_all()
 
     def _hello(self) -> Json:
-        debug = {"host": "local", "build_number": 1, "approximate_connection_time": LIFE_S}
+        debug = {"host": "local", "build_number": 1, "approximate_connection_time": CONNECTION_LIFETIME_S}
         info = {"app_id": self._app_id}
         return {
             "type": "hello",

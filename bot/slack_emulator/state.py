@@ -1,4 +1,4 @@
-"""The emulator's people, channels and messages, in memory."""
+"""Users, channels and messages of the emulated workspace, in memory."""
 
 import copy
 import secrets
@@ -23,22 +23,22 @@ class User:
     is_bot: bool = False
     deleted: bool = False
     is_restricted: bool = False
-    """A guest, of one channel or of several."""
+    """A single-channel or multi-channel guest."""
     is_ultra_restricted: bool = False
-    """A guest of one channel."""
+    """A single-channel guest."""
     is_email_confirmed: bool | None = True
-    """None: Slack does not say."""
+    """None: absent from users.info."""
     team_id: str = ""
-    """Another team's, for somebody who comes in by Slack Connect."""
+    """Home workspace of a Slack Connect user; empty for members."""
 
-    def page(self) -> Json:
-        """As the page's list shows them."""
+    def for_page(self) -> Json:
+        """The user as the page receives it."""
         return {"id": self.id, "name": self.name, "real_name": self.real_name, "is_bot": self.is_bot}
 
 
 @dataclass
 class Channel:
-    """A place for messages; a direct message is one too."""
+    """A channel or a direct message."""
 
     id: str
     name: str
@@ -61,15 +61,15 @@ class Channel:
 
     @property
     def scope_prefix(self) -> str:
-        """The word before the colon in the scopes that read this channel."""
+        """Prefix of the scopes that read this channel, such as `channels` in `channels:read`."""
         return {"im": "im", "group": "groups", "channel": "channels"}[self.kind]
 
     def is_visible_to(self, user_id: str) -> bool:
-        """Whether this person may read here."""
+        """Whether this user can read the channel."""
         return user_id in self.members or self.kind == "channel"
 
     def roots(self) -> list[Json]:
-        """Messages outside threads (and those sent to both), oldest first."""
+        """Messages outside threads, and replies also sent to the channel; oldest first."""
         return [m for m in self.messages.values() if is_root(m)]
 
     def thread(self, ts: str) -> list[Json]:
@@ -77,23 +77,23 @@ class Channel:
         return [m for m in self.messages.values() if m["ts"] == ts or m.get("thread_ts") == ts]
 
     def ephemerals_for(self, user_id: str) -> list[Json]:
-        """What only this person sees here."""
+        """Ephemeral messages of this user."""
         return list(self.ephemerals.get(user_id, {}).values())
 
 
 def is_root(message: Json) -> bool:
-    """Whether the message shows in the channel itself."""
+    """Whether the message appears in the channel itself, not only in a thread."""
     thread_ts = message.get("thread_ts")
     return thread_ts in (None, message["ts"]) or message.get("subtype") == "thread_broadcast"
 
 
 def new_id(prefix: str) -> str:
-    """An id in Slack's style that nobody can guess."""
+    """An unguessable id in Slack's style."""
     return prefix + secrets.token_hex(5).upper()
 
 
 class Team:
-    """People, channels and messages of one workspace. Every change is told to the open pages."""
+    """Users, channels and messages of one workspace. Each change is published to the open pages."""
 
     def __init__(self, team_id: str, clock: Callable[[], float], feed: PageFeed, app_name: str) -> None:
         self.id = team_id
@@ -110,56 +110,56 @@ class Team:
         name = "".join(letter for letter in app_name.lower() if letter.isalnum() or letter in "-_") or "app"
         self.add_user(User(self.bot_user_id, name, app_name, "", is_bot=True))
 
-    # people and places
+    # users and channels
 
     def add_user(self, user: User) -> User:
-        """A new member (or a changed one)."""
+        """Add or replace a user."""
         self.users[user.id] = user
         return user
 
     def add_channel(self, channel: Channel) -> Channel:
-        """A new channel; the open pages of those who see it are told."""
+        """Add a channel and publish it to the pages of those who can see it."""
         channel.created = channel.created or int(self.clock())
         self.channels[channel.id] = channel
         self.publish_channel(channel)
         return channel
 
     def user(self, user_id: str) -> User:
-        """Raises `user_not_found`."""
+        """The user with this id. Raises `user_not_found`."""
         found = self.users.get(user_id)
         if found is None:
             raise SlackError("user_not_found")
         return found
 
     def channel(self, channel_id: str) -> Channel:
-        """Raises `channel_not_found`."""
+        """The channel with this id. Raises `channel_not_found`."""
         found = self.channels.get(channel_id)
         if found is None:
             raise SlackError("channel_not_found")
         return found
 
     def visible_channels(self, user_id: str) -> Iterator[Channel]:
-        """The channels that this person sees."""
+        """Channels that this user can read."""
         return (channel for channel in self.channels.values() if channel.is_visible_to(user_id))
 
     def open_dm(self, one: str, other: str) -> Channel:
-        """The direct message channel of two, made when it isn't there yet."""
+        """The direct message channel of two users, created if necessary."""
         for channel in self.channels.values():
             if channel.is_im and channel.members == {one, other}:
                 return channel
         return self.add_channel(Channel(new_id("D"), "directmessage", {one, other}, is_private=True, is_im=True))
 
-    # time
+    # timestamps
 
     def next_ts(self) -> str:
-        """A message's timestamp: unique, and later than all before."""
+        """A message timestamp, unique and strictly increasing."""
         self._last_us = max(self._last_us + 1, int(self.clock() * 1_000_000))
         return f"{self._last_us // 1_000_000}.{self._last_us % 1_000_000:06d}"
 
     # messages
 
     def post(self, channel: Channel, message: Json) -> Json:
-        """Add a message (its `ts` is set here) and count it in its thread."""
+        """Add a message, set its `ts` if missing, and update the reply counts of its thread."""
         message["ts"] = message.get("ts") or self.next_ts()
         channel.messages[message["ts"]] = message
         self._count_reply(channel, message)
@@ -168,7 +168,7 @@ class Team:
         return message
 
     def change(self, channel: Channel, ts: str, changes: Json) -> Json:
-        """Change a message; keys with None go away."""
+        """Update a message; keys set to None are removed."""
         message = channel.messages[ts]
         message.update(changes)
         for key in [key for key, value in message.items() if value is None]:
@@ -177,7 +177,7 @@ class Team:
         return message
 
     def remove(self, channel: Channel, ts: str) -> None:
-        """Delete a message; one that has replies stays as a tombstone, as in Slack."""
+        """Delete a message. A message with replies becomes a tombstone, as in Slack."""
         message = channel.messages[ts]
         if message.get("reply_count"):
             gone = {"subtype": "tombstone", "text": "This message was deleted.", "hidden": True}
@@ -190,36 +190,36 @@ class Team:
             self._count_replies(channel, root)
 
     def post_ephemeral(self, channel: Channel, user_id: str, message: Json) -> Json:
-        """Show a message to one person only."""
+        """Show a message to one user only."""
         message["ts"] = message.get("ts") or self.next_ts()
         message["ephemeral"] = True
-        mine = channel.ephemerals.setdefault(user_id, {})
-        kind = "ephemeral_replaced" if message["ts"] in mine else "ephemeral"
-        mine[message["ts"]] = message
+        visible = channel.ephemerals.setdefault(user_id, {})
+        kind = "ephemeral_replaced" if message["ts"] in visible else "ephemeral"
+        visible[message["ts"]] = message
         self.feed.publish({"type": kind, "channel": channel.id, "message": copy.deepcopy(message)}, to={user_id})
         return message
 
     def delete_ephemeral(self, channel: Channel, user_id: str, ts: str) -> None:
-        """Take an ephemeral message away."""
+        """Delete an ephemeral message."""
         message = channel.ephemerals.get(user_id, {}).pop(ts, None)
         if message is not None:
             event = {"type": "message_deleted", "channel": channel.id, "ts": ts, "message": message}
             self.feed.publish(event, to={user_id})
 
-    # marks
+    # unread counts and channel info
 
     def unread(self, channel: Channel, user_id: str) -> int:
-        """How many messages of others this person hasn't seen."""
+        """Number of unread messages by others."""
         last = channel.last_read.get(user_id, "")
         return sum(1 for m in channel.roots() if m["ts"] > last and m.get("user") != user_id)
 
     def mark_read(self, channel: Channel, user_id: str) -> None:
-        """This person has seen everything here."""
+        """Mark the channel as read by this user."""
         channel.last_read[user_id] = max(channel.messages, default=self.next_ts())
         self.feed.publish({"type": "unread", "channel": channel.id, "unread": 0}, to={user_id})
 
     def channel_for_page(self, channel: Channel, user_id: str) -> Json:
-        """The channel as this person's list shows it."""
+        """The channel as this user's page receives it."""
         return {
             "id": channel.id,
             "name": self.display_name(channel, user_id),
@@ -232,14 +232,14 @@ class Team:
         }
 
     def display_name(self, channel: Channel, user_id: str) -> str:
-        """A direct message is named after the other one."""
+        """Channel name; for a direct message, the other user's name."""
         if not channel.is_im:
             return channel.name
         other = next(iter(channel.members - {user_id}), user_id)
         return self.users[other].name if other in self.users else other
 
     def publish_channel(self, channel: Channel) -> None:
-        """Tell each page that sees the channel how it now is."""
+        """Publish the channel's current state to every page that can see it."""
         for user_id in self.users:
             if channel.is_visible_to(user_id):
                 event = {"type": "channel", "channel": self.channel_for_page(channel, user_id)}
@@ -256,12 +256,12 @@ class Team:
         if not replies:
             self.change(channel, root["ts"], dict.fromkeys(THREAD_FIELDS))
             return
-        people = list(dict.fromkeys(m["user"] for m in replies))
+        authors = list(dict.fromkeys(m["user"] for m in replies))
         counts = {
             "thread_ts": root["ts"],
             "reply_count": len(replies),
-            "reply_users": people,
-            "reply_users_count": len(people),
+            "reply_users": authors,
+            "reply_users_count": len(authors),
             "latest_reply": replies[-1]["ts"],
         }
         self.change(channel, root["ts"], counts)

@@ -1,4 +1,4 @@
-"""Modals, their stack, the App Home, and the trigger ids that open them."""
+"""Modals, their stack, the App Home, and the trigger ids that open modals."""
 
 import copy
 import json
@@ -11,9 +11,9 @@ from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.limits import problems
 from bot.slack_emulator.state import Json, Team, new_id
 
-TRIGGER_LIFE_S = 3.0  # Slack's time for a trigger_id
-STACK_LIMIT = 3  # views one on the other
-TRIGGER_MEMORY_S = 600.0  # how long an old trigger is still known as expired
+TRIGGER_LIFE_S = 3.0  # lifetime of a trigger_id in Slack
+STACK_LIMIT = 3  # modals in one stack
+TRIGGER_MEMORY_S = 600.0  # how long an expired trigger is reported as expired rather than invalid
 VIEW_BYTES = 250_000  # Slack's `view_too_large`
 DEFAULTS: Json = {
     "private_metadata": "",
@@ -29,16 +29,16 @@ DEFAULTS: Json = {
 
 @dataclass
 class Trigger:
-    """The right to open a view for somebody, once and soon."""
+    """A single-use, short-lived permission to open a modal for a user."""
 
     user_id: str
-    made_at: float
+    created_at: float
     view_id: str | None
     used: bool = False
 
 
 class Views:
-    """Which views are open for whom."""
+    """Open modals and App Home of each user."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -47,7 +47,7 @@ class Views:
         self._homes: dict[str, Json] = {}
 
     def new_trigger_id(self, user_id: str, view_id: str | None = None) -> str:
-        """A new trigger id for what this person just did (`view_id`: in that modal)."""
+        """Create a trigger_id for a user action; `view_id` is the modal it happened in."""
         now = self._team.clock()
         trigger_id = f"{int(now * 1000)}.{secrets.randbelow(10**12)}.{secrets.token_hex(16)}"
         self._purge_expired(now)
@@ -55,10 +55,10 @@ class Views:
         return trigger_id
 
     def _purge_expired(self, now: float) -> None:
-        """Very old triggers are unknown, so that they don't pile up; the dict is in the order of their making."""
+        """Drop triggers that expired long ago. The dict is ordered by creation time."""
         while self._triggers:
             oldest = next(iter(self._triggers))
-            if now - self._triggers[oldest].made_at < TRIGGER_MEMORY_S:
+            if now - self._triggers[oldest].created_at < TRIGGER_MEMORY_S:
                 return
             del self._triggers[oldest]
 
@@ -68,27 +68,27 @@ class Views:
             raise _invalid(["[ERROR] invalid `trigger_id` [json-pointer:/trigger_id]"])
         if trigger.used:
             raise SlackError("exchanged_trigger_id")
-        if self._team.clock() - trigger.made_at > TRIGGER_LIFE_S:
+        if self._team.clock() - trigger.created_at > TRIGGER_LIFE_S:
             raise SlackError("expired_trigger_id")
         return trigger
 
-    # what the app does
+    # calls of the app
 
     def open(self, trigger_id: str, given: Json) -> Json:
-        """views.open: a modal in place of whatever was open."""
+        """views.open: open a modal, replacing any open stack."""
         trigger = self._valid_trigger(trigger_id)
         view = self._new("modal", given)
         trigger.used = True
         return self.show(trigger.user_id, view)
 
     def show(self, user_id: str, view: Json) -> Json:
-        """Make this view the only one."""
+        """Show this view as the only one of the stack."""
         self._stacks[user_id] = [view]
         self._publish(user_id, "view_opened", view)
         return copy.deepcopy(view)
 
     def push(self, trigger_id: str, given: Json) -> Json:
-        """views.push: a modal upon the one that the person just used."""
+        """views.push: push a modal onto the stack that the trigger came from."""
         trigger = self._valid_trigger(trigger_id)
         if not self._stacks.get(trigger.user_id):
             raise SlackError("not_found")
@@ -97,7 +97,7 @@ class Views:
         return view
 
     def push_for(self, user_id: str, given: Json) -> Json:
-        """A modal upon the open ones; raises `push_limit_reached` at the fourth."""
+        """Push a modal onto the user's stack. Raises `push_limit_reached` at the fourth."""
         stack = self._stacks[user_id]
         if len(stack) >= STACK_LIMIT:
             raise SlackError("push_limit_reached")
@@ -109,14 +109,14 @@ class Views:
         return copy.deepcopy(view)
 
     def update(self, view_id: str | None, external_id: str | None, hash_: str | None, given: Json) -> Json:
-        """views.update; `hash_` guards against a view that changed meanwhile."""
+        """views.update. Raises `hash_conflict` if the view changed since `hash_`."""
         user_id, view = self._find_any(view_id, external_id)
         if hash_ and hash_ != view["hash"]:
             raise SlackError("hash_conflict")
         return self.replace(user_id, view, given)
 
     def replace(self, user_id: str, view: Json, given: Json) -> Json:
-        """Fill an open view anew; typed values stay where the ids stay."""
+        """Replace the content of an open view; values are kept where block and action ids match."""
         fresh = self._new(view["type"], given, replaces=view["id"])
         fresh.update({key: view[key] for key in ("id", "root_view_id", "previous_view_id")})
         fresh["state"] = {"values": state_of(fresh, view["state"]["values"])}
@@ -126,7 +126,7 @@ class Views:
         return copy.deepcopy(view)
 
     def publish(self, user_id: str, hash_: str | None, given: Json) -> Json:
-        """views.publish: the App Home of one person."""
+        """views.publish: set the App Home of one user."""
         self._team.user(user_id)
         before = self._homes.get(user_id)
         if before is None:
@@ -137,43 +137,43 @@ class Views:
             raise SlackError("hash_conflict")
         return self.replace(user_id, before, given)
 
-    # what a person does
+    # user actions
 
     def stack(self, user_id: str) -> list[Json]:
-        """The open modals, the top one last."""
+        """Open modals, topmost last."""
         return self._stacks.get(user_id, [])
 
     def home(self, user_id: str) -> Json | None:
-        """The published App Home."""
+        """The published App Home, if any."""
         return self._homes.get(user_id)
 
     def find(self, user_id: str, view_id: str) -> Json | None:
-        """This person's modal or Home with that id."""
-        mine = [*self.stack(user_id), *([self._homes[user_id]] if user_id in self._homes else [])]
-        return next((view for view in mine if view["id"] == view_id), None)
+        """This user's modal or App Home with this id, if open."""
+        views = [*self.stack(user_id), *([self._homes[user_id]] if user_id in self._homes else [])]
+        return next((view for view in views if view["id"] == view_id), None)
 
     def close(self, user_id: str, view: Json, *, whole_stack: bool = False) -> list[Json]:
-        """Close a view (or all); returns the closed ones, the top one first."""
+        """Close a view and those above it, or the whole stack. Returns the closed views, topmost first."""
         stack = self._stacks.get(user_id, [])
         if view not in stack:
             return []
         keep = 0 if whole_stack or view["clear_on_close"] else stack.index(view)
         closed = stack[keep:][::-1]
         del stack[keep:]
-        for gone in closed:
-            self._publish(user_id, "view_closed", gone)
+        for closed_view in closed:
+            self._publish(user_id, "view_closed", closed_view)
         return closed
 
     def set_value(self, view: Json, block_id: str, action_id: str, value: Json) -> None:
-        """Remember what was typed or chosen."""
+        """Store an entered value in the view's state."""
         view["state"]["values"].setdefault(block_id, {})[action_id] = value
 
     def show_errors(self, user_id: str, view: Json, errors: dict[str, str]) -> None:
-        """Show errors at their fields."""
+        """Show validation errors at their fields."""
         self._publish(user_id, "view_errors", view, errors=errors)
 
     def for_page(self, user_id: str, view: Json, **more: Any) -> Json:
-        """The view as the page gets it."""
+        """The view as the page receives it."""
         stack = self.stack(user_id)
         depth = stack.index(view) + 1 if view in stack else 0
         return {**copy.deepcopy(view), "stack_depth": depth, **more}

@@ -1,6 +1,6 @@
-"""The Web API methods that the app calls, each with its limits and errors.
+"""Web API methods.
 
-A new method is one function and one line in `METHODS`: its work, its tier, the scopes of which it needs one.
+To add a method, write one function and add one line to `METHODS`: function, rate limit tier, required scope.
 """
 
 import json
@@ -25,14 +25,14 @@ PAGE_LIMIT = 999
 
 @dataclass
 class Tokens:
-    """Whether the app is still installed."""
+    """State of the app's tokens."""
 
     revoked: bool = False
 
 
 @dataclass(frozen=True)
 class WebApi:
-    """What the methods work on."""
+    """Services that the methods use."""
 
     url: str
     team: Team
@@ -48,19 +48,19 @@ class WebApi:
     tokens: "Tokens"
 
     def require(self, scope: str) -> None:
-        """Raises `missing_scope` when the manifest doesn't give it."""
+        """Raise `missing_scope` unless the manifest has this scope."""
         if not self.manifest.has_scope(scope):
             raise SlackError("missing_scope", needed=scope, provided=",".join(self.manifest.scopes))
 
     def member_channel(self, channel_id: Any) -> Channel:
-        """A channel that the bot is in; raises `channel_not_found` or `not_in_channel`."""
+        """A channel that the bot is a member of. Raises `channel_not_found` or `not_in_channel`."""
         channel = self.known_channel(channel_id)
         if self.team.bot_user_id not in channel.members:
             raise SlackError("not_in_channel")
         return channel
 
     def known_channel(self, channel_id: Any) -> Channel:
-        """A channel that the bot may know of: a private one without it isn't there at all."""
+        """A channel visible to the bot. Raises `channel_not_found`, also for private channels of others."""
         channel = self.team.channel(str(channel_id))
         if not channel.is_visible_to(self.team.bot_user_id):
             raise SlackError("channel_not_found")
@@ -69,7 +69,7 @@ class WebApi:
 
 @dataclass(frozen=True)
 class Args:
-    """The arguments of a call, from a form or JSON."""
+    """Arguments of a call, from a form or JSON."""
 
     values: Json
 
@@ -77,7 +77,7 @@ class Args:
         return self.values.get(name)
 
     def need(self, name: str) -> str:
-        """A required string; raises `invalid_arguments`."""
+        """A required string. Raises `invalid_arguments`."""
         value = self.values.get(name)
         if value in (None, ""):
             messages = [f"[ERROR] missing required field: {name}"]
@@ -85,7 +85,7 @@ class Args:
         return str(value)
 
     def flag(self, name: str) -> bool:
-        """True, "true" or "1"."""
+        """A boolean: True, "true" or "1"."""
         return str(self.values.get(name, "")).lower() in ("true", "1")
 
     def number(self, name: str, default: int) -> int:
@@ -98,7 +98,7 @@ class Args:
             raise SlackError("invalid_arguments") from None
 
     def parsed(self, name: str, refusal: str = "invalid_arguments") -> Any:
-        """Something that is JSON, perhaps still as text (in a form)."""
+        """A JSON value; in a form it is sent as text."""
         value = self.values.get(name)
         if not isinstance(value, str):
             return value
@@ -111,7 +111,7 @@ class Args:
 
 
 def call(api: WebApi, name: str, token: str | None, values: Json) -> Json:
-    """Run a method; raises SlackError."""
+    """Run a method. Raises SlackError."""
     method = METHODS.get(name)
     if method is None:
         raise SlackError("unknown_method", req_method=name)
@@ -136,7 +136,7 @@ def _check_token(api: WebApi, method: "Method", token: str | None) -> None:
         raise SlackError("not_allowed_token_type")
 
 
-# the app itself
+# app
 
 
 def api_test(api: WebApi, args: Args) -> Json:
@@ -168,7 +168,7 @@ def apps_connections_open(api: WebApi, args: Args) -> Json:
 
 
 def _target(api: WebApi, named: str) -> Channel:
-    """Where a message goes: a channel's id or name, or a person (their direct messages)."""
+    """Target channel by id or name, or a user's direct messages by user id."""
     if named in api.team.users and named != api.team.bot_user_id:
         return api.team.open_dm(api.team.bot_user_id, named)
     by_name = (c for c in api.team.channels.values() if not c.is_im and c.name == named.removeprefix("#"))
@@ -228,7 +228,7 @@ def chat_update(api: WebApi, args: Args) -> Json:
     given = _content(args)
     posting.check(given, text_limit=posting.TEXT_OF_UPDATE)
     content = posting.content_of(given)
-    # what isn't given stays; an empty list takes it away (docs.slack.dev, chat.update)
+    # omitted fields stay; an empty list removes them (docs.slack.dev, chat.update)
     cleared = {key: None for key in ("blocks", "attachments") if given.get(key) == []}
     if "text" not in given:
         content["text"] = message["text"]
@@ -342,7 +342,7 @@ def conversations_open(api: WebApi, args: Args) -> Json:
         channel = api.known_channel(args.get("channel"))
     else:
         users = [user.strip() for user in args.need("users").split(",")]
-        if len(users) != 1:  # group messages aren't part of this workspace
+        if len(users) != 1:  # multi-person direct messages are not supported
             raise SlackError("not_enough_users" if not users else "too_many_users")
         api.team.user(users[0])
         channel = api.team.open_dm(api.team.bot_user_id, users[0])
@@ -359,8 +359,8 @@ def conversations_join(api: WebApi, args: Args) -> Json:
     return {"channel": _shown_channel(api, channel)}
 
 
-def _page(things: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[Any], Json]:
-    """A page of a list, and the cursor of the next one."""
+def _page(items: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[Any], Json]:
+    """A page of a list, and the cursor of the next page."""
     limit = args.number("limit", size)
     if not 0 < limit <= PAGE_LIMIT + 1:
         raise SlackError("invalid_limit")
@@ -368,8 +368,8 @@ def _page(things: list[Any], args: Args, size: int = PAGE_SIZE) -> tuple[list[An
     if cursor and not cursor.removeprefix("next:").isdigit():
         raise SlackError("invalid_cursor")
     start = int(cursor.removeprefix("next:") or 0)
-    following = f"next:{start + limit}" if start + limit < len(things) else ""
-    return things[start : start + limit], {"response_metadata": {"next_cursor": following}}
+    following = f"next:{start + limit}" if start + limit < len(items) else ""
+    return items[start : start + limit], {"response_metadata": {"next_cursor": following}}
 
 
 def _between(messages: list[Json], args: Args) -> list[Json]:
@@ -421,7 +421,7 @@ def conversations_replies(api: WebApi, args: Args) -> Json:
     return {"messages": _with_metadata(api, messages, args), "has_more": has_more, **more}
 
 
-# people
+# users
 
 
 def _shown_user(api: WebApi, user: User) -> Json:
@@ -438,7 +438,7 @@ def _shown_user(api: WebApi, user: User) -> Json:
         "is_bot": user.is_bot,
         "is_app_user": False,
     }
-    if user.deleted:  # Slack says no more of deactivated people
+    if user.deleted:  # Slack omits the rest for deactivated users
         return shown
     shown |= {
         "real_name": user.real_name,

@@ -1,4 +1,4 @@
-"""The app's side of the server: Web API, response_urls, uploads and Socket Mode over HTTP."""
+"""HTTP endpoints for the app: Web API, response_urls, uploads, downloads and Socket Mode."""
 
 import asyncio
 import hmac
@@ -16,7 +16,7 @@ from bot.slack_emulator.web_api import WebApi
 
 
 class AppEndpoints:
-    """Slack's addresses, as the SDK calls them."""
+    """The endpoints that Slack's SDK calls."""
 
     def __init__(self, api: WebApi, response_urls: ResponseUrls, faults: Faults) -> None:
         self._api = api
@@ -24,7 +24,7 @@ class AppEndpoints:
         self._faults = faults
 
     def routes(self) -> list[web.RouteDef]:
-        """What the app calls."""
+        """Routes of the app."""
         return [
             web.get("/api/{method}", self.call, allow_head=False),
             web.post("/api/{method}", self.call),
@@ -35,7 +35,7 @@ class AppEndpoints:
         ]
 
     async def call(self, request: web.Request) -> web.StreamResponse:
-        """A Web API method."""
+        """Call a Web API method."""
         name = request.match_info["method"]
         return await self._with_faults(request, name, lambda: self._call(request, name))
 
@@ -57,13 +57,13 @@ class AppEndpoints:
     def _show(self, name: str, values: Json, answer: web.Response) -> None:
         body = json.loads(answer.text or "{}")
         status = "ok" if body.get("ok") else str(body.get("error"))
-        shown: Json = {**values, **{key: _unpacked(values[key]) for key in ("blocks", "view") if key in values}}
+        shown: Json = {**values, **{key: _parsed_json(values[key]) for key in ("blocks", "view") if key in values}}
         if not body.get("ok"):
             shown["answer"] = body
         self._api.delivery.record("from_app", name, shown, status)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
-        """A response_url."""
+        """Handle a post to a response_url."""
         return await self._with_faults(request, "response_url", lambda: self._respond(request))
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
@@ -78,11 +78,11 @@ class AppEndpoints:
         return web.Response(text="ok")
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
-        """The bytes of a file."""
+        """Receive the content of a file."""
         return await self._with_faults(request, "upload", lambda: self._upload(request))
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
-        content = await _bytes(request)
+        content = await _file_content(request)
         try:
             stored = self._api.files.store_content(request.match_info["key"], content)
         except SlackError as refused:
@@ -90,7 +90,7 @@ class AppEndpoints:
         return web.Response(text=f"OK - {stored.length}")
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        """A file's url_private, with the bot's token. Without it Slack shows its sign-in page, with status 200."""
+        """Serve a file's url_private. Without a valid token Slack returns its sign-in page with status 200."""
         return await self._with_faults(request, "download", lambda: self._download(request))
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
@@ -117,18 +117,18 @@ class AppEndpoints:
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
         if fault.kind == "late":
-            await request.read()  # while there is still somebody to read from
-            _cut(request)
+            await request.read()  # before the connection is closed
+            _abort(request)
         if fault.until is not None:
             await fault.until.wait()
-        if fault.kind == "unheard":
-            return _cut(request)
+        if fault.kind == "lose_request":
+            return _abort(request)
         answer = await do()
-        return _cut(request) if fault.kind == "lost" else answer
+        return _abort(request) if fault.kind == "lose_answer" else answer
 
 
 async def arguments(request: web.Request) -> Json:
-    """The arguments of a call: the address, and a form or JSON."""
+    """Arguments of a call, from the query and a form or JSON body."""
     values: Json = dict(request.query)
     if request.content_type == "application/json":
         try:
@@ -142,7 +142,7 @@ async def arguments(request: web.Request) -> Json:
     return {**values, **{key: value for key, value in form.items() if isinstance(value, str)}}
 
 
-async def _bytes(request: web.Request) -> bytes:
+async def _file_content(request: web.Request) -> bytes:
     if not request.content_type.startswith("multipart/"):
         return await request.read()
     form = await request.post()
@@ -153,7 +153,7 @@ async def _bytes(request: web.Request) -> bytes:
 
 
 def refusal(refused: SlackError) -> web.Response:
-    """Slack's no, with Retry-After when it's for a while."""
+    """Response for a Slack error, with Retry-After if rate limited."""
     headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
     return web.json_response(refused.body(), status=refused.status, headers=headers)
 
@@ -161,11 +161,11 @@ def refusal(refused: SlackError) -> web.Response:
 def _status(fault: Fault) -> web.Response:
     if fault.status == 429:
         return refusal(SlackError("ratelimited", status=429, retry_after_s=fault.retry_after_s))
-    return web.Response(status=fault.status, text="Trouble on demand.")
+    return web.Response(status=fault.status, text="Injected fault.")
 
 
-def _cut(request: web.Request) -> web.StreamResponse:
-    """Close the connection instead of answering."""
+def _abort(request: web.Request) -> web.StreamResponse:
+    """Close the connection instead of responding."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)
@@ -179,8 +179,8 @@ def _token(request: web.Request, values: Json) -> str | None:
     return str(named) if named else None
 
 
-def _unpacked(value: object) -> object:
-    """Blocks in a form are text; the panel shows them as what they are."""
+def _parsed_json(value: object) -> object:
+    """Parse blocks sent as JSON text in a form, for the developer panel."""
     if not isinstance(value, str):
         return value
     try:

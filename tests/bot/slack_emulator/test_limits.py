@@ -1,4 +1,4 @@
-"""The wire checker: each limit of slack.md 1, at its edge and one beyond."""
+"""Validation of payloads: each of Slack's limits, at the limit and one beyond."""
 
 import copy
 from typing import Any
