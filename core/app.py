@@ -18,7 +18,7 @@ from core.actions import report as reports
 from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import Runner
-from core.actions.service import Actions
+from core.actions.service import IDEMPOTENCY_KEY_MS, Actions
 from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
@@ -44,13 +44,12 @@ from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
-from core.records.events import DAY_MS, Feed
+from core.records.events import Feed
 from core.settings import CoreSettings, folder_troubles
 from core.store import actions as stored_actions
 from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0
-KEYS_KEPT_MS = DAY_MS  # semantics.md 5
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ async def _keep_house(feed: Feed, database: Database, clock: Clock, event_days: 
     while True:
         try:
             await feed.prune(event_days)
-            await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - KEYS_KEPT_MS))
+            await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - IDEMPOTENCY_KEY_MS))
         except ResponderBotError as error:
             structlog.get_logger("core.app").warning("housekeeping failed", reason=error.message)
         except Exception:  # what is not forgotten now is forgotten in an hour

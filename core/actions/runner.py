@@ -123,7 +123,9 @@ class Runner:
                 await self._take_over(row["id"])
         for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._holder}):
             if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
-                self._accept_again(row["id"])
+                action = stored.find(self._database, row["id"])
+                if action is not None and action["owner"] == self._holder:
+                    self._queue(row["id"], action["engine_name"], is_dispatched=action["dispatched_at"] is not None)
         for number in stored.approvals_due(self._database, self._clock()):
             await self._lifecycle.expire(number)
 
@@ -143,11 +145,6 @@ class Runner:
         else:
             queue.waiting[number] = None
             self._start_waiting(queue, engine_name)
-
-    def _accept_again(self, number: int) -> None:
-        row = stored.find(self._database, number)
-        if row is not None and row["owner"] == self._holder:
-            self._queue(number, row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
 
     def _start_waiting(self, queue: EngineQueue, engine_name: str) -> None:
         while queue.free and queue.waiting and not self._is_closed:

@@ -19,7 +19,7 @@ from core.common.database.sqlite import Database, Reads, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput
 from core.records.events import Feed
-from core.records.search import Found, search
+from core.records.search import SearchResult, search
 from core.store import actions as stored
 from core.store import objects
 from core.store.search import Window, within_limit
@@ -180,7 +180,7 @@ class Actions:
         docs = stored.newest_docs_of(self._database, kind, number, SHORT_LIST)
         return f"[{','.join(docs)}]" if len(docs) < SHORT_LIST and sum(map(len, docs)) < SHORT_LIST_CHARS else None
 
-    async def list_range(self, kind: Kind, object_id: str, window: Window) -> Found:
+    async def list_range(self, kind: Kind, object_id: str, window: Window) -> SearchResult:
         """A range of an object's actions, newest first, at most LIST_LIMIT; long ones have their reports shortened.
 
         Raises ResponderBotError("not_found").
@@ -188,14 +188,14 @@ class Actions:
         number = targets.existing(self._database, kind, objects.parse_id(object_id))
         limit = LIST_LIMIT if window.limit is None else min(window.limit, LIST_LIMIT)
 
-        def read(search: Search) -> Found:
+        def read(search: Search) -> SearchResult:
             total = stored.count_of(search, kind, number)
             docs = stored.docs_of(search, kind, number, window.offset, limit)
-            return Found(list(within_limit(docs, total, reports.shorten)), total)
+            return SearchResult(list(within_limit(docs, total, reports.shorten)), total)
 
         return await self._database.search(read)
 
-    async def search(self, request: SearchInput) -> Found:
+    async def search(self, request: SearchInput) -> SearchResult:
         """Search actions. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, "action", request, reports.shorten)
 

@@ -20,7 +20,7 @@ from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
-from core.records.search import Found, parse_range
+from core.records.search import SearchResult, parse_range
 
 PATH = "/api/v1/query"
 MAX_STEPS = 20
@@ -165,18 +165,18 @@ def endpoints(
         docs = (await alerts.search(alert_query.to_search())).docs
         return await asyncio.to_thread(lambda: [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]])
 
-    async def run(query: Query) -> Found:
+    async def run(query: Query) -> SearchResult:
         if query.parents is None and not query.is_choice:
             return await searches[query.kind](query.to_search())
         items = list(await (choices[query.kind]() if query.parents is None else observables_of(query.parents)))
         return await asyncio.to_thread(window_of, query, items)
 
-    def window_of(query: Query, items: list[Mapping[str, Any]]) -> Found:
+    def window_of(query: Query, items: list[Mapping[str, Any]]) -> SearchResult:
         for name in reversed(query.sort):
             items.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
         window = parse_range(query.range)
         end = None if window.limit is None else window.offset + window.limit
-        return Found([json.dumps(item) for item in items[window.offset : end]], len(items))
+        return SearchResult([json.dumps(item) for item in items[window.offset : end]], len(items))
 
     async def handle(request: Request) -> Response:
         query = _parse(request.raw, gets, field_names, choices)

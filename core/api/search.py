@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
 from core.models import SearchInput
-from core.records.search import Found
+from core.records.search import SearchResult
 from core.store.search import Window
 
-SearchFunction = Callable[[SearchInput], Coroutine[Any, Any, Found]]
+SearchFunction = Callable[[SearchInput], Coroutine[Any, Any, SearchResult]]
 
 _QUERY = {
     "range": "`all`, or `from-to` without its end; default: 0-10",
@@ -44,7 +44,7 @@ async def _run(search: SearchFunction, request: Request, search_input: SearchInp
     return json_response(found.json, headers={"X-Total": str(found.total)})
 
 
-def partial_list_response(found: Found, request: Request, window: Window) -> Response:
+def partial_list_response(found: SearchResult, request: Request, window: Window) -> Response:
     """Some of a list, with its total and a link to the next part."""
     headers, end = {"X-Total": str(found.total)}, window.offset + len(found.docs)
     if found.docs and end < found.total:

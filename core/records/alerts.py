@@ -25,7 +25,7 @@ from core.models import (
 from core.records import cases
 from core.records.artifacts import COPIED_LIMIT_CHARS, add_to_case, artifact_of, expand_artifacts, identity, store_files
 from core.records.case_templates import with_ids
-from core.records.search import Found, search
+from core.records.search import SearchResult, search
 from core.records.writes import merge_tags, number_of, record_event, refuse_growth, requested_changes
 from core.store import objects
 
@@ -135,7 +135,7 @@ class Alerts:
 
         return await self._change(work)
 
-    async def search(self, request: SearchInput) -> Found:
+    async def search(self, request: SearchInput) -> SearchResult:
         """Search alerts. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, KIND, request)
 

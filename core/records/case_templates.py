@@ -12,7 +12,7 @@ from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
 from core.models import CaseTemplate, CaseTemplateInput, SearchInput, Task, TaskInput
 from core.records import events
-from core.records.search import Found, search
+from core.records.search import SearchResult, search
 from core.store import objects
 
 KIND = "case_template"
@@ -36,7 +36,7 @@ class CaseTemplates:
         """A template's JSON. Raises ResponderBotError("not_found")."""
         return str(_row(self._database, id_or_name)["doc"])
 
-    async def search(self, request: SearchInput) -> Found:
+    async def search(self, request: SearchInput) -> SearchResult:
         """Search case templates. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, KIND, request)
 

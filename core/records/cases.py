@@ -28,7 +28,7 @@ from core.models import (
 )
 from core.records.artifacts import add_to_case, expand_artifacts
 from core.records.case_templates import by_name, with_ids
-from core.records.search import Found, search
+from core.records.search import SearchResult, search
 from core.records.writes import insert_children, merge_tags, number_of, record_event, refuse_growth, requested_changes
 from core.store import objects
 from core.store.search import newest
@@ -136,7 +136,7 @@ class Cases:
     def get_artifact_json(self, artifact_id: str) -> str:
         return self._json("case_artifact", artifact_id)
 
-    async def search(self, kind: Kind, request: SearchInput) -> Found:
+    async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
         """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, kind, request)
 

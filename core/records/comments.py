@@ -9,7 +9,7 @@ from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Comment, CommentInput, Permission, SearchInput
 from core.records import alerts, cases, events
-from core.records.search import Found, search
+from core.records.search import SearchResult, search
 from core.store import objects
 
 KIND = "comment"
@@ -74,7 +74,7 @@ class Comments:
         """A comment's JSON. Raises ResponderBotError("not_found")."""
         return str(_row(self._database, comment_id)["doc"])
 
-    async def search(self, request: SearchInput) -> Found:
+    async def search(self, request: SearchInput) -> SearchResult:
         """Search comments. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, KIND, request)
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database.sqlite import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Attachment
 from core.store import objects
@@ -44,10 +44,6 @@ def _known(tx: Transaction, name: str, kind: str, file_id: str) -> Attachment:
     row = objects.find_unique(tx, KIND, file_id)
     if row is None:
         raise ResponderBotError("bad_request", f"There is no file {file_id[:64]}; send the file itself.")
-    return _attachment(row, name, kind, file_id)
-
-
-def _attachment(row: Row, name: str, kind: str, file_id: str) -> Attachment:
     doc = objects.parsed(row["doc"])
     return Attachment(name=name, hashes=doc["hashes"], size=doc["size"], content_type=kind, id=file_id)
 

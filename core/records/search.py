@@ -49,7 +49,7 @@ EVERYTHING = Window(0, None)
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search: the JSON texts in the range, and the number of all matches (`X-Total`)."""
 
     docs: list[str]
@@ -62,7 +62,7 @@ class Found:
 
 async def search(
     database: Database, kind: str, request: SearchInput, shorten: Callable[[str], str] | None = None
-) -> Found:
+) -> SearchResult:
     """Run a search; `shorten` cuts a document if the answer gets too long.
 
     Raises ResponderBotError("bad_request") with what is wrong with the query, or if the answer is over its limit.
@@ -70,12 +70,12 @@ async def search(
     condition = parse_query(request.query or {}, kind)
     sorts, window = parse_sort(request.sort, kind), parse_range(request.range)
     docs, total = await stored.page(database, kind, condition, sorts, window, shorten)
-    return Found(docs, total)
+    return SearchResult(docs, total)
 
 
 def parse_query(query: Any, kind: str) -> Condition:
     """The condition of a client's query. Raises ResponderBotError("bad_request")."""
-    return _Parser().parse(query, kind, 0)
+    return _QueryParser().parse(query, kind, 0)
 
 
 def parse_range(text: str | None) -> Window:
@@ -99,7 +99,7 @@ def parse_sort(sort: str | list[str] | None, kind: str) -> list[Sort]:
     return [_sort(name.strip(), kind) for name in names if name.strip()]
 
 
-class _Parser:
+class _QueryParser:
     """Parses one query, and counts its criteria and steps, which are limited for the query as a whole."""
 
     def __init__(self) -> None:
