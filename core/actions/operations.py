@@ -54,7 +54,7 @@ def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any
     One that fails changes nothing and stops nothing else.
     """
     try:
-        with tx.part():
+        with tx.savepoint():
             unit = UnitOfWork(tx, context)
             outcomes = [_apply(unit, operation) for operation in slice_]
             unit.save()
@@ -99,7 +99,7 @@ def _apply(unit: UnitOfWork, operation: Any) -> str:
     if apply is None:
         return f"Unknown operation {name[:_SHOWN_NAME]}; nothing was done."
     try:
-        with unit.tx.part():
+        with unit.tx.savepoint():
             apply(unit, operation)
     except ResponderBotError as error:
         return error.message

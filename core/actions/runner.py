@@ -118,10 +118,10 @@ class Runner:
             await self._database.transaction(lambda tx: stored.renew(tx, self._holder, until))
 
     async def _look(self) -> None:
-        for row in await self._database.rows_aside(stored.OWNERS):
+        for row in await self._database.fetch_in_background(stored.OWNERS):
             if row["id"] != self._holder:
                 await self._take_over(row["id"])
-        for row in await self._database.rows_aside(stored.OWN_IDS, {"owner": self._holder}):
+        for row in await self._database.fetch_in_background(stored.OWN_IDS, {"owner": self._holder}):
             if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
                 action = stored.find(self._database, row["id"])
                 if action is not None and action["owner"] == self._holder:

@@ -27,6 +27,6 @@ def queued(reads: Reads) -> int:
 
 async def action_counts(database: Database) -> list[Row]:
     """`status, responder_name, count` of all actions, read beside the loop since it looks at each of them."""
-    return await database.rows_aside(
+    return await database.fetch_in_background(
         "SELECT status, responder_name, count(*) AS count FROM action GROUP BY responder_name, status"
     )

@@ -112,7 +112,7 @@ def taken(reads: Reads, kind: str, unique_keys: Iterable[str]) -> set[str]:
 
 async def weigh(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
     """How many characters, and about how many values, the JSON of these objects has; read beside the loop."""
-    rows = await database.rows_aside(
+    rows = await database.fetch_in_background(
         "SELECT coalesce(sum(length(doc)), 0) AS chars,"
         " coalesce(sum(length(doc) - length(replace(doc, ',', ''))), 0) AS commas"
         " FROM object WHERE id IN (SELECT value FROM json_each(:ids))",

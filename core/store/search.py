@@ -176,7 +176,7 @@ async def custom_fields(database: Database, kinds: Collection[str], newest_of_ea
         f"SELECT * FROM (SELECT id, doc FROM object WHERE kind = '{kind}' ORDER BY id DESC LIMIT :newest)"
         for kind in ("alert", "case", "case_template")
     )
-    rows = await database.rows_aside(
+    rows = await database.fetch_in_background(
         "SELECT field.key AS name, entry.key AS kind"
         f" FROM ({objects}) AS o, json_each(o.doc, '$.customFields') AS field, json_each(field.value) AS entry"
         " WHERE entry.key IN (SELECT value FROM json_each(:kinds)) GROUP BY 1, 2 ORDER BY max(o.id)",

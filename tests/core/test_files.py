@@ -53,7 +53,7 @@ async def one_case(core: RunningCore) -> str:
 
 
 async def kept(core: RunningCore) -> int:
-    (row,) = await core.core.database.rows_aside("SELECT count(*) AS n FROM object WHERE kind = 'file'", {})
+    (row,) = await core.core.database.fetch_in_background("SELECT count(*) AS n FROM object WHERE kind = 'file'", {})
     return int(row["n"])
 
 
@@ -174,7 +174,7 @@ async def test_artifacts_of_an_earlier_core_get_the_fields_too(tmp_path: Path) -
     connection.close()
     database = Database(file, migrate)
     try:
-        rows = await database.rows_aside("SELECT id, doc FROM object WHERE id > 900 ORDER BY id", {})
+        rows = await database.fetch_in_background("SELECT id, doc FROM object WHERE id > 900 ORDER BY id", {})
     finally:
         await database.close()
     found = {row["id"]: row["doc"] for row in rows}

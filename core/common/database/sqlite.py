@@ -81,16 +81,16 @@ class Transaction:
         self._connection.executemany(sql, params)
 
     @contextmanager
-    def part(self) -> Iterator[None]:
-        """A part that is undone alone when it raises."""
-        self._connection.execute("SAVEPOINT part")
+    def savepoint(self) -> Iterator[None]:
+        """Roll back what is written within when it raises; the rest of the transaction stays."""
+        self._connection.execute("SAVEPOINT inner")
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK TO part")
+            self._connection.execute("ROLLBACK TO inner")
             raise
         finally:
-            self._connection.execute("RELEASE part")
+            self._connection.execute("RELEASE inner")
 
 
 class Search:
@@ -191,9 +191,9 @@ class Database:
         with ExitStack() as opened:
             self._writer_connection = opened.enter_context(closing(_opened(path, migrate)))
             self._reader = opened.enter_context(closing(_connect(path, read_only=True)))
-            self._aside_reader = opened.enter_context(closing(_connect(path, read_only=True)))
+            self._background_reader = opened.enter_context(closing(_connect(path, read_only=True)))
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
-            self._aside = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+            self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
             self._searchers = ThreadPoolExecutor(SEARCHES_AT_ONCE, thread_name_prefix="store-search")
             self._searches: set[Search] = set()
             self._idle_readers: list[sqlite3.Connection] = []
@@ -210,8 +210,8 @@ class Database:
         for search in list(self._searches):
             search.stop()
         self._searchers.shutdown()
-        self._aside.shutdown()
-        for connection in (self._reader, self._aside_reader, self._writer_connection, *self._idle_readers):
+        self._background.shutdown()
+        for connection in (self._reader, self._background_reader, self._writer_connection, *self._idle_readers):
             connection.close()
         self._files.close()
 
@@ -268,13 +268,13 @@ class Database:
             raise
         return connection
 
-    async def rows_aside(self, sql: str, params: Params | None = None) -> list[Row]:
-        """A read of core's own that may take long, beside the loop; what clients ask for is a `search`."""
+    async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
+        """Run a long read of core's own in a thread; use `search` for what clients ask for. Raises as `rows` does."""
 
         def read() -> list[Row]:
-            return self._fetched(self._aside_reader, sql, params)
+            return self._fetched(self._background_reader, sql, params)
 
-        return await asyncio.get_running_loop().run_in_executor(self._aside, read)
+        return await asyncio.get_running_loop().run_in_executor(self._background, read)
 
     async def transaction(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in the writer; returns what it returns, once that is durable.

@@ -117,7 +117,7 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
 
         await core.actions.start(ANNA, run_input(harness))
         await next_run(other)
-        search = asyncio.create_task(database.rows_aside(long))
+        search = asyncio.create_task(database.fetch_in_background(long))
         for _ in range(3):
             harness.clock.now_ms += LEASE_MS
             await until(is_renewed, "a renewed lease")

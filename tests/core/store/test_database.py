@@ -89,7 +89,7 @@ async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path)
 
 async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: Path) -> None:
     def fail_half_way(tx: Transaction) -> None:
-        with tx.part():
+        with tx.savepoint():
             objects.insert(tx, 2, "case", "{}")
             raise ValueError("half-way")
 
@@ -109,7 +109,7 @@ async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
         row = objects.find(database, "alert", 7)
         assert row is not None
         assert row["doc"] == '{"a":1}'
-        assert [r["doc"] for r in await database.rows_aside("SELECT doc FROM object")] == ['{"a":1}']
+        assert [r["doc"] for r in await database.fetch_in_background("SELECT doc FROM object")] == ['{"a":1}']
 
 
 async def test_a_caller_that_gives_up_does_not_disturb_its_batch(tmp_path: Path) -> None:
