@@ -1,4 +1,4 @@
-"""`responder-bot try`: the main job from end to end, in a process of its own."""
+"""`responder-bot try`: the scripted demo end to end, in its own process."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 ROOT = Path(__file__).parents[2]
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # dead, and not on the way to what is local
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # unreachable; local addresses must bypass them
 
 
 async def started(folder: Path, *args: str, command: str = "try") -> asyncio.subprocess.Process:
@@ -29,7 +29,7 @@ async def started(folder: Path, *args: str, command: str = "try") -> asyncio.sub
     )
 
 
-async def test_the_main_job_ends_as_it_should(tmp_path: Path) -> None:
+async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
     process = await started(tmp_path, "--once", "--json")
     out, err = await process.communicate()
     lines = [json.loads(line) for line in out.decode().splitlines()]
@@ -41,14 +41,14 @@ async def test_the_main_job_ends_as_it_should(tmp_path: Path) -> None:
     assert err.decode() == ""
 
 
-async def test_try_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
+async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = await started(tmp_path, "--state", str(state))
     assert process.stdout is not None
     page = (await process.stdout.readline()).decode().strip().removeprefix("page: ")
     core = (await process.stdout.readline()).decode().strip().removeprefix("core: ")
-    told = json.loads((state / "try.json").read_text())
-    assert (told["page"], told["core"]) == (page, core)
+    addresses = json.loads((state / "try.json").read_text())
+    assert (addresses["page"], addresses["core"]) == (page, core)
     assert stat.S_IMODE((state / "try.json").stat().st_mode) == 0o600
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         async with session.get(page) as answer:
@@ -59,7 +59,7 @@ async def test_try_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
     assert await process.wait() == 0
 
 
-async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_but_its_lines(tmp_path: Path) -> None:
+async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tmp_path: Path) -> None:
     process = await started(tmp_path, "--workspace-only")
     assert process.stdout is not None
     lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
@@ -77,8 +77,8 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
     assert (doctor.returncode, err.decode()) == (1, "")
-    told = {tuple(line.split(":")[0].split(None, 1)) for line in out.decode().splitlines()}
-    assert told == {
+    results = {tuple(line.split(":")[0].split(None, 1)) for line in out.decode().splitlines()}
+    assert results == {
         *(
             (("ok"), name)
             for name in ("settings", "key", "token", "scopes", "files", "clock", "socket", "channel C0GENERAL")
@@ -90,7 +90,7 @@ async def test_the_doctor_finds_the_workspace_alone_in_order_and_prints_nothing_
     assert "core: Core does not answer at http://127.0.0.1:9;" in out.decode()  # where [core] of the same file has it
 
 
-async def test_a_port_or_a_folder_that_can_not_be_had_is_one_sentence_and_2(tmp_path: Path) -> None:
+async def test_an_unavailable_port_or_folder_is_one_sentence_and_exit_status_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

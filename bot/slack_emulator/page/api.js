@@ -1,4 +1,4 @@
-// The wire to the workspace: small requests, and the live socket that comes back by itself.
+// Requests to the emulator, and the live WebSocket, which reconnects automatically.
 
 async function call(method, path, body, query) {
   const address = new URL(path, location.origin);
@@ -11,11 +11,11 @@ async function call(method, path, body, query) {
     credentials: "same-origin",
   });
   if (answer.status === 401 || answer.status === 403) {
-    throw new Error("This page has no valid token. Open it again from the address that the program printed.");
+    throw new Error("This page has no valid token. Open it again at the address that the program printed.");
   }
-  const told = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(told?.text ?? told?.error ?? `The workspace answered ${answer.status}.`);
-  return told ?? {};
+  const result = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Error(result?.text ?? result?.error ?? `The emulator responded with status ${answer.status}.`);
+  return result ?? {};
 }
 
 export const read = (path, query) => call("GET", path, null, query);
@@ -24,7 +24,7 @@ export const send = (path, body) => call("POST", path, body);
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 5000;
 
-/** A socket for one person. `onOpen` runs at each (re)connection, `onEvent` for each event, `onLost` when it breaks. */
+/** The live WebSocket of one user. `onOpen` runs at each (re)connection, `onEvent` for each event, `onLost` on disconnect. */
 export class Live {
   constructor({ user, onOpen, onEvent, onLost }) {
     Object.assign(this, { user, onOpen, onEvent, onLost });

@@ -4,8 +4,8 @@ import { arrange, h, icon, keepingFocus, link, webAddress } from "./dom.js";
 import { renderElement } from "./elements.js";
 import { mrkdwn, plain, richText, textObject, words } from "./mrkdwn.js";
 
-/** Makes `root` show `blocks`; a block that did not change keeps its nodes, and with them focus and typed text. */
-export function patchBlocks(root, blocks, place) {
+/** Render `blocks` in `root`. Unchanged blocks keep their nodes, and with them focus and typed text. */
+export function patchBlocks(root, blocks, container) {
   const before = new Map((root.drawn ?? []).map((entry) => [entry.key, entry]));
   const entries = blocks.map((given, index) => {
     const block = given.block_id ? given : { ...given, block_id: `block-${index}` };
@@ -15,38 +15,38 @@ export function patchBlocks(root, blocks, place) {
     return old ?? { key, block, node: null };
   });
   keepingFocus(root, () => {
-    for (const entry of entries) entry.node ??= renderBlock(entry.block, place);
+    for (const entry of entries) entry.node ??= renderBlock(entry.block, container);
     arrange(root, entries.map((entry) => entry.node));
   });
   root.drawn = entries;
 }
 
-export function renderBlock(block, place) {
+export function renderBlock(block, container) {
   const draw = DRAW[block.type];
-  const node = draw ? draw(block, place) : h("p", { class: "unknown" }, `Not shown here: ${block.type}`);
+  const node = draw ? draw(block, container) : h("p", { class: "unknown" }, `Not shown here: ${block.type}`);
   node.classList.add("block", `block-${block.type}`);
   node.dataset.block = block.block_id ?? "";
   return node;
 }
 
-const textNode = (text, place, tag = "div") => h(tag, { class: "text" }, ...textObject(text, place.names));
+const textNode = (text, container, tag = "div") => h(tag, { class: "text" }, ...textObject(text, container.names));
 
-function section(block, place) {
+function section(block, container) {
   const fields = block.fields?.length
-    ? h("div", { class: "fields" }, ...block.fields.map((field) => h("div", { class: "field text" }, ...textObject(field, place.names))))
+    ? h("div", { class: "fields" }, ...block.fields.map((field) => h("div", { class: "field text" }, ...textObject(field, container.names))))
     : null;
-  const body = h("div", { class: "section-body" }, block.text ? textNode(block.text, place) : null, fields);
+  const body = h("div", { class: "section-body" }, block.text ? textNode(block.text, container) : null, fields);
   if (!block.accessory) return h("div", null, body);
-  const accessory = block.accessory.type === "image" ? picture(block.accessory, "thumb") : renderElement(block.accessory, block, place);
+  const accessory = block.accessory.type === "image" ? picture(block.accessory, "thumb") : renderElement(block.accessory, block, container);
   return h("div", { class: "with-accessory" }, body, h("div", { class: "accessory" }, accessory));
 }
 
-function context(block, place) {
+function context(block, container) {
   return h("div", null, ...(block.elements ?? []).map((element) =>
-    element.type === "image" ? picture(element, "tiny") : h("span", { class: "text" }, ...textObject(element, place.names))));
+    element.type === "image" ? picture(element, "tiny") : h("span", { class: "text" }, ...textObject(element, container.names))));
 }
 
-/** A picture from this page's own server or in the address itself; one from elsewhere is a link, it is not loaded. */
+/** An image from this server or a data URL. External images are shown as links and never loaded. */
 function picture(image, size) {
   const address = image.image_url ?? image.slack_file?.url ?? "";
   const alt = image.alt_text ?? "";
@@ -56,21 +56,21 @@ function picture(image, size) {
   return h("span", { class: `picture-away ${size}` }, link(address, alt || "Image"), h("small", null, "Image from elsewhere, not loaded"));
 }
 
-function image(block, place) {
-  return h("figure", null, block.title ? h("figcaption", null, ...textObject(block.title, place.names)) : null, picture(block, "large"));
+function image(block, container) {
+  return h("figure", null, block.title ? h("figcaption", null, ...textObject(block.title, container.names)) : null, picture(block, "large"));
 }
 
-function input(block, place) {
+function input(block, container) {
   const id = `input-${block.block_id}`;
-  const control = renderElement(block.element ?? { type: "nothing" }, block, place);
+  const control = renderElement(block.element ?? { type: "nothing" }, block, container);
   const grouped = control.classList.contains("ticks");
-  const label = h("div", { class: "label", id }, ...textObject(block.label, place.names), block.optional ? h("span", { class: "optional" }, " (optional)") : null);
+  const label = h("div", { class: "label", id }, ...textObject(block.label, container.names), block.optional ? h("span", { class: "optional" }, " (optional)") : null);
   const target = control.matches("input, textarea") || grouped ? control : control.querySelector(".select-box, button");
   target?.setAttribute("aria-labelledby", id);
   if (control.matches("input, textarea")) label.addEventListener("click", () => control.focus());
   return h("div", null, label, control,
     h("div", { class: "field-error", role: "alert" }),
-    block.hint ? h("div", { class: "hint" }, ...textObject(block.hint, place.names)) : null);
+    block.hint ? h("div", { class: "hint" }, ...textObject(block.hint, container.names)) : null);
 }
 
 const DRAW = {
@@ -80,11 +80,11 @@ const DRAW = {
   input,
   header: (block) => h("h3", null, ...plain(block.text?.text ?? "")),
   divider: () => h("hr"),
-  actions: (block, place) => h("div", null, ...(block.elements ?? []).map((element) => renderElement(element, block, place))),
-  rich_text: (block, place) => h("div", { class: "text" }, ...richText(block, place.names)),
-  markdown: (block, place) => h("div", { class: "text" }, ...mrkdwn(block.text ?? "", place.names)),
+  actions: (block, container) => h("div", null, ...(block.elements ?? []).map((element) => renderElement(element, block, container))),
+  rich_text: (block, container) => h("div", { class: "text" }, ...richText(block, container.names)),
+  markdown: (block, container) => h("div", { class: "text" }, ...mrkdwn(block.text ?? "", container.names)),
   file: (block) => h("div", null, h("span", { class: "file-line" }, icon("file"), `Remote file ${block.external_id ?? ""}`)),
-  video: (block, place) => h("div", null, textNode(block.title, place), link(block.video_url ?? block.title_url ?? "", words(block.title) || "Video")),
+  video: (block, container) => h("div", null, textNode(block.title, container), link(block.video_url ?? block.title_url ?? "", words(block.title) || "Video")),
 };
 
 // legacy attachments
@@ -96,23 +96,23 @@ function colour(given) {
   return /^#[0-9a-f]{3}([0-9a-f]{3})?$/i.test(named) ? named : null;
 }
 
-export function patchAttachments(root, attachments, place) {
+export function patchAttachments(root, attachments, container) {
   while (root.children.length > attachments.length) root.lastChild.remove();
   attachments.forEach((attachment, index) => {
     const known = root.children[index];
     const node = known ?? root.appendChild(h("div", { class: "attachment" }, h("div", { class: "attachment-text" }), h("div", { class: "blocks" })));
     node.style.borderLeftColor = colour(attachment.color) ?? "";
     const legacy = JSON.stringify({ ...attachment, blocks: null });
-    if (node.drawnFrom !== legacy) node.firstChild.replaceChildren(...legacyParts(attachment, place));
+    if (node.drawnFrom !== legacy) node.firstChild.replaceChildren(...legacyParts(attachment, container));
     node.drawnFrom = legacy;
     node.firstChild.hidden = !node.firstChild.childNodes.length;
-    patchBlocks(node.lastChild, attachment.blocks ?? [], place);
+    patchBlocks(node.lastChild, attachment.blocks ?? [], container);
   });
 }
 
-function legacyParts(attachment, place) {
+function legacyParts(attachment, container) {
   if (attachment.blocks?.length) return [];
-  const text = (value) => mrkdwn(String(value), place.names);
+  const text = (value) => mrkdwn(String(value), container.names);
   const { pretext, author_name: author, title, title_link: address, text: body, fields, image_url: picked, footer, ts } = attachment;
   const when = ts ? new Date(Number(ts) * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : null;
   return [

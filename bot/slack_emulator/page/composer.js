@@ -7,7 +7,7 @@ const HIGHEST_PX = 220;
 
 /**
  * `surface`: {store, label, thread, onSay(text), onCommand(text), onUpload(file), onShortcut(callbackId), onUp()}.
- * Promises that fail give the text back to the box.
+ * If a promise is rejected, the text is restored to the box.
  */
 export class Composer {
   constructor(surface) {
@@ -74,7 +74,7 @@ export class Composer {
     }
   }
 
-  /** "@anna" and "#soc" become Slack's own form when they name somebody or something here. */
+  /** Convert "@anna" and "#soc" to Slack's mention syntax if the user or channel exists. */
   mentions(text) {
     const users = new Map([...this.surface.store.users.values()].map((user) => [user.name.toLowerCase(), user.id]));
     const channels = new Map([...this.surface.store.channels.values()].filter((c) => !c.is_im).map((c) => [c.name.toLowerCase(), c.id]));

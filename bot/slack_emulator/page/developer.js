@@ -1,4 +1,4 @@
-// The developer's panel: what goes to the app and what comes from it, newest first.
+// The developer panel: payloads to and from the app, newest first.
 
 import { h, icon, iconButton } from "./dom.js";
 
@@ -78,7 +78,7 @@ function gist(body) {
   return found.map((key) => `${key}=${String(body[key]).slice(0, 60)}`).join("  ");
 }
 
-/** JSON as nodes to open and close; long lists are filled when opened. */
+/** JSON as collapsible nodes; long lists are rendered when opened. */
 function tree(value, depth, key = null) {
   const label = key === null ? null : h("span", { class: "json-key" }, `${key}: `);
   if (value === null || typeof value !== "object") return h("div", { class: "json-leaf" }, label, leaf(value));

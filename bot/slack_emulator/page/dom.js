@@ -1,9 +1,9 @@
-// Building nodes: text from elsewhere becomes text nodes here, and nothing else.
+// DOM helpers. Untrusted text only ever becomes text nodes.
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "htmlFor", "open"]);
 const LISTENER = /^on[a-z]/;
 
-/** `h("button", {class: "x", onclick: f}, "text", node, [more])`; null and false children are left out. */
+/** Create an element: `h("button", {class: "x", onclick: f}, "text", node, [more])`. Null and false children are skipped. */
 export function h(tag, props = null, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) setProp(node, name, value);
@@ -25,7 +25,7 @@ function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
-/** Makes `parent` hold exactly `wanted`, moving as little as possible (focus and scroll survive). */
+/** Set the children of `parent` with as few moves as possible, to keep focus and scroll position. */
 export function arrange(parent, wanted) {
   const keep = new Set(wanted);
   for (const child of [...parent.childNodes]) if (!keep.has(child)) child.remove();
@@ -36,7 +36,7 @@ export function arrange(parent, wanted) {
   }
 }
 
-/** Runs `change`, then gives focus and caret back to the control with the same `data-focus` if it was redrawn. */
+/** Run `change`, then restore focus and caret to the control with the same `data-focus` if it was redrawn. */
 export function keepingFocus(root, change) {
   const active = document.activeElement;
   const key = root.contains(active) ? active.closest("[data-focus]")?.dataset.focus : undefined;
@@ -50,11 +50,11 @@ export function keepingFocus(root, change) {
   try {
     if (caret && caret[0] !== null) again.setSelectionRange(...caret);
   } catch {
-    // number and email boxes have no caret to set
+    // number and email inputs do not support setSelectionRange
   }
 }
 
-/** The address if it is http(s), else null: nothing else ever becomes a link. */
+/** The URL if it is http(s), else null: no other scheme becomes a link. */
 export function webAddress(text) {
   try {
     const url = new URL(text);
@@ -102,7 +102,7 @@ const ICONS = {
   app: "M7 8h10a3 3 0 0 1 3 3v6a3 3 0 0 1-3 3H7a3 3 0 0 1-3-3v-6a3 3 0 0 1 3-3zM12 8V4.5M9 13.5h.01M15 13.5h.01M9.5 16.8h5",
 };
 
-/** A line drawing that says nothing to a screen reader: the control that holds it has a label of its own. */
+/** An icon hidden from screen readers: the control that contains it has its own label. */
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");

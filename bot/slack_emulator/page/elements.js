@@ -1,25 +1,25 @@
-// The interactive elements of blocks: what they look like, what they hold, and what using one sends.
+// Interactive elements of blocks: rendering, values, and the requests they send.
 
 import { h, icon, webAddress } from "./dom.js";
 import { textObject, words } from "./mrkdwn.js";
 import { confirmDialog, openMenu, openPicker, toast } from "./popups.js";
 
 /*
- * A `place` is where blocks are shown: one message, one modal, the Home tab.
- *   names    the store (names of people and channels)
- *   entered  what the person entered there (Entered)
- *   act(block, element, value)             -> promise: tells the app
+ * A `container` is what blocks belong to: a message, a modal or the Home tab.
+ *   names    the store (names of users and channels)
+ *   entered  the values entered so far (Entered)
+ *   act(block, element, value)             -> promise: sends block_actions
  *   options(block, element, query)         -> promise of option groups from the app
  *   upload(file)                           -> promise of the stored file
- *   touched(blockId)                       a field was changed (its error goes away)
+ *   touched(blockId)                       a field was changed (clears its error)
  */
 
-/** Whether using this element tells the app at once: always, but in an input block only with dispatch_action. */
+/** Whether using this element sends block_actions: always, except in input blocks without dispatch_action. */
 const tells = (block) => block.type !== "input" || block.dispatch_action === true;
 
-export function renderElement(element, block, place) {
+export function renderElement(element, block, container) {
   const draw = DRAW[element.type];
-  const node = draw ? draw(element, block, place) : unknown(element);
+  const node = draw ? draw(element, block, container) : unknown(element);
   node.dataset.focus = JSON.stringify([block.block_id, element.action_id]);
   node.dataset.action = element.action_id ?? "";
   return node;
@@ -29,37 +29,37 @@ function unknown(element) {
   return h("span", { class: "unknown" }, `Not shown here: ${element.type}`);
 }
 
-/** What the element holds now: what was entered, else its initial value. Options are whole objects. */
-export function current(element, block, place) {
+/** Current value: the entered one, else the initial one. Options are option objects. */
+export function current(element, block, container) {
   const { block_id: blockId } = block;
-  if (place.entered.has(blockId, element.action_id)) return place.entered.get(blockId, element.action_id);
-  return initial(element, place);
+  if (container.entered.has(blockId, element.action_id)) return container.entered.get(blockId, element.action_id);
+  return initial(element, container);
 }
 
-function initial(element, place) {
+function initial(element, container) {
   const many = element.type.startsWith("multi_") || element.type === "checkboxes" || element.type === "file_input";
   const plain = element.initial_value ?? element.initial_date ?? element.initial_time ?? element.initial_date_time;
   const one = element.initial_option ?? element.initial_user ?? element.initial_channel ?? element.initial_conversation;
   const list = element.initial_options ?? element.initial_users ?? element.initial_channels ?? element.initial_conversations;
-  const here = element.default_to_current_conversation && place.channel;
+  const here = element.default_to_current_conversation && container.channel;
   if (many) return list ?? (here ? [here] : []);
   return plain ?? one ?? (here || null);
 }
 
-/** The value as the page API takes it: option values, ids, strings, lists of these; null when empty. */
+/** The value for the page API: option values, ids, strings, or lists of these; null if empty. */
 export function wire(value) {
   if (Array.isArray(value)) return value.map(wire);
   if (value && typeof value === "object") return value.value;
   return value === "" ? null : value;
 }
 
-/** All values of input elements in these blocks: `{block_id: {action_id: value}}`. */
-export function collect(blocks, place) {
+/** Values of the input elements in these blocks: `{block_id: {action_id: value}}`. */
+export function collect(blocks, container) {
   const values = {};
   for (const block of blocks ?? []) {
     for (const element of elementsOf(block)) {
       if (!element.action_id || element.type === "button" || element.type === "overflow") continue;
-      (values[block.block_id] ??= {})[element.action_id] = wire(current(element, block, place));
+      (values[block.block_id] ??= {})[element.action_id] = wire(current(element, block, container));
     }
   }
   return values;
@@ -70,13 +70,13 @@ export function elementsOf(block) {
   return [block.element ?? block.accessory].filter((element) => element && element.type !== "image");
 }
 
-/** Asks first when the element has a confirm object, then tells the app; false when the person said no. */
-async function use(element, block, place, value, node) {
+/** Show the confirm dialog, if any, then send the action; false if the user declined. */
+async function use(element, block, container, value, node) {
   const asks = element.confirm;
-  if (asks && !(await confirmed(asks, place))) return false;
+  if (asks && !(await confirmed(asks, container))) return false;
   node?.setAttribute("aria-busy", "true");
   try {
-    await place.act(block, element, value);
+    await container.act(block, element, value);
   } catch (error) {
     toast(error.message);
   } finally {
@@ -85,30 +85,30 @@ async function use(element, block, place, value, node) {
   return true;
 }
 
-function confirmed(asks, place) {
+function confirmed(asks, container) {
   return confirmDialog({
     title: words(asks.title) || "Are you sure?",
-    body: textObject(asks.text, place.names),
+    body: textObject(asks.text, container.names),
     yes: words(asks.confirm) || "Yes",
     no: words(asks.deny) || "Cancel",
     danger: asks.style === "danger",
   });
 }
 
-/** Keeps a new value and, where the element tells the app, sends it; on "no" in a confirm dialog it goes back. */
-async function change(element, block, place, value, node, redraw) {
-  const before = current(element, block, place);
-  place.entered.set(block.block_id, element.action_id, value);
-  place.touched?.(block.block_id);
+/** Store a new value and send it if the element dispatches; restore the old one if the user declines to confirm. */
+async function change(element, block, container, value, node, redraw) {
+  const before = current(element, block, container);
+  container.entered.set(block.block_id, element.action_id, value);
+  container.touched?.(block.block_id);
   if (!tells(block)) return;
-  if (await use(element, block, place, wire(value), node)) return;
-  place.entered.set(block.block_id, element.action_id, before);
+  if (await use(element, block, container, wire(value), node)) return;
+  container.entered.set(block.block_id, element.action_id, before);
   redraw?.();
 }
 
 // buttons and overflow
 
-function button(element, block, place) {
+function button(element, block, container) {
   const label = words(element.text);
   const tone = { primary: " primary", danger: " danger" }[element.style] ?? "";
   const href = element.url && webAddress(element.url);
@@ -117,16 +117,16 @@ function button(element, block, place) {
     "aria-label": element.accessibility_label,
     onclick: (event) => {
       if (href && element.confirm) event.preventDefault();
-      use(element, block, place, true, event.currentTarget).then((agreed) => {
+      use(element, block, container, true, event.currentTarget).then((agreed) => {
         if (agreed && href && element.confirm) window.open(href, "_blank", "noopener,noreferrer");
       });
     },
   };
-  if (href) return h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...textObject(element.text, place.names));
-  return h("button", { ...props, type: "button" }, ...(element.text ? textObject(element.text, place.names) : [label]));
+  if (href) return h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...textObject(element.text, container.names));
+  return h("button", { ...props, type: "button" }, ...(element.text ? textObject(element.text, container.names) : [label]));
 }
 
-function overflow(element, block, place) {
+function overflow(element, block, container) {
   return h("button", {
     type: "button", class: "button overflow", "aria-label": "More", title: "More", "aria-haspopup": "menu", "aria-expanded": "false",
     onclick: ({ currentTarget }) => openMenu(currentTarget, element.options.map((option) => ({
@@ -135,13 +135,13 @@ function overflow(element, block, place) {
       onPick: () => {
         const href = option.url && webAddress(option.url);
         if (href) window.open(href, "_blank", "noopener,noreferrer");
-        use(element, block, place, option.value, currentTarget);
+        use(element, block, container, option.value, currentTarget);
       },
     })), { label: "More" }),
   }, icon("more"));
 }
 
-// menus with a list to search
+// select menus
 
 /** An option object as a row of the picker. */
 const row = (option) => ({
@@ -180,12 +180,12 @@ function conversationRows(element, names) {
 
 const SOURCES = {
   static_select: (element) => (query) => matching(asGroups(element), query),
-  external_select: (element, block, place) => async (query) => asGroups(await place.options(block, element, query)),
-  users_select: (element, block, place) => (query) => matching([{ label: "", options: peopleRows(place.names) }], query),
-  channels_select: (element, block, place) => (query) =>
-    matching([{ label: "", options: channelRows(place.names, (channel) => !channel.is_im && !channel.is_private) }], query),
-  conversations_select: (element, block, place) => (query) =>
-    matching([{ label: "", options: conversationRows(element, place.names) }], query),
+  external_select: (element, block, container) => async (query) => asGroups(await container.options(block, element, query)),
+  users_select: (element, block, container) => (query) => matching([{ label: "", options: peopleRows(container.names) }], query),
+  channels_select: (element, block, container) => (query) =>
+    matching([{ label: "", options: channelRows(container.names, (channel) => !channel.is_im && !channel.is_private) }], query),
+  conversations_select: (element, block, container) => (query) =>
+    matching([{ label: "", options: conversationRows(element, container.names) }], query),
 };
 
 const EXTERNAL_MINIMUM = 3; // Slack's default for min_query_length
@@ -201,23 +201,23 @@ function labelOf(value, element, names) {
   return channel ? `${channel.is_im ? "" : "#"}${names.title(channel)}` : String(value);
 }
 
-function select(element, block, place) {
+function select(element, block, container) {
   const holder = h("div", { class: "select" });
   const hint = words(element.placeholder) || "Choose an option";
   const pick = (option) => {
-    change(element, block, place, option.value, holder, draw);
+    change(element, block, container, option.value, holder, draw);
     draw();
     holder.querySelector("button").focus({ preventScroll: true });
   };
   const draw = () => {
-    const value = current(element, block, place);
-    const label = value === null || value === undefined ? null : labelOf(value, element, place.names);
+    const value = current(element, block, container);
+    const label = value === null || value === undefined ? null : labelOf(value, element, container.names);
     const opener = h("button", {
       type: "button", class: "select-box", "aria-haspopup": "listbox", "aria-expanded": "false",
       "aria-label": label ? `${hint}: ${label}` : hint, disabled: element.disabled,
       onclick: ({ currentTarget }) => openPicker(currentTarget, {
         label: hint, placeholder: hint, minimum: minimumOf(element), onPick: pick,
-        load: SOURCES[element.type](element, block, place),
+        load: SOURCES[element.type](element, block, container),
         chosen: new Set(value === null || value === undefined ? [] : [keyOf(value)]),
       }),
       onkeydown: (event) => {
@@ -231,7 +231,7 @@ function select(element, block, place) {
     if (block.type === "input" && block.optional && label) {
       holder.append(h("button", {
         type: "button", class: "clear", "aria-label": "Clear", title: "Clear",
-        onclick: () => { change(element, block, place, null, holder, draw); draw(); holder.querySelector("button").focus(); },
+        onclick: () => { change(element, block, container, null, holder, draw); draw(); holder.querySelector("button").focus(); },
       }, icon("close")));
     }
   };
@@ -239,26 +239,26 @@ function select(element, block, place) {
   return holder;
 }
 
-function multiSelect(element, block, place) {
+function multiSelect(element, block, container) {
   const single = element.type.replace("multi_", "");
   const hint = words(element.placeholder) || "Choose options";
   const most = element.max_selected_items ?? Infinity;
   const holder = h("div", { class: "select multi" });
-  let now = current(element, block, place) ?? [];
+  let now = current(element, block, container) ?? [];
 
   const commit = () => {
-    change(element, block, place, now, holder, () => { now = current(element, block, place); draw(); });
+    change(element, block, container, now, holder, () => { now = current(element, block, container); draw(); });
     draw();
   };
-  const chip = (value) => h("span", { class: "chip" }, labelOf(value, element, place.names), h("button", {
-    type: "button", "aria-label": `Remove ${labelOf(value, element, place.names)}`,
+  const chip = (value) => h("span", { class: "chip" }, labelOf(value, element, container.names), h("button", {
+    type: "button", "aria-label": `Remove ${labelOf(value, element, container.names)}`,
     onclick: () => { now = now.filter((other) => keyOf(other) !== keyOf(value)); commit(); holder.querySelector(".select-box").focus(); },
   }, icon("close")));
   const openList = ({ currentTarget }) => {
     let changed = false;
     openPicker(currentTarget, {
       label: hint, placeholder: hint, minimum: minimumOf(element), multi: true,
-      load: SOURCES[single]({ ...element, type: single }, block, place),
+      load: SOURCES[single]({ ...element, type: single }, block, container),
       chosen: new Set(now.map(keyOf)),
       onToggle: (option, on) => {
         if (on && now.length >= most) {
@@ -289,14 +289,14 @@ function multiSelect(element, block, place) {
 
 const MOST_FILES = 10; // Slack's default for max_files
 
-function fileInput(element, block, place) {
+function fileInput(element, block, container) {
   const most = element.max_files ?? MOST_FILES;
   const types = element.filetypes ?? [];
   const holder = h("div", { class: "select multi" });
   let sending = 0;
-  const files = () => current(element, block, place) ?? [];
+  const files = () => current(element, block, container) ?? [];
   const keep = (now) => {
-    change(element, block, place, now, holder, draw);
+    change(element, block, container, now, holder, draw);
     draw();
   };
   const take = async (file) => {
@@ -306,7 +306,7 @@ function fileInput(element, block, place) {
     sending += 1;
     draw();
     try {
-      const stored = await place.upload(file);
+      const stored = await container.upload(file);
       sending -= 1;
       return keep([...files(), { value: stored.id, text: stored.name ?? file.name }]);
     } catch (error) {
@@ -335,60 +335,60 @@ function fileInput(element, block, place) {
   return holder;
 }
 
-// boxes to type into
+// text inputs
 
 const TYPING_PAUSE_MS = 300;
 
 function textBox(type, attributes = {}) {
-  return (element, block, place) => {
+  return (element, block, container) => {
     const multiline = element.type === "plain_text_input" && element.multiline;
     const when = element.dispatch_action_config?.trigger_actions_on ?? ["on_enter_pressed"];
     let timer = null;
     const node = h(multiline ? "textarea" : "input", {
       class: "field-box", ...(multiline ? { rows: "4" } : { type }), ...attributes,
-      placeholder: words(element.placeholder), value: current(element, block, place) ?? "",
+      placeholder: words(element.placeholder), value: current(element, block, container) ?? "",
       maxlength: element.max_length, min: element.min_value, max: element.max_value,
       step: element.type === "number_input" ? (element.is_decimal_allowed ? "any" : "1") : null,
       autofocus: element.focus_on_load, autocomplete: "off",
       "aria-required": block.type === "input" && !block.optional ? "true" : null,
       oninput: () => {
-        place.entered.set(block.block_id, element.action_id, node.value);
-        place.touched?.(block.block_id);
+        container.entered.set(block.block_id, element.action_id, node.value);
+        container.touched?.(block.block_id);
         if (!tells(block) || !when.includes("on_character_entered")) return;
         clearTimeout(timer);
-        timer = setTimeout(() => use(element, block, place, wire(node.value)), TYPING_PAUSE_MS);
+        timer = setTimeout(() => use(element, block, container, wire(node.value)), TYPING_PAUSE_MS);
       },
       onkeydown: (event) => {
         const send = event.key === "Enter" && !event.isComposing && (!multiline || event.metaKey || event.ctrlKey);
         if (!send || !tells(block) || !when.includes("on_enter_pressed")) return;
         event.preventDefault();
-        use(element, block, place, wire(node.value));
+        use(element, block, container, wire(node.value));
       },
     });
     return node;
   };
 }
 
-/** Dates and times: the browser's own box. It tells the app when the person has settled on a value. */
+/** Date and time pickers: the browser's own inputs. The action is sent once the user settles on a value. */
 function moment(type) {
   const SETTLED_MS = 700;
-  return (element, block, place) => {
+  return (element, block, container) => {
     let timer = null;
-    let sent = current(element, block, place) ?? "";
+    let sent = current(element, block, container) ?? "";
     const settle = () => {
       clearTimeout(timer);
       if (node.value === sent || !node.isConnected) return;
       sent = node.value;
-      change(element, block, place, fromBox(type, node.value), node, () => { node.value = toBox(type, current(element, block, place)); });
+      change(element, block, container, fromBox(type, node.value), node, () => { node.value = toBox(type, current(element, block, container)); });
     };
     const node = h("input", {
-      class: "field-box moment", type, value: toBox(type, current(element, block, place)),
+      class: "field-box moment", type, value: toBox(type, current(element, block, container)),
       "aria-label": words(element.placeholder) || { date: "Date", time: "Time" }[type] || "Date and time",
       onchange: () => { clearTimeout(timer); timer = setTimeout(settle, SETTLED_MS); },
       oninput: () => {
         if (tells(block)) return;
-        place.entered.set(block.block_id, element.action_id, fromBox(type, node.value));
-        place.touched?.(block.block_id);
+        container.entered.set(block.block_id, element.action_id, fromBox(type, node.value));
+        container.touched?.(block.block_id);
       },
       onblur: settle,
       onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); settle(); } },
@@ -410,30 +410,30 @@ function fromBox(type, text) {
   return type === "datetime-local" ? Math.floor(new Date(text).getTime() / 1000) : text;
 }
 
-// check boxes and radio buttons
+// checkboxes and radio buttons
 
 let serial = 0;
 
 function ticks(type) {
-  return (element, block, place) => {
+  return (element, block, container) => {
     const name = `choice-${(serial += 1)}`;
     const options = element.options ?? [];
     const node = h("div", { class: "ticks", role: type === "radio" ? "radiogroup" : "group" });
     const draw = () => {
-      const value = current(element, block, place);
+      const value = current(element, block, container);
       const on = new Set((Array.isArray(value) ? value : [value]).filter(Boolean).map(keyOf));
       node.replaceChildren(...options.map((option) => h(
         "label", { class: "tick" },
         h("input", { type, name, checked: on.has(option.value), value: option.value, onchange: taken }),
         h("span", null,
-          h("span", null, ...textObject(option.text, place.names)),
-          option.description ? h("small", null, ...textObject(option.description, place.names)) : null),
+          h("span", null, ...textObject(option.text, container.names)),
+          option.description ? h("small", null, ...textObject(option.description, container.names)) : null),
       )));
     };
     const taken = () => {
       const on = new Set([...node.querySelectorAll("input:checked")].map((box) => box.value));
       const chosen = options.filter((option) => on.has(option.value));
-      change(element, block, place, type === "radio" ? (chosen[0] ?? null) : chosen, node, draw);
+      change(element, block, container, type === "radio" ? (chosen[0] ?? null) : chosen, node, draw);
     };
     draw();
     return node;
@@ -465,12 +465,12 @@ const DRAW = {
   file_input: fileInput,
 };
 
-// what Slack itself checks before it sends a form
+// Slack's client-side validation
 
-/** The error that Slack's own client shows for this input block, or null. */
-export function complaint(block, place) {
+/** The validation error that Slack's client shows for this input block, or null. */
+export function complaint(block, container) {
   const element = block.element;
-  const value = wire(current(element, block, place));
+  const value = wire(current(element, block, container));
   const empty = value === null || value === undefined || (Array.isArray(value) && !value.length);
   if (empty) return block.optional ? null : "Please complete this required field.";
   return CHECKS[element.type]?.(element, String(value)) ?? null;

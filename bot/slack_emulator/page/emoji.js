@@ -1,4 +1,4 @@
-// The emoji short names that bots really send; an unknown one stays as typed.
+// Common emoji short names; an unknown name is shown as typed.
 
 const TABLE = `
 white_check_mark ✅|heavy_check_mark ✔️|ballot_box_with_check ☑️|x ❌|heavy_multiplication_x ✖️|negative_squared_cross_mark ❎
@@ -30,5 +30,5 @@ export function emoji(name) {
   return EMOJI.get(name.replace(/::skin-tone-\d$/, "")) ?? null;
 }
 
-/** Every short name known here. */
+/** All known short names. */
 export const names = () => [...EMOJI.keys()];

@@ -1,4 +1,4 @@
-// Files in messages: what they are, a look at texts, pictures in full.
+// Files in messages: name and type, text previews, images.
 
 import { h, icon } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// A list of messages, in a channel or a thread, kept current in place by their timestamps.
+// The messages of a channel or thread, updated in place by ts.
 
 import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
 import { patchAttachments, patchBlocks } from "./blocks.js";
@@ -8,8 +8,8 @@ import { openMenu, toast } from "./popups.js";
 import { openReactions, reactionNodes } from "./reactions.js";
 import { Entered } from "./store.js";
 
-const RUN_S = 300; // messages of one person within this time stand together
-const NEAR_PX = 90; // this close to the end counts as reading the end
+const RUN_S = 300; // messages of one user within this time are grouped
+const NEAR_PX = 90; // this close to the end counts as scrolled to the end
 
 const seconds = (ts) => Number(ts);
 const dayOf = (ts) => new Date(seconds(ts) * 1000).toDateString();
@@ -63,7 +63,7 @@ export class MessageList {
     this.jump.hidden = true;
   }
 
-  /** Shows exactly these. Locally made notices stay. */
+  /** Replace the messages. Notices created by the page stay. */
   load(messages, unread = 0) {
     const fresh = new Set(messages.map((message) => message.ts));
     for (const [ts, item] of this.items) if (!fresh.has(ts) && !item.message.local) this.items.delete(ts);
@@ -102,14 +102,14 @@ export class MessageList {
     const { store, wire, channel } = this.surface;
     const entered = new Entered();
     const at = () => ({ channel, ts: message.ts });
-    const place = {
+    const container = {
       names: store,
       entered,
       channel,
-      act: (block, element, value) => wire.act(at(), block, element, value, this.blocksOf(message.ts), place),
+      act: (block, element, value) => wire.act(at(), block, element, value, this.blocksOf(message.ts), container),
       options: (block, element, query) => wire.options(at(), block, element, query),
     };
-    return { message, place, node: null, drawn: null };
+    return { message, container, node: null, drawn: null };
   }
 
   blocksOf(ts) {
@@ -170,7 +170,7 @@ export class MessageList {
   }
 
   fill(item, compact) {
-    const { message, place, node } = item;
+    const { message, container, node } = item;
     const { store } = this.surface;
     const author = authorOf(message, store);
     const [gutter, body, tools] = node.children;
@@ -183,15 +183,15 @@ export class MessageList {
     const edited = message.edited ? [h("span", { class: "edited", title: "This message was edited" }, " (edited)")] : [];
     const words = message.blocks?.length || !message.text ? [] : mrkdwn(message.text, store);
     text.replaceChildren(...(message.subtype === "tombstone" ? [h("i", null, "This message was deleted.")] : [...words, ...(words.length ? edited : [])]));
-    patchBlocks(blocks, message.blocks ?? [], place);
-    patchAttachments(attachments, message.attachments ?? [], place);
+    patchBlocks(blocks, message.blocks ?? [], container);
+    patchAttachments(attachments, message.attachments ?? [], container);
     patchFiles(files, message.files ?? []);
     reactions.replaceChildren(...reactionNodes(message, store, (name) => this.surface.react(message.ts, name)));
     arrange(foot, [...(words.length ? [] : edited), ...this.footOf(item)]);
     arrange(tools, message.ephemeral || message.subtype === "tombstone" ? [] : (item.tools ??= this.toolsOf(item)));
   }
 
-  /** The same nodes each time, so that a click is never lost to a redraw. */
+  /** Reuse the same nodes, so that a redraw never swallows a click. */
   footOf(item) {
     const { message } = item;
     if (message.ephemeral) {
@@ -231,7 +231,7 @@ export class MessageList {
     ], { label: "More actions", toRight: true });
   }
 
-  /** Arrows walk from message to message; Enter or the right arrow opens its actions, t its thread. */
+  /** Arrow keys move between messages; Enter or the right arrow opens the actions, t the thread. */
   onKey(event) {
     const row = event.target.closest(".message");
     if (event.target !== row || !row) return;
@@ -249,7 +249,7 @@ export class MessageList {
     }
   }
 
-  /** Brings one message into sight and gives it the focus; false when it is not here. */
+  /** Scroll to a message and focus it; false if it is not in the list. */
   reveal(ts) {
     const node = this.items.get(ts)?.node;
     if (!node) return false;

@@ -1,4 +1,4 @@
-// Slack's mrkdwn, its plain text and its rich text, turned into nodes.
+// Renders Slack's mrkdwn, plain text and rich text as DOM nodes.
 
 import { h, link, webAddress } from "./dom.js";
 import { emoji } from "./emoji.js";
@@ -6,7 +6,7 @@ import { emoji } from "./emoji.js";
 const ENTITIES = { "&lt;": "<", "&gt;": ">", "&amp;": "&" };
 const EMOJI_NAME = /:([a-z0-9_+'-]+(?:::skin-tone-[2-6])?):/;
 
-/** Slack escapes just these three. */
+/** Slack escapes only these three characters. */
 export function unescape(text) {
   return text.replace(/&(?:lt|gt|amp);/g, (entity) => ENTITIES[entity]);
 }
@@ -15,7 +15,7 @@ export function escape(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
-/** A text object, or a bare string as mrkdwn, as nodes. */
+/** Nodes for a text object, or for a string of mrkdwn. */
 export function textObject(text, names) {
   if (text === null || text === undefined) return [];
   if (typeof text === "string") return mrkdwn(text, names);
@@ -27,17 +27,17 @@ export function plain(text, withEmoji = true) {
   return withEmoji ? emojiNodes(unescape(text)) : [unescape(text)];
 }
 
-/** The words of a text object, for labels. */
+/** The plain text of a text object, for labels. */
 export function words(text) {
   const raw = typeof text === "string" ? text : String(text?.text ?? "");
   return unescape(raw).replace(new RegExp(EMOJI_NAME, "g"), (typed, name) => emoji(name) ?? typed);
 }
 
-/** mrkdwn as block-level nodes: fences, quotes, and lines of inline text. */
+/** mrkdwn as block-level nodes: code blocks, quotes, and lines of inline text. */
 export function mrkdwn(source, names) {
   const nodes = [];
   const parts = source.split("```");
-  const open = parts.length % 2 === 0 ? parts.length - 2 : -1; // a fence that is never closed stays text
+  const open = parts.length % 2 === 0 ? parts.length - 2 : -1; // an unclosed code block stays text
   for (let i = 0; i < parts.length; i += 1) {
     if (i === open) {
       nodes.push(...quoted(`${parts[i]}\`\`\`${parts[i + 1]}`, names));
@@ -71,7 +71,7 @@ function quoted(text, names) {
   return nodes;
 }
 
-// One alternative for each inline form; the letter before a style mark must not be part of a word.
+// One alternative per inline form; a style mark must not follow a word character.
 const INLINE = new RegExp(
   [
     "(?<token><[^<>\\n]+>)",
@@ -196,7 +196,7 @@ function emojiNode(name, typed) {
   return character ? h("span", { class: "emoji", role: "img", "aria-label": name.replace(/_/g, " "), title: typed }, character) : typed;
 }
 
-/** The nodes of a rich_text block. */
+/** Nodes for a rich_text block. */
 export function richText(block, names) {
   return (block.elements ?? []).map((part) => richPart(part, names));
 }

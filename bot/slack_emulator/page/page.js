@@ -1,4 +1,4 @@
-// Where the parts of the page meet: what is open, what the socket says, what the keys do.
+// The page controller: navigation, live events, keyboard shortcuts.
 
 import { Live, read, send } from "./api.js";
 import { Composer } from "./composer.js";
@@ -16,7 +16,7 @@ import { Home, Modals } from "./views.js";
 const byId = (id) => document.getElementById(id);
 const app = byId("app");
 const main = byId("main");
-const NOTICE_ONCE_MS = 2500; // an answer and the socket may tell the same trouble
+const NOTICE_ONCE_MS = 2500; // the response and the socket may report the same error
 
 class Page {
   constructor() {
@@ -47,13 +47,13 @@ class Page {
     this.toggleDeveloper(localStorage.getItem("workspace.developer") === "open");
   }
 
-  // the wire for blocks
+  // requests of blocks and views
 
   makeWire() {
     const who = (given) => ({ user: this.store.me, ...given });
     return {
-      act: async (at, block, element, value, blocks, place) => {
-        await this.sendTyped(at, blocks, place);
+      act: async (at, block, element, value, blocks, container) => {
+        await this.sendTyped(at, blocks, container);
         const answer = await send("/page/action", who({ ...at, block_id: block.block_id, action_id: element.action_id, value }));
         if (answer.ok === false && answer.text) this.notice(at.channel, answer.text);
       },
@@ -72,19 +72,19 @@ class Page {
     };
   }
 
-  /** The app sees in an action's state what was typed in the fields around it. */
-  async sendTyped(at, blocks, place) {
+  /** Send typed values of the other fields first: the app receives them in the `state` of the action. */
+  async sendTyped(at, blocks, container) {
     for (const block of blocks ?? []) {
       if (block.type !== "input" || block.dispatch_action) continue;
       for (const element of elementsOf(block)) {
-        if (!place.entered.has(block.block_id, element.action_id)) continue;
-        const value = wireValue(current(element, block, place));
+        if (!container.entered.has(block.block_id, element.action_id)) continue;
+        const value = wireValue(current(element, block, container));
         await send("/page/action", { user: this.store.me, ...at, block_id: block.block_id, action_id: element.action_id, value }).catch(() => null);
       }
     }
   }
 
-  // starting, switching, coming back
+  // start, switch of user, reconnect
 
   async start() {
     const [user] = this.wanted();
@@ -93,7 +93,7 @@ class Page {
     this.connect();
   }
 
-  /** The address says who and where: #/U0ANNA/C0SOC, so that two windows can be two people. */
+  /** User and channel from the URL fragment (#/U0ANNA/C0SOC), so that two windows can act as two users. */
   wanted() {
     const [, user, channel] = location.hash.split("/");
     const asked = new URLSearchParams(location.search).get("channel");
@@ -117,7 +117,7 @@ class Page {
     });
   }
 
-  /** What the socket says while `work` reads something is applied after it, in order: what was read may be older. */
+  /** Run `work`; live events that arrive meanwhile are applied afterwards, in order, since what it reads may be older. */
   async holding(work) {
     this.held += 1;
     try {
@@ -130,12 +130,12 @@ class Page {
     }
   }
 
-  /** Everything anew, at the start and after each lost connection. */
+  /** Load the full state, at the start and after each reconnect. */
   refresh() {
     const { live } = this;
     return this.holding(async () => {
       const state = await read("/page/state", { user: live.user });
-      if (live !== this.live) return null; // meanwhile somebody else: their own socket tells theirs
+      if (live !== this.live) return null; // the user was switched meanwhile; their own socket loads their state
       this.store.load(state);
       this.showConnection(true);
       this.modals.draw();
@@ -185,21 +185,21 @@ class Page {
     announce(`Now acting as ${this.store.user(user)}`);
   }
 
-  // what the socket says
+  // live events
 
   on(event) {
-    const deed = this[`on_${event.type}`];
-    if (deed) deed.call(this, event);
+    const handler = this[`on_${event.type}`];
+    if (handler) handler.call(this, event);
   }
 
   on_message({ channel, message }) {
-    this.place(channel, message);
+    this.showMessage(channel, message);
     if (channel === this.open.channel && inChannel(message)) this.markRead();
   }
 
-  on_message_changed({ channel, message }) { this.place(channel, message); }
-  on_ephemeral({ channel, message }) { this.place(channel, message); }
-  on_ephemeral_replaced({ channel, message }) { this.place(channel, message); }
+  on_message_changed({ channel, message }) { this.showMessage(channel, message); }
+  on_ephemeral({ channel, message }) { this.showMessage(channel, message); }
+  on_ephemeral_replaced({ channel, message }) { this.showMessage(channel, message); }
 
   on_message_deleted({ channel, ts, message }) {
     if (channel !== this.open.channel) return;
@@ -207,7 +207,7 @@ class Page {
     this.pane.thread?.list.remove(ts ?? message.ts);
   }
 
-  place(channel, message) {
+  showMessage(channel, message) {
     if (channel !== this.open.channel) return;
     if (inChannel(message)) this.open.list?.put(message);
     const { thread } = this.pane;
@@ -255,7 +255,7 @@ class Page {
   on_notice({ channel, text }) { this.notice(channel, text); }
   on_payload(event) { this.developer.add(event); }
 
-  /** Slack's own word to one person, as a message that only they see. */
+  /** A notice from Slack itself, shown like an ephemeral message. */
   notice(channel, text) {
     const now = Date.now();
     this.notices = this.notices.filter((old) => now - old.at < NOTICE_ONCE_MS);
@@ -266,7 +266,7 @@ class Page {
     list?.put({ ts: (now / 1000).toFixed(6), user: "USLACKBOT", text, ephemeral: true, local: true });
   }
 
-  // what is open
+  // navigation
 
   drawSidebar() {
     this.sidebar.draw(this.open.home ? "home" : this.open.channel);
@@ -275,7 +275,7 @@ class Page {
     document.title = `${unread ? `(${unread}) ` : ""}${where ? `${where} · ` : ""}${this.store.team.name}`;
   }
 
-  /** What was open is gone at once: nothing typed from here on, before the next is there, can go to the old place. */
+  /** Close the current channel at once, so that nothing typed before the next one is shown goes to the old one. */
   leave() {
     if (this.open.channel && this.composer) this.drafts.set(`${this.store.me} ${this.open.channel}`, this.composer.text);
     if (this.pane.thread || this.pane.covers) this.pane.close();
@@ -293,7 +293,7 @@ class Page {
     if (id === this.open.channel && !this.open.home && this.open.list) return byId("box")?.focus();
     this.leave();
     this.open.channel = id;
-    const asked = new URLSearchParams(location.search).get("ts"); // a permalink names a message, once
+    const asked = new URLSearchParams(location.search).get("ts"); // from a permalink; used once
     history.replaceState(null, "", `/#/${this.store.me}/${id}`);
     this.composer = this.makeComposer(channel, null);
     const list = (this.open.list = new MessageList(this.surface(id, null)));
@@ -303,7 +303,7 @@ class Page {
     const draft = this.drafts.get(`${this.store.me} ${id}`);
     if (draft) this.composer.set(draft, false);
     this.drawSidebar();
-    if (!asked) this.offerBox(); // at once: later it would take the focus from where it was put meanwhile
+    if (!asked) this.offerBox(); // at once: later it would steal the focus
     await this.loadMessages(channel.unread);
     this.markRead();
     if (asked && list === this.open.list && !list.reveal(asked)) this.offerBox();
@@ -328,7 +328,7 @@ class Page {
     if (!channel || document.visibilityState !== "visible") return;
     channel.unread = 0;
     this.drawSidebar();
-    send("/page/read", { user: this.store.me, channel: channel.id }).catch(() => null); // a mark, not worth a word
+    send("/page/read", { user: this.store.me, channel: channel.id }).catch(() => null); // a failed read mark is not worth an error
   }
 
   surface(channel, thread) {
@@ -392,7 +392,7 @@ class Page {
     if (talk) return this.openChannel(talk.id);
     const [me, before] = [this.store.me, this.open.channel];
     this.leave();
-    const coming = (this.open.coming = user); // who goes elsewhere meanwhile stays there
+    const coming = (this.open.coming = user); // do not navigate if the user opened something else meanwhile
     try {
       const { channel } = await send("/page/dm", { user: this.store.me, with: user });
       if (me !== this.store.me) return null;
@@ -427,7 +427,7 @@ class Page {
     });
   }
 
-  /** Puts the pointer's text into the box, in its channel; sending it stays with the person. */
+  /** Put the pointer's text into the message box of its channel, without sending it. */
   async takePointer(pointer) {
     const opened = pointer.channel ? this.openChannel(pointer.channel) : this.open.home ? this.openChannel([...this.store.channels.keys()][0]) : null;
     const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");
@@ -437,13 +437,13 @@ class Page {
     await opened;
   }
 
-  // the rest
+  // helpers
 
   focusBox() {
     byId("box")?.focus({ preventScroll: true });
   }
 
-  /** The box has the focus where there are keys to type with, unless something else waits for them. */
+  /** Focus the message box on devices with a keyboard, unless a popup or modal has the focus. */
   offerBox() {
     if (innerWidth > 700 && !byId("modal").open && !popupIsOpen()) this.focusBox();
   }
@@ -490,5 +490,5 @@ const inChannel = (message) => !message.thread_ts || message.thread_ts === messa
 
 const page = new Page();
 page.start().catch((error) => {
-  main.replaceChildren(h("div", { class: "trouble", role: "alert" }, h("h1", null, "The workspace did not let this page in"), h("p", null, error.message)));
+  main.replaceChildren(h("div", { class: "trouble", role: "alert" }, h("h1", null, "The emulator rejected this page"), h("p", null, error.message)));
 });

@@ -1,11 +1,11 @@
-// The right-hand pane: a thread, or the things to try.
+// The right pane: a thread, or the list of things to try.
 
 import { read } from "./api.js";
 import { h, iconButton } from "./dom.js";
 import { MessageList } from "./messages.js";
 import { mrkdwn } from "./mrkdwn.js";
 
-const WIDE_PX = 1000; // up to it the pane covers the channel (page.css)
+const WIDE_PX = 1000; // below this width the pane covers the channel (page.css)
 const CLOSED = "workspace.try";
 
 /** `page` gives store, drafts, open.channel, surface(), makeComposer(), holding(), drawTop(), focusBox(), takePointer(). */
@@ -21,7 +21,7 @@ export class Pane {
     return `${this.page.store.me} ${this.page.open.channel} ${this.thread.ts}`;
   }
 
-  /** Whether it hides the channel behind it. */
+  /** Whether the pane covers the channel. */
   get covers() {
     return !this.node.hidden && innerWidth <= WIDE_PX;
   }
@@ -108,9 +108,9 @@ export class Pane {
 
   pointerNode(pointer) {
     const text = pointer.text ?? "";
-    const told = pointer.insert && text.includes(pointer.insert.replace(/[\s~]+$/, "")); // the words show the command already
+    const isShown = pointer.insert && text.includes(pointer.insert.replace(/[\s~]+$/, "")); // the text shows the command already
     return h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.take(pointer) },
-      h("b", null, pointer.title), h("span", null, ...mrkdwn(text, this.page.store)), pointer.insert && !told ? h("code", null, pointer.insert) : null));
+      h("b", null, pointer.title), h("span", null, ...mrkdwn(text, this.page.store)), pointer.insert && !isShown ? h("code", null, pointer.insert) : null));
   }
 
   take(pointer) {

@@ -1,4 +1,4 @@
-// What opens above the page: menus, searchable lists, the confirm dialog. One popup at a time; Escape closes it.
+// Popups: menus, searchable pickers, the confirm dialog. One at a time; Escape closes it.
 
 import { announce, h, icon } from "./dom.js";
 
@@ -23,7 +23,7 @@ function focusAgain(anchor) {
   (again?.querySelector?.("button, input") ?? again)?.focus?.();
 }
 
-/** Shows `node` by `anchor`, inside the window, and keeps it there when it grows or its anchor moves. */
+/** Show `node` next to `anchor` inside the window, and reposition it when it grows or its anchor moves. */
 function show(anchor, node, onClose) {
   closePopup(false);
   const layer = anchor.closest("dialog[open]") ?? document.body;
@@ -50,18 +50,18 @@ function show(anchor, node, onClose) {
 const GAP = 6;
 const HIGHEST_PX = 380;
 
-/** Under the anchor if all of it fits there, else on the side with more room; never beyond the window's edges. */
+/** Position below the anchor if it fits, else on the side with more room, always inside the window. */
 function place(anchor, node) {
   const by = anchor.getBoundingClientRect();
   const bottom = window.visualViewport ? Math.min(innerHeight, visualViewport.height + visualViewport.offsetTop) : innerHeight;
   const picker = node.classList.contains("picker");
   if (picker) node.style.minWidth = `${Math.min(Math.max(by.width, 260), innerWidth - 2 * GAP)}px`;
   node.style.maxHeight = `${HIGHEST_PX}px`;
-  node.style.left = "0px"; // its natural width: the room it has depends on where it begins
+  node.style.left = "0px"; // measure its natural width
   const { width, height } = node.getBoundingClientRect();
   const below = bottom - by.bottom - 2 * GAP;
   const above = by.top - 2 * GAP;
-  const wanted = picker ? HIGHEST_PX : height; // what a picker will hold is not known yet: the side must not change while one types
+  const wanted = picker ? HIGHEST_PX : height; // a picker's final height is unknown, and its side must not change while typing
   const under = below >= wanted || below >= above;
   const room = Math.max(120, Math.min(HIGHEST_PX, under ? below : above));
   const high = Math.min(height, room);
@@ -77,7 +77,7 @@ document.addEventListener("pointerdown", (event) => {
   const onAnchor = open.anchor.contains(event.target);
   closePopup(onAnchor);
   if (onAnchor) {
-    // the click that follows on the anchor itself closes, it must not open again
+    // the click on the anchor that follows must not reopen it
     event.target.closest("button")?.addEventListener("click", (click) => click.stopImmediatePropagation(), { capture: true, once: true });
   }
 }, true);
@@ -132,8 +132,8 @@ let serial = 0;
 const TYPING_PAUSE_MS = 180;
 
 /**
- * A list to search. `load(query)` gives, or promises, groups `[{label, options: [{key, label, nodes?, description?, value}]}]`.
- * `chosen` is a set of keys; with `multi` it stays open and `onToggle(option, on)` is told, else `onPick(option)`.
+ * A searchable picker. `load(query)` returns, or resolves to, groups `[{label, options: [{key, label, nodes?, description?, value}]}]`.
+ * `chosen` is a set of keys; with `multi` it stays open and calls `onToggle(option, on)`, else `onPick(option)`.
  */
 export function openPicker(anchor, { label, placeholder = "Search", load, chosen = new Set(), multi = false, minimum = 0, onPick, onToggle, onClose }) {
   const id = `list-${(serial += 1)}`;
@@ -143,15 +143,15 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
     "aria-label": label, "aria-controls": id, "aria-expanded": "true", "aria-autocomplete": "list",
   });
   const node = h("div", { class: "popup picker" }, h("div", { class: "picker-top" }, box), list);
-  list.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays in the box, and its keys
+  list.addEventListener("mousedown", (event) => event.preventDefault()); // keep the focus in the search box
   anchor.setAttribute("aria-haspopup", "listbox");
   const popup = show(anchor, node, onClose);
   let turn = 0;
   let at = -1;
   let rows = [];
-  let found = null; // the words that the rows were found with
-  let sought = null; // the words last looked up
-  let early = false; // Enter came before what was typed had been found
+  let found = null; // the query of the rows shown
+  let sought = null; // the query last sent
+  let early = false; // Enter was pressed before the results of the query arrived
 
   const mark = (to) => {
     rows[at]?.node.classList.remove("at");
@@ -227,7 +227,7 @@ export function openPicker(anchor, { label, placeholder = "Search", load, chosen
   };
 
   let timer = null;
-  /** Enter takes what was typed, never a row that was found for other words. */
+  /** Enter selects a result of the current query, never one of an older query. */
   const enter = () => {
     const query = box.value.trim();
     if (found === query) return rows[at] && pick(rows[at]);
@@ -266,7 +266,7 @@ function optionRow(option, id, on) {
   );
 }
 
-/** Slack's confirm object as a dialog; resolves to whether the person agreed. */
+/** Show Slack's confirm object as a dialog; resolves to true if confirmed. */
 export function confirmDialog({ title, body, yes, no, danger }) {
   return new Promise((resolve) => {
     const from = document.activeElement;
@@ -297,7 +297,7 @@ export function confirmDialog({ title, body, yes, no, danger }) {
   });
 }
 
-/** A short word at the foot of the page that goes away by itself. */
+/** A short notice at the bottom of the page that disappears by itself. */
 export function toast(text) {
   const node = h("div", { class: "toast", role: "alert" }, text);
   const layer = document.querySelector("dialog[open]") ?? document.body;

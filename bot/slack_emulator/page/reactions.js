@@ -1,15 +1,15 @@
-// Reactions under a message: who reacted, and adding one's own.
+// Reactions under a message, and the picker that adds one.
 
 import { h } from "./dom.js";
 import { emoji, names } from "./emoji.js";
 import { openPicker } from "./popups.js";
 
 const FIRST = ["eyes", "white_check_mark", "+1", "raised_hand", "mag", "warning", "rotating_light", "x", "question", "hourglass_flowing_sand", "tada", "pray"];
-const MOST = 60; // more than anybody reads; typing finds the rest
+const MOST = 60; // the rest is found by searching
 
 const sign = (name) => h("span", { class: "emoji", "aria-hidden": "true" }, emoji(name));
 
-/** A button for each reaction; pressing another's adds one's own, one's own stays (taking back is not offered). */
+/** One button per reaction. Pressing it adds the user's own; removing a reaction is not supported. */
 export function reactionNodes(message, store, onReact) {
   return (message.reactions ?? []).map((reaction) => {
     const users = reaction.users ?? [];

@@ -1,18 +1,18 @@
-// The left column: who I am, channels with unread marks, direct messages, the app.
+// The sidebar: current user, channels with unread counts, direct messages, the app.
 
 import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
 import { avatar } from "./messages.js";
 import { openMenu } from "./popups.js";
 
-/** `deeds`: openChannel(id), openPerson(userId), openApp(), actAs(userId), closeDrawer(). */
+/** `actions`: openChannel(id), openPerson(userId), openApp(), actAs(userId), closeDrawer(). */
 export class Sidebar {
-  constructor(node, store, deeds) {
-    Object.assign(this, { node, store, deeds });
+  constructor(node, store, actions) {
+    Object.assign(this, { node, store, actions });
     this.rows = new Map();
     this.title = h("div", { class: "team" });
     this.lists = h("nav", { class: "lists", "aria-label": "Channels and direct messages" });
     this.person = h("button", { type: "button", class: "person", "aria-haspopup": "menu", "aria-expanded": "false", onclick: ({ currentTarget }) => this.openPeople(currentTarget) });
-    node.append(h("div", { class: "sidebar-top" }, this.title, iconButton("close", "Close the list", deeds.closeDrawer, { class: "icon-button drawer-close" })), this.lists, this.person);
+    node.append(h("div", { class: "sidebar-top" }, this.title, iconButton("close", "Close the list", actions.closeDrawer, { class: "icon-button drawer-close" })), this.lists, this.person);
   }
 
   draw(currentId) {
@@ -27,18 +27,18 @@ export class Sidebar {
     keepingFocus(this.lists, () => arrange(this.lists, [
       this.group("Channels", rooms.map((channel) => this.row(channel.id, {
         label: channel.name, mark: icon(channel.is_private ? "lock" : channel.is_shared ? "share" : "hash"), unread: channel.unread, current: channel.id === currentId,
-        open: () => this.deeds.openChannel(channel.id),
+        open: () => this.actions.openChannel(channel.id),
       }))),
       this.group("Direct messages", others.map((user) => {
         const talk = talkWith(user.id);
         return this.row(talk?.id ?? user.id, {
           label: store.user(user.id), mark: avatar(user.id, store.user(user.id), false, true), unread: talk?.unread, current: talk?.id === currentId && Boolean(talk),
-          open: () => this.deeds.openPerson(user.id),
+          open: () => this.actions.openPerson(user.id),
         });
       })),
       bot && this.group("Apps", [this.row("app", {
         label: store.user(bot.id), mark: avatar(bot.id, store.user(bot.id), true, true), unread: talkWith(bot.id)?.unread,
-        current: currentId === "home" || (talkWith(bot.id)?.id === currentId && Boolean(currentId)), open: () => this.deeds.openApp(),
+        current: currentId === "home" || (talkWith(bot.id)?.id === currentId && Boolean(currentId)), open: () => this.actions.openApp(),
       })]),
     ].filter(Boolean)));
     const me = store.user(store.me);
@@ -54,7 +54,7 @@ export class Sidebar {
     return known;
   }
 
-  /** A row stays the same node while it looks the same, so that a click is never lost to a redraw. */
+  /** Reuse a row's node while its content is unchanged, so that a redraw never swallows a click. */
   row(id, { label, mark, unread, current, open }) {
     const looks = JSON.stringify([label, mark.outerHTML, unread, current]);
     const known = this.rows.get(id);
@@ -69,11 +69,11 @@ export class Sidebar {
   openPeople(anchor) {
     const { store } = this;
     openMenu(anchor, [{ heading: "Act as" }, ...store.people().map((user) => ({
-      label: store.user(user.id), description: `@${user.name}`, icon: avatar(user.id, store.user(user.id), false, true), checked: user.id === store.me, onPick: () => this.deeds.actAs(user.id),
+      label: store.user(user.id), description: `@${user.name}`, icon: avatar(user.id, store.user(user.id), false, true), checked: user.id === store.me, onPick: () => this.actions.actAs(user.id),
     }))], { label: "Act as" });
   }
 
-  /** The rooms in the order shown, for Alt+Up and Alt+Down. */
+  /** Channels in display order, for Alt+Up and Alt+Down. */
   order() {
     return [...this.lists.querySelectorAll(".room")];
   }

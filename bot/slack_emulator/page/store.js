@@ -1,4 +1,4 @@
-// What this page knows: people, channels, commands, open views; and the names that texts refer to.
+// State of the page: users, channels, commands, open views; also resolves names in texts.
 
 export class Store {
   constructor() {
@@ -30,7 +30,7 @@ export class Store {
     this.hasHome = state.has_home !== false;
   }
 
-  /** Open modals, the topmost last. */
+  /** Open modals, topmost last. */
   stack() {
     return [...this.views.values()].sort((a, b) => (a.stack_depth ?? 0) - (b.stack_depth ?? 0));
   }
@@ -51,7 +51,7 @@ export class Store {
     return other === this.me ? `${this.user(other)} (you)` : this.user(other);
   }
 
-  /** The other person of a direct message. */
+  /** The other user of a direct message. */
   partner(channel) {
     const members = channel.members ?? [];
     return members.find((id) => id !== this.me) ?? channel.user ?? members[0] ?? channel.name;
@@ -66,7 +66,7 @@ export class Store {
   }
 }
 
-/** What a person has entered in one message or view, by block and action; survives redrawing. */
+/** Values entered in one message or view, by block_id and action_id; kept across redraws. */
 export class Entered {
   constructor() {
     this.values = new Map();

@@ -1,4 +1,4 @@
-// Sets the chosen colours before the first paint; "auto" leaves them to the system.
+// Sets the selected colour theme before the first paint; "auto" follows the system.
 (() => {
   const chosen = localStorage.getItem("workspace.theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;

@@ -1,4 +1,4 @@
-// The head of the middle column: where one is, and the page's own tools.
+// Header of the middle column: channel name, tabs, and tools of the page.
 
 import { h, icon, iconButton } from "./dom.js";
 import { openMenu } from "./popups.js";
@@ -7,10 +7,10 @@ const THEMES = { auto: "As the system", light: "Light", dark: "Dark" };
 const THEME_ICONS = { auto: "auto", light: "sun", dark: "moon" };
 const theme = () => localStorage.getItem("workspace.theme") ?? "auto";
 
-/** `state`: {channel, atHome, hasHome, pointersOpen, developerOpen}; `deeds`: openDrawer, openHome, openMessages, togglePointers, toggleDeveloper. */
+/** `state`: {channel, atHome, hasHome, pointersOpen, developerOpen}; `actions`: openDrawer, openHome, openMessages, togglePointers, toggleDeveloper. */
 export class Top {
-  constructor(store, deeds) {
-    Object.assign(this, { store, deeds });
+  constructor(store, actions) {
+    Object.assign(this, { store, actions });
     this.node = h("header", { class: "top" });
   }
 
@@ -21,7 +21,7 @@ export class Top {
     const name = withApp ? this.store.user(bot.id) : (channel ? this.store.title(channel) : "");
     const kind = channel?.is_im || withApp ? null : icon(channel?.is_private ? "lock" : "hash");
     this.node.replaceChildren(
-      iconButton("menu", "Channels and people", this.deeds.openDrawer, { class: "icon-button drawer-open" }),
+      iconButton("menu", "Channels and people", this.actions.openDrawer, { class: "icon-button drawer-open" }),
       h("h1", null, kind, h("span", null, name)),
       ...this.badges(channel),
       withApp && state.hasHome ? this.tabs(atHome) : this.members(channel),
@@ -42,14 +42,14 @@ export class Top {
   tabs(atHome) {
     const tab = (label, on, onclick) => h("button", { type: "button", role: "tab", "aria-selected": String(on), onclick }, label);
     return h("div", { class: "segments", role: "tablist", "aria-label": "App" },
-      tab("Home", atHome, this.deeds.openHome), tab("Messages", !atHome, this.deeds.openMessages));
+      tab("Home", atHome, this.actions.openHome), tab("Messages", !atHome, this.actions.openMessages));
   }
 
   tools({ pointersOpen, developerOpen }) {
     const tool = (name, label, on, onclick, more = {}) => h("button", { type: "button", class: "tool-button", "aria-pressed": String(on), "aria-label": label, title: label, onclick, ...more }, icon(name), h("span", null, label));
     return h("div", { class: "top-tools" },
-      this.store.pointers.length ? tool("compass", "Things to try", pointersOpen, this.deeds.togglePointers) : null,
-      tool("code", "Developer", developerOpen, this.deeds.toggleDeveloper, { class: "tool-button seldom", title: "Raw payloads both ways" }),
+      this.store.pointers.length ? tool("compass", "Things to try", pointersOpen, this.actions.togglePointers) : null,
+      tool("code", "Developer", developerOpen, this.actions.toggleDeveloper, { class: "tool-button seldom", title: "Raw payloads both ways" }),
       iconButton(THEME_ICONS[theme()], "Colours: light, dark or the system's", ({ currentTarget }) => this.openThemes(currentTarget), { "aria-haspopup": "menu", "aria-expanded": "false" }));
   }
 
@@ -66,6 +66,6 @@ export class Top {
       localStorage.setItem("workspace.theme", name);
       document.documentElement.dataset.theme = name;
     }
-    this.deeds.redraw();
+    this.actions.redraw();
   }
 }

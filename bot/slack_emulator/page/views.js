@@ -1,4 +1,4 @@
-// Modals with their stack, and the Home tab.
+// The modal stack and the Home tab.
 
 import { h, icon, iconButton } from "./dom.js";
 import { patchBlocks } from "./blocks.js";
@@ -7,17 +7,17 @@ import { words } from "./mrkdwn.js";
 import { closePopup, popupIsOpen, toast } from "./popups.js";
 import { Entered } from "./store.js";
 
-/** The blocks of one view, with what was entered in them. */
+/** The blocks of one view and the values entered in them. */
 class Sheet {
   constructor(view, store, wire) {
     this.view = view;
     this.errors = new Map();
     this.body = h("div", { class: "blocks" });
-    this.place = {
+    this.container = {
       names: store,
       entered: new Entered(),
       channel: null,
-      act: (block, element, value) => wire.act({ view_id: this.view.id }, block, element, value, this.view.blocks, this.place),
+      act: (block, element, value) => wire.act({ view_id: this.view.id }, block, element, value, this.view.blocks, this.container),
       options: (block, element, query) => wire.options({ view_id: this.view.id }, block, element, query),
       upload: (file) => wire.upload(file),
       touched: (blockId) => this.setError(blockId, null),
@@ -26,7 +26,7 @@ class Sheet {
 
   draw(view) {
     this.view = view;
-    patchBlocks(this.body, view.blocks ?? [], this.place);
+    patchBlocks(this.body, view.blocks ?? [], this.container);
     this.showErrors(view.errors ?? {});
   }
 
@@ -56,11 +56,11 @@ class Sheet {
     this.body.querySelector(".wrong :is(input, textarea, button)")?.focus();
   }
 
-  /** Slack's own checks; true when the form may be sent. */
+  /** Validate the fields as Slack does; true if the form can be submitted. */
   complete() {
     const found = {};
     for (const block of this.view.blocks ?? []) {
-      const text = block.type === "input" ? complaint(block, this.place) : null;
+      const text = block.type === "input" ? complaint(block, this.container) : null;
       if (text) found[block.block_id] = text;
     }
     this.showErrors(found);
@@ -83,7 +83,7 @@ export class Modals {
     dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.closeTop(); });
   }
 
-  /** Brings the dialog in line with the store's stack of views. */
+  /** Update the dialog to the store's stack of views. */
   draw() {
     const stack = this.store.stack();
     const known = new Set(stack.map((view) => view.id));
@@ -96,7 +96,7 @@ export class Modals {
     if (stack.length && !this.dialog.open) this.open();
     if (!stack.length && this.dialog.open) this.close();
     const top = this.sheets.get(stack.at(-1)?.id);
-    const isNew = top?.view.id !== this.topId; // opening a dialog focuses its first button, people want its first field
+    const isNew = top?.view.id !== this.topId; // opening a dialog focuses its first button; focus the first field instead
     this.topId = top?.view.id;
     if (top && (isNew || !top.form.contains(document.activeElement))) this.focusIn(top);
   }
@@ -168,8 +168,8 @@ export class Modals {
     this.setBusy(sheet, true);
     try {
       const before = sheet.view;
-      const answer = await this.wire.submit(before.id, collect(before.blocks.filter(isInput), sheet.place));
-      if (answer.errors && sheet.view === before) { // else the socket has told them already
+      const answer = await this.wire.submit(before.id, collect(before.blocks.filter(isInput), sheet.container));
+      if (answer.errors && sheet.view === before) { // otherwise the live event has shown them
         sheet.showErrors(answer.errors);
         sheet.focusFirstError();
       }
@@ -188,7 +188,7 @@ export class Modals {
   }
 
   closeView(sheet) {
-    this.store.views.delete(sheet.view.id); // gone at once for the eye; the server's own event says the same
+    this.store.views.delete(sheet.view.id); // hide it at once; the server's event confirms it
     this.draw();
     this.wire.closeView(sheet.view.id).catch((error) => toast(error.message));
   }

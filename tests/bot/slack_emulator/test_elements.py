@@ -11,7 +11,7 @@ from bot.slack_emulator.elements import VALUE_KEYS
 from bot.slack_emulator.limits import ELEMENTS
 from tests.bot.slack_emulator.starter_app import modal, plain
 from tests.bot.slack_emulator.test_delivery import Heard
-from tests.bot.slack_emulator.test_people import heard as heard
+from tests.bot.slack_emulator.test_user_actions import heard as heard
 
 Json = dict[str, Any]
 ONE, TWO = ({"text": plain(name), "value": name} for name in ("one", "two"))
