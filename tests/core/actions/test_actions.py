@@ -309,7 +309,7 @@ async def test_other_writers_come_in_between_two_slices_of_operations(tmp_path: 
 
 
 async def test_the_next_core_continues_after_the_last_stored_slice_without_the_engine(tmp_path: Path) -> None:
-    """The first core loses its lease between two slices; the second knows the rest without asking the engine."""
+    """The first core loses its lease between two slices; the second applies the others without calling the engine."""
     many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(9 * operations.SLICE_SIZE)]
     many += [{"type": "CreateTask", "title": "not here"}, *many[:1]]
     async with open_harness(tmp_path) as harness:
@@ -319,7 +319,7 @@ async def test_the_next_core_continues_after_the_last_stored_slice_without_the_e
         run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
         while not harness.lifecycle.is_ending(number):
             await harness.database.transaction(lambda tx: None)
-        await harness.runner.close()  # follows no more, in the middle
+        await harness.runner.close()  # between two slices
         half = json.loads(harness.alert_json())["tags"]
         engine = ScriptedEngine()
         harness.clock.now_ms += LEASE_MS

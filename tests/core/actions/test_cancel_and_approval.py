@@ -25,7 +25,7 @@ from tests.fake_cortex import FakeCortex
 
 ACTION = "/api/connector/engine/action"
 PEOPLE = ("anna", "ben", "carl")
-BY_ANNA = {"user": "anna@responder-bot.local", "organisation": "default"}  # what core adds to her parameters
+BY_ANNA = {"user": "anna@responder-bot.local", "organisation": "default"}  # added by core to her parameters
 
 
 @dataclass
@@ -276,7 +276,7 @@ async def test_an_unknown_action_is_not_found(running: CoreWithUsers) -> None:
     assert {answer.status_code for answer in answers} == {404}
 
 
-# --- rights that end while it waits -----------------------------------------------------------------------------------
+# --- rights that end while an action waits ----------------------------------------------------------------------------
 
 
 async def end_rights(running: CoreWithUsers, name: str, how: str) -> None:
@@ -339,7 +339,7 @@ async def test_a_user_with_a_new_key_keeps_their_vote(running: CoreWithUsers) ->
     await running.core.access.disable("ben")
     assert await decide(running, "ben", action) == 401
     await running.core.access.enable("ben")
-    await running.core.access.new_key("ben")  # the person stays the same with another key
+    await running.core.access.new_key("ben")  # the same user with another key
     assert await decide(running, "carl", action) == 200
     assert (await running.ended(action)).status == "Success"
 
@@ -360,7 +360,7 @@ async def test_a_queued_action_does_not_start_once_its_requester_or_approver_los
         keys, running.keys["anna"] = (
             running.keys["anna"],
             running.keys["lead"],
-        )  # who asks for the end must still have a key
+        )  # `ended` needs a key that is still valid
         ended = [await running.ended(action) for action in (first, approved, plain)]
         running.keys["anna"] = keys
     messages = [json.loads(action.report)["message"] for action in ended]

@@ -112,7 +112,7 @@ def test_offers_are_sorted_by_name() -> None:
 
 
 async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> None:
-    """A question or an approval under a misspelt name would silently be missing."""
+    """A confirmation or an approval under a misspelt name would silently be missing."""
     engine = ScriptedEngine()
     policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
     async with opened(tmp_path / "core.db") as database:
@@ -131,7 +131,7 @@ async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> 
 
 
 def test_settings_of_an_unknown_item_are_reported() -> None:
-    """A misspelt one, such as a highest TLP, would silently be missing."""
+    """A misspelt item, such as `max_tlp`, would silently be missing."""
     local = replace(NOTIFY, items=("url", "max_tlp"))
     broken = Skipped("Broken", "Broken.json: the file is not valid JSON.")
     unfit = Skipped("Mail_1_0", "Mail.json: ...", replace(NOTIFY, name="Mail_1_0", items=("smtp_host",)))
@@ -172,7 +172,7 @@ async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_coun
     same_id = replace(NOTIFY, id=BLOCK_HOST.id, name="Another_1_0")
     same_name = replace(BLOCK_HOST, id="r-second")
     engine = ScriptedEngine("soc", [BLOCK_HOST, same_id, same_name, NOTIFY])
-    for _ in range(2):  # the second time with what was kept of the first
+    for _ in range(2):  # the second time with the stored catalogue
         async with opened_responders(tmp_path, [engine]) as responders:
             offered = [(one.id, one.name, one.engine_ids) for one in responders.offered(ALERT)]
             chosen = [responders.choose(ALERT, key, None).responder for key in (BLOCK_HOST.id, BLOCK_HOST.name)]
@@ -193,7 +193,7 @@ async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_coun
 
 
 async def test_an_id_used_by_two_engines_means_the_first_engine_s_responder(tmp_path: Path) -> None:
-    later = replace(NOTIFY, id=BLOCK_HOST.id, name="Zebra_1_0")  # sorts behind, and used to win
+    later = replace(NOTIFY, id=BLOCK_HOST.id, name="Zebra_1_0")  # sorts last
     async with opened_responders(
         tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]
     ) as responders:

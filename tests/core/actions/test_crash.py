@@ -1,4 +1,4 @@
-"""The kill table: core dies by SIGKILL at each point of an action's life; the next ends each, running nothing twice.
+"""Core is killed at each point of an action's life; the next core ends every action and runs nothing twice.
 
 One core is brought to all points at once, each with an action of its own, and killed; then another starts on the same
 files. Each row of the table is a test.
@@ -35,18 +35,18 @@ from tests.core.core_process import (
 from tests.fake_cortex import FakeCortex, Hang
 
 PLACES = 9
-"""As many as there are rows that need one, so that one more action waits for its turn."""
+"""Slots of the local engine: one for each row that needs one, so that one more action has to wait."""
 
 ONCE = [{"type": "AddTagToAlert", "tag": "seen"}, {"type": "CreateTask", "title": "not here"}]
-"""Operations of which one is applied and one fails."""
+"""Operations of which the first is applied and the second fails."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one action."""
+    """The outcome of one action."""
 
     found: str
-    """The status that the core which died had stored."""
+    """The status that the killed core had stored."""
     action: Action
     runs: int
     """How often its program ran."""
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass
 class Scene:
-    """What the steps of the scenario share."""
+    """The state that the steps of the scenario share."""
 
     place: Place
     cortex: FakeCortex
@@ -107,7 +107,7 @@ class Scene:
         return StartRecord.read(self.job(point) / "started")
 
     def status(self, point: str) -> str:
-        """What is stored, whether a core lives or not."""
+        """The stored status, read without a core."""
         with sqlite3.connect(self.place.database) as database:
             found = database.execute("SELECT status FROM action WHERE id = ?", (int(self.actions[point].id[1:]),))
             status: str = found.fetchone()[0]
@@ -116,7 +116,7 @@ class Scene:
 
 
 async def program_ended(started: StartRecord | None) -> None:
-    """Wait for the end of a program, whoever its parent is by now."""
+    """Wait for the end of a program, whichever process is its parent by now."""
     assert started is not None
     watch = pidfd_if_alive(started)
     if watch is not None:
@@ -124,7 +124,7 @@ async def program_ended(started: StartRecord | None) -> None:
         os.close(watch)
 
 
-# --- to the points ----------------------------------------------------------------------------------------------------
+# --- before the kill --------------------------------------------------------------------------------------------------
 
 ENDED = "the end was stored"
 HALF = "handed over, its job folder half written"
@@ -147,7 +147,7 @@ LOCAL_PIPES = {HALF: "half.pem", GATE: "gate.pem", SILENT: "silent.pem"}
 
 
 async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
-    """Bring one action to each point; gives what lets go of the store."""
+    """Bring one action to each point; returns a function that releases the database lock."""
     await scene.run(core, ENDED)
     await core.ended(scene.actions[ENDED].id)
     remote = asyncio.create_task(to_the_remote_points(scene, core))
@@ -170,7 +170,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     half = await reader_of(scene.bell(LOCAL_PIPES[HALF]))
     await hold_the_gate(scene)
     cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
-    await scene.rung(STOPPING)  # asked to end; core kills it soon, and is not to store that
+    await scene.rung(STOPPING)  # it has got SIGTERM; core is killed before it can store the end
     lock = hold_the_store(scene.place)
     await feed(scene.bell(LOCAL_PIPES[SILENT]))
     await scene.rung(SILENT)
@@ -179,16 +179,16 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     assert started is not None
     await until(lambda: not Path(f"/proc/{started.pid}").exists(), "core collecting the program")
 
-    def let_go() -> None:
+    def release() -> None:
         cancelling.cancel()
         lock.close()
         os.close(half)
 
-    return let_go
+    return release
 
 
 async def hold_the_gate(scene: Scene) -> None:
-    """Let the job folder be written, and hold its launcher where it decides."""
+    """Let the job folder be written, and hold its launcher at the gate."""
     reader = await reader_of(scene.bell(LOCAL_PIPES[GATE]))
     place = scene.job(GATE)
     (half,) = place.parent.glob(f".{place.name}.*")
@@ -209,7 +209,7 @@ async def launchers_at_the_gate(scene: Scene, number: int) -> None:
 
 
 def hold_the_store(place: Place) -> sqlite3.Connection:
-    """From here on nothing can be stored, until the connection is closed."""
+    """Lock the database against writes until the connection is closed."""
     lock = sqlite3.connect(place.database, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     return lock
@@ -226,7 +226,7 @@ async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
     )
 
 
-# --- and on from there ------------------------------------------------------------------------------------------------
+# --- after the kill ---------------------------------------------------------------------------------------------------
 
 
 async def while_no_core_looks(scene: Scene) -> None:
@@ -236,10 +236,10 @@ async def while_no_core_looks(scene: Scene) -> None:
 
 
 async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
-    """Let all that the next core found go on to its end."""
+    """Let all actions that the next core found go on to their ends."""
     for pipe in (HALF, GATE):
         await feed(scene.bell(LOCAL_PIPES[pipe]))
-    await launchers_at_the_gate(scene, 2)  # that of the core which died, and that of the next
+    await launchers_at_the_gate(scene, 2)  # of the killed core and of the next one
     os.close(scene.gate)
     for point in (SILENT, STARTED, RUNNING, EARLY):
         await scene.go(point)
@@ -256,21 +256,21 @@ async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The kill table; what there is of it says that no job folder was left."""
+    """The outcomes of all actions; it is only made once no job folder is left."""
 
     rows: Mapping[str, Row]
     tags: list[str]
     remote_runs: int
 
 
-async def played(folder: Path) -> Table:
+async def play(folder: Path) -> Table:
     async with scene_in(folder) as scene:
         async with core_process(scene.place) as core:
             scene.alert = await alert_in(core)
-            let_go = await to_all_points(scene, core)
+            release = await to_all_points(scene, core)
             await core.kill()
         found = {point: scene.status(point) for point in scene.actions}
-        let_go()
+        release()
         await while_no_core_looks(scene)
         async with core_process(scene.place) as core:
             await to_the_ends(scene, core)
@@ -308,7 +308,7 @@ _HELD = {"Half": HALF, "Gate": GATE, "Silent": SILENT}
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    return asyncio.run(played(tmp_path_factory.mktemp("crash")))
+    return asyncio.run(play(tmp_path_factory.mktemp("crash")))
 
 
 @pytest.mark.parametrize(
@@ -363,10 +363,10 @@ def test_the_operations_of_all_runs_are_applied(table: Table) -> None:
     assert table.tags == ["seen"]
 
 
-# --- what takes longer ------------------------------------------------------------------------------------------------
+# --- slow tests -------------------------------------------------------------------------------------------------------
 
 MANY = 1_000
-"""Operations: enough for applying them to take longer than a core is given below, and to be done in slices."""
+"""Operations: applied in slices, which takes longer than the cores below live."""
 
 
 @pytest.mark.slow
@@ -413,7 +413,7 @@ def titles_in(place: Place) -> set[str]:
 
 @pytest.mark.slow
 async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path: Path) -> None:
-    """The remote engine never got the call; it forgot the job; it is not there any more when core is back."""
+    """The remote engine forgot one job and never got the other call."""
     async with scene_in(tmp_path) as scene:
         async with core_process(scene.place) as core:
             scene.alert = await alert_in(core)

@@ -24,7 +24,7 @@ from tests.core.core_process import LOOK_AT_MOST_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened
 
-PLACES = 2
+SLOTS = 2
 POLICIES = {NOTIFY.name: ResponderSection(approval=1)}
 
 
@@ -42,7 +42,7 @@ class SharedEngine(ScriptedEngine):
 
     machine: Machine = field(default_factory=Machine)
     awake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Unset: this core stands still."""
+    """Not set while this core is suspended."""
     following: int = 0
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
@@ -91,7 +91,7 @@ async def core_on(path: Path, harness: Harness, engine: SharedEngine) -> AsyncIt
 
 
 class Crowd:
-    """Cores that come, go, stand still and come back, as a seed has it."""
+    """Cores that start, stop, are suspended and resumed in an order that a seed decides."""
 
     def __init__(self, seed: int, path: Path, harness: Harness, stack: AsyncExitStack, *, fixed: bool) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - the same each time
@@ -103,7 +103,7 @@ class Crowd:
         self.cancels: list[asyncio.Task[None]] = []
 
     async def come(self) -> Core:
-        engine = SharedEngine(at_once=PLACES, fixed_job_ids=self.fixed, machine=self.machine)
+        engine = SharedEngine(at_once=SLOTS, fixed_job_ids=self.fixed, machine=self.machine)
         engine.stoppable = self.dice.random() < 0.7
         engine.awake.set()
         own = await self.stack.enter_async_context(AsyncExitStack())
@@ -202,24 +202,24 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             assert row["status"] != "Deleted" or f"~{row['id']}" not in crowd.machine.starts
         for core in list(crowd.cores[1:]):
             await crowd.go(core)
-        await all_places_are_free(crowd.cores[0], harness)
+        await all_slots_are_free(crowd.cores[0], harness)
     async with opened(path) as database:
         assert database.rows("SELECT id FROM owner") == []
 
 
 async def hung_up(asked: Coroutine[Any, Any, Any]) -> None:
-    """Who asks goes away before there is an answer."""
+    """A client that hangs up before it gets an answer."""
     task = asyncio.create_task(asked)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
 
 
-async def all_places_are_free(core: Core, harness: Harness) -> None:
-    """As many as there are places run at once, and no more."""
+async def all_slots_are_free(core: Core, harness: Harness) -> None:
+    """Check that as many actions run at once as the engine has slots, and no more."""
     asked = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": harness.alert_id}
-    for _ in range(PLACES + 2):
+    for _ in range(SLOTS + 2):
         await core.actions.start(ANNA, RunInput.model_validate(asked))
-    await until(lambda: core.engine.following == PLACES, "all places taken")
+    await until(lambda: core.engine.following == SLOTS, "all slots taken")
     await core.runner.tick()
-    assert (core.engine.following, core.runner.followed()) == (PLACES, PLACES + 2)
+    assert (core.engine.following, core.runner.followed()) == (SLOTS, SLOTS + 2)

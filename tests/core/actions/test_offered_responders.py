@@ -36,7 +36,7 @@ def definition(name: str, data_types: list[str], **more: Any) -> dict[str, Any]:
 
 
 def written(folder: Path, *definitions: dict[str, Any]) -> Path:
-    """A folder of responders."""
+    """Write a folder of responders."""
     for one in definitions:
         home = folder / one["name"]
         home.mkdir(parents=True)
@@ -71,7 +71,7 @@ async def made(core: RunningCore, path: str, body: Any, status: int = 201) -> An
 
 
 async def offered(core: RunningCore, kind: str, object_id: str, query: str = "") -> list[dict[str, Any]]:
-    """What is on offer of the responders of this module."""
+    """The offered responders of this module."""
     answer = await core.send("GET", f"{ENGINE}/responder/{kind}/{object_id}{query}", profile="read-only")
     assert answer.status_code == 200, answer.text
     return [one for one in answer.json() if not one["name"].startswith("ResponderBot_")]

@@ -60,7 +60,7 @@ async def test_each_operation_works_for_some_kinds_of_objects_and_fails_alone_fo
         operation["type"] for operation in applied
     }
     for operation, given in zip(recorded, ALL, strict=True):
-        own = [key for key in given if key != "message"]  # that one tells how it went
+        own = [key for key in given if key != "message"]  # replaced by the outcome
         assert [operation[key] for key in own] == [given[key] for key in own]
         assert (operation["message"] == "") == (operation["status"] == "Success")
     started = next(event.seq for event in page.events if event.type == "action.created")

@@ -148,7 +148,7 @@ async def test_values_under_secret_keys_are_removed_from_input_config_and_parame
     removed = dict.fromkeys(words, "REMOVED")
     assert "s3cret" not in ended.report
     assert report["input"] == {"config": removed, "plain": "x"}
-    added = {"user": "anna@example.org", "organisation": "soc"}  # what core tells each responder
+    added = {"user": "anna@example.org", "organisation": "soc"}  # added by core for each responder
     assert report["parameters"] == {"deep": [removed], "plain": "x", **added}
     assert {key: report["config"][key] for key in words} == removed
 

@@ -15,7 +15,7 @@ from tests.core.core_process import ALERT, feed, stepwise, until
 from tests.core.running import RunningCore, running_core
 from tests.fake_cortex import BLOCKER, FakeCortex, Hang, at_once
 
-QUICK_S = 5.0  # far below the time limit of a call to an engine, which is what a list must never wait for
+QUICK_S = 5.0  # far below the timeout of a call to an engine, which no list may wait for
 
 
 def known_as(name: str, id: str) -> Mapping[str, Any]:
@@ -28,7 +28,7 @@ STEPWISE_THERE = known_as("Stepwise_1_0", "remote-stepwise")
 
 @asynccontextmanager
 async def cortexes(**responders: Sequence[Mapping[str, Any]]) -> AsyncIterator[list[FakeCortex]]:
-    """Remote engines that play each job to its end, by name."""
+    """Remote engines that run each job to its end."""
     async with AsyncExitStack() as stack:
         servers = []
         for offered in responders.values():
@@ -63,7 +63,7 @@ async def alert(core: RunningCore, ref: str = "1") -> str:
 
 
 async def listed(core: RunningCore, alert_id: str, query: str = "") -> dict[str, dict[str, Any]]:
-    """What is on offer, by name; it must come quickly, whatever engines do."""
+    """The offered responders by name; the answer must come quickly, whatever engines do."""
     async with asyncio.timeout(QUICK_S):
         answer = await core.send("GET", f"/api/connector/engine/responder/alert/{alert_id}{query}")
     assert answer.status_code == 200
@@ -148,7 +148,7 @@ async def test_an_engine_that_is_back_is_noticed_without_a_request(tmp_path: Pat
 
 async def test_spread_load_passes_over_a_full_engine(tmp_path: Path) -> None:
     def waits(number: int) -> dict[str, Any]:
-        """Parameters of a run that ends when it is told to."""
+        """Parameters of a run that ends when its pipe is written to."""
         os.mkfifo(tmp_path / f"bell-{number}")
         return {"steps": [f"wait {tmp_path}/bell-{number}", "write"]}
 

@@ -1,4 +1,4 @@
-"""Of 64 clients that ask for the same thing at the same moment one gets it, with one core and with two on one file."""
+"""Of 64 simultaneous equal requests one is carried out, with one core and with two on one database."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ RUN = "/api/connector/engine/action"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of 64 equal requests."""
+    """The answers to 64 equal requests."""
 
     answers: Sequence[httpx.Response]
 
@@ -37,7 +37,7 @@ class Outcome:
 async def at_once(
     cores: Sequence[CoreProcess], path: str, body: Mapping[str, Any], *, user: str, headers: Mapping[str, str]
 ) -> Outcome:
-    """The same request 64 times, each on a connection of its own that is open before the first one asks."""
+    """Send a request 64 times, each on its own connection that is open before the first request."""
     sent = {"Authorization": f"Bearer {cores[0].place.keys[user]}", **headers}
     connections = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
     async with AsyncExitStack() as stack:
@@ -55,13 +55,13 @@ async def at_once(
 
 
 @dataclass(frozen=True)
-class Played:
-    """All that was asked of the cores of one file."""
+class Outcomes:
+    """The outcomes of all requests to the cores of one database."""
 
     templates: Outcome
     keyed: Outcome
     idle: Outcome
-    anything: Outcome
+    unknown: Outcome
     runs: Mapping[str, int]
     """How often programs ran, by the name of the request."""
     on_the_alerts: Mapping[str, Sequence[Action]]
@@ -69,12 +69,12 @@ class Played:
     """Types of the events of each action."""
 
 
-async def played(folder: Path, number_of_cores: int) -> Played:
+async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
     place = await place_in(folder, max_concurrent_actions=2)
     async with AsyncExitStack() as stack:
         starting = [stack.enter_async_context(core_process(place)) for _ in range(number_of_cores)]
         cores = [await start for start in starting]
-        alerts = {name: await alert_in(cores[0], name) for name in ("keyed", "idle", "anything")}
+        alerts = {name: await alert_in(cores[0], name) for name in ("keyed", "idle", "unknown")}
 
         async def run(name: str, headers: Mapping[str, str], **more: Any) -> Outcome:
             parameters = {"runs": str(place.runs(name)), "steps": more.pop("steps")}
@@ -86,10 +86,10 @@ async def played(folder: Path, number_of_cores: int) -> Played:
         keyed = await run("keyed", {"Idempotency-Key": "k-1"}, steps=["count", "write"])
         idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {bell(place)}", "write"])
         await feed(bell(place))
-        anything = await at_once(
+        unknown = await at_once(
             cores,
             RUN,
-            asked(alerts["anything"], "Nothing_1_0"),
+            asked(alerts["unknown"], "Nothing_1_0"),
             user="anna",
             headers={},
         )
@@ -98,7 +98,7 @@ async def played(folder: Path, number_of_cores: int) -> Played:
         ended = {name: [await cores[-1].ended(action.id) for action in found] for name, found in listed.items()}
         events = {action.id: await events_of(cores[0], action.id) for found in ended.values() for action in found}
         runs = {name: place.counted(name) for name in alerts}
-        return Played(templates, keyed, idle, anything, runs, ended, events)
+        return Outcomes(templates, keyed, idle, unknown, runs, ended, events)
 
 
 def bell(place: Place) -> Path:
@@ -108,20 +108,20 @@ def bell(place: Place) -> Path:
     return path
 
 
-# One core is less of a trial than two, so it is left to the long runs.
+# One core is the easier case, so it is left to the slow tests.
 @pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2], ids=["one core", "two cores"])
-def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    return asyncio.run(played(tmp_path_factory.mktemp("simultaneous"), request.param))
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return asyncio.run(send_all(tmp_path_factory.mktemp("simultaneous"), request.param))
 
 
-def test_one_template_is_created_and_63_requests_learn_that_it_exists(outcome: Played) -> None:
+def test_one_template_is_created_and_63_requests_learn_that_it_exists(outcome: Outcomes) -> None:
     assert outcome.templates.statuses == {201: 1, 400: 63}
     assert {(body["type"], body["message"]) for body in outcome.templates.bodies(400)} == {
         ("CreateError", 'The case template "Phishing" already exists')
     }
 
 
-def test_64_requests_with_one_idempotency_key_are_one_action_and_one_run(outcome: Played) -> None:
+def test_64_requests_with_one_idempotency_key_are_one_action_and_one_run(outcome: Outcomes) -> None:
     (made,) = outcome.keyed.bodies(201)
     assert outcome.keyed.statuses == {201: 1, 200: 63}
     assert {body["id"] for body in outcome.keyed.bodies(200)} == {made["id"]}
@@ -129,7 +129,7 @@ def test_64_requests_with_one_idempotency_key_are_one_action_and_one_run(outcome
     assert outcome.runs["keyed"] == 1
 
 
-def test_only_if_idle_starts_one_run_and_63_requests_get_the_open_action(outcome: Played) -> None:
+def test_only_if_idle_starts_one_run_and_63_requests_get_the_open_action(outcome: Outcomes) -> None:
     (made,) = outcome.idle.bodies(201)
     assert outcome.idle.statuses == {201: 1, 409: 63}
     assert {(body["type"], body["action"]["id"]) for body in outcome.idle.bodies(409)} == {
@@ -138,12 +138,12 @@ def test_only_if_idle_starts_one_run_and_63_requests_get_the_open_action(outcome
     assert outcome.runs["idle"] == 1
 
 
-def test_refused_requests_store_nothing(outcome: Played) -> None:
-    assert outcome.anything.statuses == {404: 64}
-    assert outcome.on_the_alerts["anything"] == []
+def test_refused_requests_store_nothing(outcome: Outcomes) -> None:
+    assert outcome.unknown.statuses == {404: 64}
+    assert outcome.on_the_alerts["unknown"] == []
 
 
-def test_every_action_ends_and_each_of_its_events_comes_once(outcome: Played) -> None:
+def test_every_action_ends_and_each_of_its_events_comes_once(outcome: Outcomes) -> None:
     assert {action.status for found in outcome.on_the_alerts.values() for action in found} == {"Success"}
     for types in outcome.events.values():
         assert (types[0], types[-1]) == ("action.created", "action.ended")

@@ -51,7 +51,7 @@ from tests.core.store.test_database import opened
 
 @asynccontextmanager
 async def second(tmp_path: Path, harness: Harness, engine: ScriptedEngine) -> AsyncIterator[ActionParts]:
-    """Another core on the file of `harness`."""
+    """Another core on the database of `harness`."""
     async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine) as core:
         yield core
 
@@ -70,7 +70,7 @@ async def test_a_core_whose_lease_ended_does_not_clean_up_the_job(tmp_path: Path
             run.finish(Report(True, full={"message": "by the second"}))
             ended = await harness.ended(action.id)
         assert json.loads(ended.report)["message"] == "by the second"
-        assert other.forgotten == []  # the first may come back at any point, and is to find that it has run
+        assert other.forgotten == []  # the first core may come back at any point, and must find that the job has run
 
 
 async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
 
 @dataclass
 class Pair:
-    """Two cores on the files of one place, and actions whose programs wait to be told to end."""
+    """Two cores on one database, and actions whose programs end when their pipe is written to."""
 
     place: Place
     one: CoreProcess
@@ -215,7 +215,7 @@ class Pair:
         return self.place.folder / f"{name}.bell"
 
     def owners(self) -> dict[str, str]:
-        """Action id to the core that follows it, of what is open."""
+        """Action id to the core that holds its lease, of open actions."""
         with sqlite3.connect(self.place.database) as database:
             rows = database.execute("SELECT id, owner FROM action WHERE owner IS NOT NULL").fetchall()
         database.close()
@@ -302,7 +302,7 @@ def reads(core: CoreProcess, file: Path) -> bool:
 
 @pytest.mark.slow
 async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(tmp_path: Path) -> None:
-    """Its certificate file is a pipe, which holds a core where it writes the job folder."""
+    """The certificate file is a pipe, which holds a core while it writes the job folder."""
     pem = tmp_path / "pem"
     os.mkfifo(pem)
     place = await place_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
@@ -313,7 +313,7 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
         one.pause()
         await until(lambda: reads(other, pem), "the other at the same place")
         os.write(writer, b"pem\n")
-        os.close(writer)  # the first, too, can go on as soon as it is resumed
+        os.close(writer)  # the first can go on too, as soon as it is resumed
         ended = await other.ended(action.id)
         assert (ended.status, place.counted("held")) == ("Success", 1)
         one.resume()
@@ -330,14 +330,14 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
 async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_next_core(
     tmp_path: Path, how: str
 ) -> None:
-    """Its certificate file is a pipe, which holds a core where it writes the job folder."""
+    """The certificate file is a pipe, which holds a core while it writes the job folder."""
     pem = tmp_path / "pem"
     os.mkfifo(pem)
     place = await place_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
     async with core_process(place, "one") as one:
         runs = {"runs": str(place.runs("held"))}
         action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
-        writer = await reader_of(pem)  # it has been handed over
+        writer = await reader_of(pem)  # it has been dispatched
         if how == "cancelled":
             await one.client().cancel(action.id)
         await one.kill()

@@ -252,7 +252,7 @@ async def test_a_new_custom_field_gets_an_id_and_the_others_keep_theirs(api: Obj
 
 
 async def titles(api: ObjectApi, case: Any) -> list[str]:
-    """Titles of a case's tasks, as they were made."""
+    """Titles of a case's tasks, in the order of their creation."""
     query = {"query": {"_parent": {"_type": "case", "_query": {"_id": case["id"]}}}}
     return [task["title"] for task in await api.post("/api/case/task/_search", query, 200, params={"range": "all"})]
 

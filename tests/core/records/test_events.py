@@ -40,7 +40,7 @@ async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> Non
         feed = Feed(database, SetClock())
         await change(database, 5)
         waiting = asyncio.ensure_future(feed.page(None, wait_s=30))
-        await asyncio.sleep(0)  # it has begun to wait
+        await asyncio.sleep(0)  # until it waits
         await change(database, 6)
         page = await waiting
     assert [event.object_id for event in page.events] == ["~6"]
@@ -87,7 +87,7 @@ async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) ->
 
 
 async def test_the_first_event_never_looks_like_a_gap(tmp_path: Path) -> None:
-    """Read in two statements, an event that came between them looked like one that is no longer kept."""
+    """If both bounds were read in two statements, an event between them would look like a pruned one."""
     for number in range(40):
         async with opened(tmp_path / f"{number}.db") as here, opened(tmp_path / f"{number}.db") as there:
             writing = asyncio.ensure_future(change(there, 1))
