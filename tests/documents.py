@@ -45,6 +45,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def commands(page: Path) -> list[str]:
-    """What a page tells people to type: each shell block, and each command in a sentence or a table."""
+    """What a page tells people to type: in shell blocks, in sentences, in tables. Blocks with curl are programs."""
     spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))
-    return [*(block.strip() for block in blocks(page, "sh")), *(span for span in spans if _SHELL.match(span))]
+    lines = [line for block in blocks(page, "sh") if "curl" not in block for line in block.splitlines()]
+    return [*lines, *(span for span in spans if _SHELL.match(span))]

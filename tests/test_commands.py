@@ -22,18 +22,19 @@ CI = (ROOT / ".ci" / "run").read_text()
 
 IN_CI = {
     "pip install uv && uv run pytest": "uv run pytest\n",
+    "uv run pytest": "uv run pytest\n",
+    ".ci/run": "",
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
     "python -m tests.bench NAME ...": "uv run --group bench python -m tests.bench --small --rounds 1",
 }
 """Commands that `.ci/run` itself runs, and its line for each."""
 
-CHECKS = "uv sync                 # the environment for development"
-"""How the block of CONTRIBUTING begins; its other two lines are what CI runs, and CI itself."""
-
 START = "pip install uv && uv run responder-bot try"
 ADD_ANNA = "uv run responder-bot user add anna --profile analyst --slack-id U0123ABCD"
 ADD_USER = "responder-bot user add LOGIN --profile PROFILE [--slack-id [T...:]U...] [--clearance amber]"
 ENDING: Mapping[str, str] = {
+    "uv sync": "",
+    "uv run pytest -n 0 tests/test_settings_example.py": "",
     "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install": "uv tool install .",
     "uv run responder-bot try --once": "",
@@ -65,14 +66,12 @@ AFTER_SERVE = ("responder-bot restore FILE", "responder-bot forget-messages")
 
 
 def shown() -> set[str]:
-    """All commands of all pages; blocks with curl are run by `test_readme.py`."""
-    return {command for page in files(".md") for command in commands(page) if "curl" not in command}
+    """All commands of all pages, but for blocks with curl, which `test_readme.py` runs."""
+    return {command for page in files(".md") for command in commands(page)}
 
 
 def test_every_command_that_is_shown_is_run_here_or_in_ci() -> None:
-    in_contributing = {command for command in shown() if command.startswith(CHECKS)}
-    assert len(in_contributing) == 1
-    assert shown() == {*in_contributing, *IN_CI, *ENDING, *SERVING, *BESIDE_SERVE, *AFTER_SERVE}
+    assert shown() == {*IN_CI, *ENDING, *SERVING, *BESIDE_SERVE, *AFTER_SERVE}
     assert [line for line in IN_CI.values() if line not in CI] == []
 
 
@@ -87,7 +86,11 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.repository = folder / "repository"
         self.env = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("RESPONDER_BOT", "SLACK_"))},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("RESPONDER_BOT", "SLACK_", "PYTEST_"))
+            },
             "HOME": str(folder / "home"),
             "PATH": f"{folder}/python/bin:{folder}/home/.local/bin:{self.repository}/.venv/bin:/usr/bin:/bin",
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
@@ -169,7 +172,6 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
     for command in (START, "uv run responder-bot try --workspace-only"):
         async with shell.serving(command, SERVING[command]) as lines:
             assert lines[-1].startswith("page: http://127.0.0.1:")
-    await shell.run("uv sync")
     for command, typed in ENDING.items():
         await shell.run(typed or command)
     async with shell.serving("responder-bot try", "page: "):
