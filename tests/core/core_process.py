@@ -80,7 +80,7 @@ for step in asked.get("steps", ["count", "write"]):
 
 
 @dataclass
-class Place:
+class CoreSetup:
     """A folder with settings, responders and users for cores on one database file."""
 
     folder: Path
@@ -114,13 +114,13 @@ class Place:
 ANALYSTS: tuple[tuple[str, Profile], ...] = (("anna", "analyst"), ("ben", "analyst"), ("lead", "org-admin"))
 
 
-async def place_in(
+async def setup_in(
     folder: Path,
     *,
     responders: Mapping[str, Mapping[str, Any]] | None = None,
     engines: Sequence[Mapping[str, Any]] = (),
     **core: Any,
-) -> Place:
+) -> CoreSetup:
     """Settings with a `local` engine, further `engines`, and Stepwise responders `<name>_1_0`.
 
     `responders` gives each one's section; `core` is what differs in `[core]`.
@@ -138,9 +138,9 @@ async def place_in(
         lines += [f'[responder."{name}_1_0"]', *_pairs({key: v for key, v in section.items() if key != "config"})]
         lines += [f'[responder."{name}_1_0".config]', *_pairs(section.get("config", {}))]
     (folder / "settings.toml").write_text("\n".join(["[core]", "database = 'core.db'", *lines[1:]]) + "\n")
-    place = Place(folder)
-    await place.users(*ANALYSTS)
-    return place
+    setup = CoreSetup(folder)
+    await setup.users(*ANALYSTS)
+    return setup
 
 
 def stepwise(root: Path, name: str) -> None:
@@ -171,7 +171,7 @@ def _pairs(values: Mapping[str, Any]) -> list[str]:
 class CoreProcess:
     """A core that runs as `responder-bot core` does."""
 
-    place: Place
+    setup: CoreSetup
     process: asyncio.subprocess.Process
     url: str
     log: Path
@@ -180,7 +180,7 @@ class CoreProcess:
     def client(self, name: str = "anna") -> CoreClient:
         """Core's own client, with the key of one of the users."""
         if name not in self.clients:
-            self.clients[name] = CoreClient(self.url, self.place.keys[name], timeout_s=30)
+            self.clients[name] = CoreClient(self.url, self.setup.keys[name], timeout_s=30)
         return self.clients[name]
 
     async def kill(self) -> None:
@@ -212,17 +212,17 @@ class CoreProcess:
 
 
 @asynccontextmanager
-async def core_process(place: Place, name: str = "core") -> AsyncIterator[CoreProcess]:
-    """Start a core on the settings of `place`; at the end it is killed, if it still lives."""
-    log = place.folder / f"{name}-{os.urandom(2).hex()}.log"
+async def core_process(setup: CoreSetup, name: str = "core") -> AsyncIterator[CoreProcess]:
+    """Start a core on the settings of `setup`; at the end it is killed, if it still lives."""
+    log = setup.folder / f"{name}-{os.urandom(2).hex()}.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "core.cli", "core", "--config", str(place.folder / "settings.toml")),
+            *(sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
         )
-    core = CoreProcess(place, process, "", log)
+    core = CoreProcess(setup, process, "", log)
     try:
         assert process.stdout is not None
         said = (await process.stdout.readline()).decode()

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.core.core_process import ALERT, core_process, place_in
+from tests.core.core_process import ALERT, core_process, setup_in
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def fill(file: Path) -> None:
 
 
 async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> None:
-    place = await place_in(small_disk)
+    setup = await setup_in(small_disk)
     async with (
-        core_process(place) as core,
-        httpx.AsyncClient(base_url=core.url, headers={"Authorization": f"Bearer {place.keys['lead']}"}) as http,
+        core_process(setup) as core,
+        httpx.AsyncClient(base_url=core.url, headers={"Authorization": f"Bearer {setup.keys['lead']}"}) as http,
     ):
         large = {**ALERT, "description": "x" * 500_000}
         acknowledged = [(await http.post("/api/alert", json=large)).json()["id"]]
@@ -62,7 +62,7 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
         await until_health(http, 200)
         assert (await http.get("/health")).json()["status"] == "ok"
         await core.kill()
-    async with core_process(place) as again:
+    async with core_process(setup) as again:
         for alert_id in acknowledged:
             assert (await again.client("lead").alert(alert_id)).id == alert_id
 

@@ -13,7 +13,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.models import Action
-from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
+from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, setup_in, until
 from tests.core.engines.process.conftest import is_alive
 from tests.core.engines.process.test_hostile_runs import wait_gone
 
@@ -45,17 +45,17 @@ NAMES = (("started",), ("stop",), ("facts.json",), ("follower", "gate", "printed
 KINDS = pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
 
 
-async def planting_place(folder: Path, **config: Any) -> Place:
-    place = await place_in(folder, responders={"Planting": {"config": config}})
+async def planting_setup(folder: Path, **config: Any) -> CoreSetup:
+    setup = await setup_in(folder, responders={"Planting": {"config": config}})
     (folder / "responders" / "Planting" / "stepwise.py").write_text(PLANTING)
-    return place
+    return setup
 
 
 async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) -> tuple[list[Action], list[int]]:
     """Start runs that have replaced their files. Returns them with the pids of their programs."""
     alert, actions, pids = await alert_in(core), [], []
     for number, several in enumerate(names):
-        bell = core.place.folder / f"bell{number}"
+        bell = core.setup.folder / f"bell{number}"
         os.mkfifo(bell)
         parameters = {"names": several, "kind": kind, "bell": str(bell)}
         actions.append(await core.client().run({**asked(alert, "Planting_1_0"), "parameters": parameters}))
@@ -72,8 +72,8 @@ async def stopped(core: CoreProcess) -> int | None:
 
 @KINDS
 async def test_hostile_runs_at_once_end_at_their_deadline(kind: str, tmp_path: Path) -> None:
-    place = await planting_place(tmp_path, jobTimeout=0.05)
-    async with core_process(place) as core:
+    setup = await planting_setup(tmp_path, jobTimeout=0.05)
+    async with core_process(setup) as core:
         actions, pids = await planted(core, kind, [[name for part in NAMES for name in part]] * 4)
         await core.client().health()
         for action in actions:
@@ -86,13 +86,13 @@ async def test_hostile_runs_at_once_end_at_their_deadline(kind: str, tmp_path: P
 
 @KINDS
 async def test_after_a_crash_the_next_core_ends_hostile_runs(kind: str, tmp_path: Path) -> None:
-    place = await planting_place(tmp_path)
-    async with core_process(place) as core:
+    setup = await planting_setup(tmp_path)
+    async with core_process(setup) as core:
         actions, pids = await planted(core, kind, NAMES)
         for action in actions:
             await core.running(action.id)
         await core.kill()
-    async with core_process(place) as core:
+    async with core_process(setup) as core:
         await core.client().health()
         for action in actions:
             if (await core.client().action(action.id)).end_date is None:

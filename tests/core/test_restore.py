@@ -27,13 +27,13 @@ from tests.core.actions.harness import action_parts, open_harness, started_run
 from tests.core.core_process import (
     ROOT,
     CoreProcess,
-    Place,
+    CoreSetup,
     alert_in,
     asked,
     core_process,
     events_of,
-    place_in,
     reader_of,
+    setup_in,
 )
 from tests.core.core_process import (
     feed as feed_fifo,
@@ -46,12 +46,12 @@ RESPONDERS = {"Stepwise": {}, "Asking": {"approval": 1}}
 RESTORED = "Core was restored from a backup of "
 
 
-async def command(place: Place, *args: str) -> Ended:
-    return await run(place.folder, *args, "--config", "settings.toml")
+async def command(setup: CoreSetup, *args: str) -> Ended:
+    return await run(setup.folder, *args, "--config", "settings.toml")
 
 
-def counting(place: Place, name: str, *steps: str) -> dict[str, Any]:
-    return {"parameters": {"runs": str(place.runs(name)), "steps": ["count", *steps, "write"]}}
+def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
+    return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
 
 
 async def said_at_the_end(core: CoreProcess, action_id: str) -> tuple[str, str]:
@@ -60,17 +60,17 @@ async def said_at_the_end(core: CoreProcess, action_id: str) -> tuple[str, str]:
 
 
 async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Path) -> None:
-    place = await place_in(tmp_path, responders=RESPONDERS, max_concurrent_actions=2)
-    names = ["one", "two", "three", "four"]  # two run, two wait for a place
+    setup = await setup_in(tmp_path, responders=RESPONDERS, max_concurrent_actions=2)
+    names = ["one", "two", "three", "four"]  # two run, two wait for a slot
     for name in names:
         os.mkfifo(tmp_path / f"{name}.bell")
-    async with core_process(place) as core:
+    async with core_process(setup) as core:
         alert = await alert_in(core)
-        steps = {name: counting(place, name, f"wait {tmp_path / name}.bell") for name in names}
+        steps = {name: counting(setup, name, f"wait {tmp_path / name}.bell") for name in names}
         runs = {name: await core.client().run(asked(alert, **steps[name]), f"key {name}") for name in names}
-        asking = await core.client().run(asked(alert, "Asking_1_0", **counting(place, "asking")))
+        asking = await core.client().run(asked(alert, "Asking_1_0", **counting(setup, "asking")))
         bells = [await reader_of(tmp_path / f"{name}.bell") for name in names[:2]]
-        assert (await command(place, "backup", "copy.db")).code == 0
+        assert (await command(setup, "backup", "copy.db")).code == 0
         for bell in bells:
             os.close(bell)
         for name in names[2:]:
@@ -82,10 +82,10 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
         newest = await alert_in(core, "after the backup")
         lost = (await core.client().events(None, 0)).last
         await core.kill()
-    restored = await command(place, "restore", "copy.db")
+    restored = await command(setup, "restore", "copy.db")
     assert (restored.code, restored.err.count("\n")) == (0, 1)
     assert "kept as" in restored.err
-    async with core_process(place, "again") as core:
+    async with core_process(setup, "again") as core:
         for action in (*runs.values(), asking):
             status, said = await said_at_the_end(core, action.id)
             assert (status, said.startswith(RESTORED)) == ("Failure", True)
@@ -93,7 +93,7 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
             assert (await events_of(core, action.id))[-1] == "action.ended"
         again = await core.client().run(asked(alert, **steps["one"]), "key one")
         assert (again.id, again.status) == (runs["one"].id, "Failure")
-        assert [place.counted(name) for name in (*names, "asking")] == [1] * 5
+        assert [setup.counted(name) for name in (*names, "asking")] == [1] * 5
         assert list((tmp_path / "jobs" / "local").glob("*-*")) == []
 
         with pytest.raises(ResponderBotError, match=f"^{RESTORED}") as gone:
@@ -137,14 +137,14 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
 
 
 async def test_the_same_backup_restored_twice_gives_no_number_twice(tmp_path: Path) -> None:
-    place = await place_in(tmp_path)
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path)
+    async with core_process(setup) as core:
         await alert_in(core)
-        await command(place, "backup", "copy.db")
+        await command(setup, "backup", "copy.db")
     given, events = list[int](), list[int]()
     for name in ("first", "second"):
-        assert (await command(place, "restore", "copy.db")).code == 0
-        async with core_process(place, name) as core:
+        assert (await command(setup, "restore", "copy.db")).code == 0
+        async with core_process(setup, name) as core:
             given += [int((await alert_in(core, f"{name} {number}"))[1:]) for number in range(3)]
             events.append((await core.client().events(None, 0)).last)
     assert (len(set(given)), given) == (6, sorted(given))
@@ -152,10 +152,10 @@ async def test_the_same_backup_restored_twice_gives_no_number_twice(tmp_path: Pa
 
 
 async def test_a_database_in_use_is_not_replaced(tmp_path: Path) -> None:
-    place = await place_in(tmp_path)
-    async with core_process(place) as core:
-        await command(place, "backup", "copy.db")
-        refused = await command(place, "restore", "copy.db")
+    setup = await setup_in(tmp_path)
+    async with core_process(setup) as core:
+        await command(setup, "backup", "copy.db")
+        refused = await command(setup, "restore", "copy.db")
         assert refused.code == 2
         assert is_one_sentence(refused.err)
         assert "is in use; stop every responder-bot" in refused.err
@@ -165,51 +165,51 @@ async def test_a_database_in_use_is_not_replaced(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_database_is_replaced_with_what_stands_beside_it(tmp_path: Path) -> None:
-    place = await place_in(tmp_path)
-    await command(place, "backup", "copy.db")
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path)
+    await command(setup, "backup", "copy.db")
+    async with core_process(setup) as core:
         await alert_in(core)
         await core.kill()
     assert (tmp_path / "core.db-wal").stat().st_size  # of the database of before: read into another one it is damage
     with (tmp_path / "core.db").open("r+b") as file:
         file.write(b"rubbish" * 1000)
-    assert (await command(place, "restore", "copy.db")).code == 0
-    with closing(sqlite3.connect(place.database)) as connection:
+    assert (await command(setup, "restore", "copy.db")).code == 0
+    with closing(sqlite3.connect(setup.database)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert connection.execute("SELECT count(*) FROM object WHERE kind = 'alert'").fetchone() == (0,)
     assert (tmp_path / "core.db.before-restore-1").read_bytes().startswith(b"rubbish")
     assert (tmp_path / "core.db.before-restore-1-wal").exists()
-    async with core_process(place, "again") as core:
+    async with core_process(setup, "again") as core:
         await alert_in(core)
 
 
 async def test_a_copy_made_with_cp_counts_as_a_backup_once_it_is_restored(tmp_path: Path) -> None:
-    place = await place_in(tmp_path, responders=RESPONDERS)
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path, responders=RESPONDERS)
+    async with core_process(setup) as core:
         alert = await alert_in(core)
         asking = await core.client().run(asked(alert, "Asking_1_0"))
         await core.kill()
     for name in ("core.db", "core.db-wal"):
         shutil.copy(tmp_path / name, tmp_path / name.replace("core", "copy"))
-    assert (await command(place, "restore", "copy.db")).code == 0
-    async with core_process(place, "again") as core:
+    assert (await command(setup, "restore", "copy.db")).code == 0
+    async with core_process(setup, "again") as core:
         status, said = await said_at_the_end(core, asking.id)
         assert (status, said.startswith(RESTORED)) == ("Failure", True)
 
 
 @pytest.mark.parametrize("what", ["nothing", "rubbish", "the bot's"])
 async def test_what_is_no_backup_of_core_replaces_nothing(tmp_path: Path, what: str) -> None:
-    place = await place_in(tmp_path)
+    setup = await setup_in(tmp_path)
     if what == "rubbish":
         (tmp_path / "copy.db").write_text("rubbish")
     elif what == "the bot's":
         with closing(sqlite3.connect(tmp_path / "copy.db")) as bots:
             bots.execute("CREATE TABLE message (ts TEXT)")
-    refused = await command(place, "restore", "copy.db")
+    refused = await command(setup, "restore", "copy.db")
     assert refused.code == 2
     assert is_one_sentence(refused.err)
     assert not list(tmp_path.glob("*before-restore*"))
-    async with core_process(place) as core:
+    async with core_process(setup) as core:
         await alert_in(core)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.models import Action
-from tests.core.core_process import CoreProcess, Place, core_process, place_in
+from tests.core.core_process import CoreProcess, CoreSetup, core_process, setup_in
 from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 
 SEED = 20_261_121
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 class Soak:
     """The cores that live at the moment, and what callers were told."""
 
-    place: Place
+    setup: CoreSetup
     cortex: FakeCortex
     chance: random.Random
     cores: dict[int, CoreProcess] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Soak:
     async def keep_killing(self, number: int, until: float) -> None:
         """One core after the other, each killed at a random moment of its life."""
         while self.goes_on(until):
-            async with core_process(self.place, f"core-{number}") as core:
+            async with core_process(self.setup, f"core-{number}") as core:
                 self.cores[number] = core
                 await asyncio.sleep(self.chance.uniform(*LIVES_S))
                 await core.kill()
@@ -77,7 +77,7 @@ class Soak:
             "responderId": "Stepwise_1_0" if local else REMOTE["name"],
             "objectType": "case",
             "objectId": self.case,
-            "parameters": {"key": key, "runs": str(self.place.runs(key)), "steps": steps, "operations": operations},
+            "parameters": {"key": key, "runs": str(self.setup.runs(key)), "steps": steps, "operations": operations},
         }
         while True:
             try:
@@ -101,19 +101,19 @@ async def soak_in(folder: Path) -> AsyncIterator[Soak]:
     cortex = FakeCortex(responders=[REMOTE], plays=plays)
     await cortex.start()
     try:
-        place = await place_in(
+        setup = await setup_in(
             folder,
             engines=[{"name": "remote", "type": "cortex", "url": cortex.url, "api_key": cortex.api_key}],
             max_concurrent_actions=3,
         )
-        yield Soak(place, cortex, random.Random(SEED))  # noqa: S311 - chance that can be repeated is the point
+        yield Soak(setup, cortex, random.Random(SEED))  # noqa: S311 - chance that can be repeated is the point
     finally:
         await cortex.stop()
 
 
-def titles(place: Place) -> Counter[str]:
+def titles(setup: CoreSetup) -> Counter[str]:
     """How often each task is there."""
-    with sqlite3.connect(place.database) as database:
+    with sqlite3.connect(setup.database) as database:
         rows = database.execute("SELECT doc FROM object WHERE kind = 'case_task'").fetchall()
     database.close()
     return Counter(json.loads(doc)["title"] for (doc,) in rows)
@@ -132,13 +132,13 @@ async def events_by_action(core: CoreProcess) -> dict[str, Counter[str]]:
 @pytest.mark.parametrize("number_of_cores", [1, 2])
 async def test_whatever_dies_when_each_run_happens_once(tmp_path: Path, number_of_cores: int) -> None:
     async with soak_in(tmp_path) as soak, AsyncExitStack() as stack:
-        async with core_process(soak.place) as first:
+        async with core_process(soak.setup) as first:
             soak.case = (await first.client().create_case({"title": "t", "description": "d"})).id
         until = time.monotonic() + SOAK_S
         killers = [asyncio.create_task(soak.keep_killing(n, until)) for n in range(number_of_cores)]
         callers = [asyncio.create_task(soak.keep_asking(n, until)) for n in range(CALLERS)]
         await asyncio.gather(*killers)
-        last = soak.cores[-1] = await stack.enter_async_context(core_process(soak.place))
+        last = soak.cores[-1] = await stack.enter_async_context(core_process(soak.setup))
         await asyncio.gather(*callers)
         ended = {key: await last.ended(action_id) for key, action_id in soak.answered.items()}
         events = await events_by_action(last)
@@ -148,7 +148,7 @@ async def test_whatever_dies_when_each_run_happens_once(tmp_path: Path, number_o
     assert {action_id: counts["action.ended"] for action_id, counts in events.items()} == dict.fromkeys(listed, 1)
     assert {counts["action.created"] for counts in events.values()} == {1}
     done = [key for key in ended if key not in failed]
-    assert titles(soak.place) == Counter(done)
+    assert titles(soak.setup) == Counter(done)
     assert len(done) > len(failed)
 
 
@@ -158,7 +158,7 @@ def judged(soak: Soak, ended: dict[str, Action]) -> dict[str, Any]:
     labels = Counter(job.body["label"] for job in soak.cortex.jobs.values())
     for key, action in ended.items():
         remote = action.engine_id == "remote"
-        ran = labels[action.id] if remote else soak.place.counted(key)
+        ran = labels[action.id] if remote else soak.setup.counted(key)
         if action.status == "Success":
             assert ran == 1, (key, action)
         else:

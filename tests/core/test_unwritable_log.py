@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from core.common import logs
-from tests.core.core_process import ALERT, ROOT, Place, place_in
+from tests.core.core_process import ALERT, ROOT, CoreSetup, setup_in
 
 PIPE_BYTES = 16_384
 
@@ -65,9 +65,9 @@ def _fill(writing: int) -> None:
 
 
 @asynccontextmanager
-async def core_that_logs_to(place: Place, stderr: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def core_that_logs_to(setup: CoreSetup, stderr: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "core.cli", "core", "--config", str(place.folder / "settings.toml")),
+        *(sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,
@@ -88,11 +88,11 @@ async def core_that_logs_to(place: Place, stderr: int) -> AsyncIterator[tuple[as
 async def test_what_is_committed_is_answered_with_its_success(
     tmp_path: Path, target: Callable[[], AbstractContextManager[int]], reason: str
 ) -> None:
-    place = await place_in(tmp_path)
+    setup = await setup_in(tmp_path)
     with target() as stderr:
         async with (
-            core_that_logs_to(place, stderr) as (process, url),
-            httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {place.keys['lead']}"}) as http,
+            core_that_logs_to(setup, stderr) as (process, url),
+            httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {setup.keys['lead']}"}) as http,
         ):
             for number in range(20):
                 answer = await http.post("/api/alert", json={**ALERT, "sourceRef": str(number)})

@@ -47,7 +47,7 @@ class Bystander:
 
     def __init__(self, core: CoreProcess) -> None:
         self._http = httpx.AsyncClient(base_url=core.url, timeout=60)
-        self._key = {"Authorization": f"Bearer {core.place.keys['lead']}"}
+        self._key = {"Authorization": f"Bearer {core.setup.keys['lead']}"}
 
     async def close(self) -> None:
         await self._http.aclose()

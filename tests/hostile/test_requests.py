@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, place_in
+from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, setup_in
 from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
 
 pytestmark = pytest.mark.hostile
@@ -61,8 +61,8 @@ BOMBS: dict[str, tuple[str, bytes]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CoreProcess]:
-    place = await place_in(tmp_path_factory.mktemp("requests"))
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path_factory.mktemp("requests"))
+    async with core_process(setup) as core:
         yield core
 
 
@@ -72,7 +72,7 @@ async def baseline(core: CoreProcess) -> Latencies:
 
 
 def key_of(core: CoreProcess, name: str = "lead") -> dict[str, str]:
-    return {"Authorization": f"Bearer {core.place.keys[name]}"}
+    return {"Authorization": f"Bearer {core.setup.keys[name]}"}
 
 
 @pytest.mark.parametrize("what", BOMBS)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from core.models import Action
-from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, place_in, until
+from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, setup_in, until
 from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
 
 pytestmark = pytest.mark.hostile
@@ -32,7 +32,7 @@ def everywhere():
     places = [job, os.path.dirname(job), os.path.dirname(os.path.dirname(job))]
     for place in list(places):
         try:
-            places += [entry.path for entry in os.scandir(place) if entry.is_dir(follow_symlinks=False)]
+            places += [entry.path for entry in os.scandir(setup) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             pass
     return list(dict.fromkeys(places))
@@ -40,7 +40,7 @@ def everywhere():
 def plant(make):
     for place in everywhere():
         for name in ("stop", "started", "facts.json", "follower", "printed"):
-            path = os.path.join(place, name)
+            path = os.path.join(setup, name)
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
                     continue
@@ -114,10 +114,10 @@ def responder(root: Path, number: int, program: str) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["landlock", "none"])
 async def core(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> AsyncIterator[CoreProcess]:
-    place = await place_in(tmp_path_factory.mktemp("runs"), confinement=request.param)
+    setup = await setup_in(tmp_path_factory.mktemp("runs"), confinement=request.param)
     for number, program in enumerate(PROGRAMS.values()):
-        responder(place.folder / "responders", number, program)
-    async with core_process(place) as core:
+        responder(setup.folder / "responders", number, program)
+    async with core_process(setup) as core:
         yield core
 
 
@@ -149,14 +149,14 @@ async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
         assert (await ended(core, next_one.id)).status == "Success"
     assert_unaffected(latencies, baseline, what)
     assert sum(len(item.report) + len(item.operations) for item in listed) < 4_000_000
-    assert not left_running(core.place)
+    assert not left_running(core.setup)
 
 
 def _no_json(word: str) -> None:
     raise AssertionError(f"{word} is in a report")
 
 
-def left_running(place: Place) -> list[str]:
+def left_running(setup: CoreSetup) -> list[str]:
     """Command lines of programs of this core's responders that still run."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -166,7 +166,7 @@ def left_running(place: Place) -> list[str]:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if "time.sleep(86399)" in line or ("Hostile" in line and str(place.folder) in line):
+        if "time.sleep(86399)" in line or ("Hostile" in line and str(setup.folder) in line):
             found.append(line)
     return found
 
@@ -183,21 +183,21 @@ async def test_hostile_runs_at_once_free_their_capacity(core: CoreProcess, basel
 
 
 async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_them(tmp_path: Path) -> None:
-    place = await place_in(tmp_path)
+    setup = await setup_in(tmp_path)
     wanted = ["fifos instead of everything core reads", "folders instead of everything core reads", "ten thousand tags"]
     for number, what in enumerate(wanted):
-        responder(place.folder / "responders", number, PROGRAMS[what] + "\nopen(known['parameters']['done'], 'w')")
+        responder(setup.folder / "responders", number, PROGRAMS[what] + "\nopen(known['parameters']['done'], 'w')")
     ids = []
-    async with core_process(place) as first:
+    async with core_process(setup) as first:
         alert = await alert_in(first)
         for number in range(len(wanted)):
-            done = str(place.folder / f"done{number}")
+            done = str(setup.folder / f"done{number}")
             run = await first.client().run(asked(alert, f"Hostile{number}_1_0", parameters={"done": done}))
             ids.append((run.id, done))
         for _, done in ids:
             await until(lambda path=done: os.path.exists(path), done)  # type: ignore[misc]  # mypy loses the default
         await first.kill()
-    async with core_process(place) as second:
+    async with core_process(setup) as second:
         for action_id, _ in ids:
             await ended(second, action_id)
         assert (

@@ -22,14 +22,14 @@ from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_rea
 from core.models import Action
 from tests.core.core_process import (
     CoreProcess,
-    Place,
+    CoreSetup,
     alert_in,
     asked,
     core_process,
     events_of,
     feed,
-    place_in,
     reader_of,
+    setup_in,
     until,
 )
 from tests.fake_cortex import FakeCortex, Hang
@@ -66,7 +66,7 @@ class Row:
 class Scene:
     """The state that the steps of the scenario share."""
 
-    place: Place
+    setup: CoreSetup
     cortex: FakeCortex
     alert: str = ""
     actions: dict[str, Action] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Scene:
 
     def bell(self, name: str) -> Path:
         """A named pipe, made at the first call."""
-        path = self.place.folder / name.replace(" ", "_")
+        path = self.setup.folder / name.replace(" ", "_")
         if not path.exists():
             os.mkfifo(path)
         return path
@@ -89,7 +89,7 @@ class Scene:
             bells[name] = bells["ring"]
         told = [f"{step} {bells[step]}" if step in bells else step for step in steps or ("count", "write")]
         body = asked(self.alert, responder)
-        body["parameters"] = {"runs": str(self.place.runs(point)), "steps": told, "operations": ONCE}
+        body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": told, "operations": ONCE}
         self.actions[point] = await core.client().run(body)
 
     async def rung(self, point: str) -> None:
@@ -101,14 +101,14 @@ class Scene:
         await feed(self.bell(f"{point} wait"))
 
     def job(self, point: str) -> Path:
-        return self.place.job(self.actions[point])
+        return self.setup.job(self.actions[point])
 
     def started(self, point: str) -> StartRecord | None:
         return StartRecord.read(self.job(point) / "started")
 
     def status(self, point: str) -> str:
         """The stored status, read without a core."""
-        with sqlite3.connect(self.place.database) as database:
+        with sqlite3.connect(self.setup.database) as database:
             found = database.execute("SELECT status FROM action WHERE id = ?", (int(self.actions[point].id[1:]),))
             status: str = found.fetchone()[0]
         database.close()
@@ -171,7 +171,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     await hold_the_gate(scene)
     cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
     await scene.rung(STOPPING)  # it has got SIGTERM; core is killed before it can store the end
-    lock = hold_the_store(scene.place)
+    lock = hold_the_store(scene.setup)
     await feed(scene.bell(LOCAL_PIPES[SILENT]))
     await scene.rung(SILENT)
     await scene.go(READ)
@@ -190,8 +190,8 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
 async def hold_the_gate(scene: Scene) -> None:
     """Let the job folder be written, and hold its launcher at the gate."""
     reader = await reader_of(scene.bell(LOCAL_PIPES[GATE]))
-    place = scene.job(GATE)
-    (half,) = place.parent.glob(f".{place.name}.*")
+    setup = scene.job(GATE)
+    (half,) = setup.parent.glob(f".{setup.name}.*")
     scene.gate = os.open(half / "gate", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(scene.gate, fcntl.LOCK_EX)
     os.close(reader)
@@ -208,9 +208,9 @@ async def launchers_at_the_gate(scene: Scene, number: int) -> None:
     await until(waiting, f"{number} launchers at the gate")
 
 
-def hold_the_store(place: Place) -> sqlite3.Connection:
+def hold_the_store(setup: CoreSetup) -> sqlite3.Connection:
     """Lock the database against writes until the connection is closed."""
-    lock = sqlite3.connect(place.database, isolation_level=None)
+    lock = sqlite3.connect(setup.database, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     return lock
 
@@ -251,7 +251,7 @@ async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
 
 async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> Row:
     action = await core.ended(scene.actions[point].id)
-    return Row(found, action, scene.place.counted(point), await events_of(core, action.id))
+    return Row(found, action, scene.setup.counted(point), await events_of(core, action.id))
 
 
 @dataclass(frozen=True)
@@ -265,14 +265,14 @@ class Table:
 
 async def play(folder: Path) -> Table:
     async with scene_in(folder) as scene:
-        async with core_process(scene.place) as core:
+        async with core_process(scene.setup) as core:
             scene.alert = await alert_in(core)
             release = await to_all_points(scene, core)
             await core.kill()
         found = {point: scene.status(point) for point in scene.actions}
         release()
         await while_no_core_looks(scene)
-        async with core_process(scene.place) as core:
+        async with core_process(scene.setup) as core:
             await to_the_ends(scene, core)
             rows = {point: await row(scene, core, point, found[point]) for point in scene.actions}
             tags = (await core.client().alert(scene.alert)).tags
@@ -285,13 +285,13 @@ async def scene_in(folder: Path) -> AsyncIterator[Scene]:
     cortex = FakeCortex()
     await cortex.start()
     held = {name: {"config": {"cacerts": str(folder / LOCAL_PIPES[point])}} for name, point in _HELD.items()}
-    place = await place_in(
+    setup = await setup_in(
         folder,
         responders={"Stepwise": {}, "Asking": {"approval": 1}, **held},
         engines=[{"name": "remote", "type": "cortex", "url": cortex.url, "api_key": cortex.api_key}],
         max_concurrent_actions=PLACES,
     )
-    scene = Scene(place, cortex)
+    scene = Scene(setup, cortex)
     for pipe in LOCAL_PIPES.values():
         scene.bell(pipe)
     try:
@@ -371,41 +371,41 @@ MANY = 1_000
 
 @pytest.mark.slow
 async def test_a_core_killed_while_it_applies_operations_applies_each_once(tmp_path: Path) -> None:
-    place = await place_in(tmp_path)
+    setup = await setup_in(tmp_path)
     operations = [{"type": "CreateTask", "title": f"task {number}"} for number in range(MANY)]
-    async with core_process(place) as core:
+    async with core_process(setup) as core:
         case = (await core.client().create_case({"title": "t", "description": "d"})).id
         body = {
-            **asked(case, parameters={"runs": str(place.runs("many")), "operations": operations}),
+            **asked(case, parameters={"runs": str(setup.runs("many")), "operations": operations}),
             "objectType": "case",
         }
         action = await core.client().run(body)
-        await until(lambda: place.counted("many"), "the program")
+        await until(lambda: setup.counted("many"), "the program")
     counts = []
     for life_s in (0.0, 0.01, 0.02, 0.03, 0.05, 0.1):
-        async with core_process(place):
+        async with core_process(setup):
             await asyncio.sleep(life_s)
-        counts.append(tasks_in(place))
-    async with core_process(place) as core:
+        counts.append(tasks_in(setup))
+    async with core_process(setup) as core:
         ended = await core.ended(action.id)
         events = await events_of(core, action.id)
     assert ended.status == "Success"
     assert {operation["status"] for operation in json.loads(ended.operations)} == {"Success"}
     assert {count % SLICE_SIZE for count in counts} == {0}
     assert counts == sorted(counts)
-    assert titles_in(place) == {f"task {number}" for number in range(MANY)}
-    assert (tasks_in(place), place.counted("many"), events.count("action.ended")) == (MANY, 1, 1)
+    assert titles_in(setup) == {f"task {number}" for number in range(MANY)}
+    assert (tasks_in(setup), setup.counted("many"), events.count("action.ended")) == (MANY, 1, 1)
 
 
-def tasks_in(place: Place) -> int:
-    with sqlite3.connect(place.database) as database:
+def tasks_in(setup: CoreSetup) -> int:
+    with sqlite3.connect(setup.database) as database:
         (number,) = database.execute("SELECT count(*) FROM object WHERE kind = 'case_task'").fetchone()
     database.close()
     return int(number)
 
 
-def titles_in(place: Place) -> set[str]:
-    with sqlite3.connect(place.database) as database:
+def titles_in(setup: CoreSetup) -> set[str]:
+    with sqlite3.connect(setup.database) as database:
         found = database.execute("SELECT json_extract(doc, '$.title') FROM object WHERE kind = 'case_task'").fetchall()
     database.close()
     return {title for (title,) in found}
@@ -415,7 +415,7 @@ def titles_in(place: Place) -> set[str]:
 async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path: Path) -> None:
     """The remote engine forgot one job and never got the other call."""
     async with scene_in(tmp_path) as scene:
-        async with core_process(scene.place) as core:
+        async with core_process(scene.setup) as core:
             scene.alert = await alert_in(core)
             await scene.run(core, "forgotten", responder="Blocker_1_0")
             scene.cortex.behave("run", Hang(asyncio.Event()))
@@ -423,7 +423,7 @@ async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path:
             await scene.cortex.until("run", 2)
             await core.kill()
         scene.cortex.forget(scene.actions["forgotten"].engine_job_id)
-        async with core_process(scene.place) as core:
+        async with core_process(scene.setup) as core:
             rows = {point: await row(scene, core, point, "") for point in scene.actions}
         assert scene.cortex.count("run") == 2
         assert scene.cortex.jobs == {}

@@ -14,7 +14,7 @@ import pytest
 from httpx_aiohttp import AiohttpTransport
 
 from core.models import Action
-from tests.core.core_process import CoreProcess, Place, alert_in, asked, core_process, events_of, feed, place_in
+from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, events_of, feed, setup_in
 
 CLIENTS = 64
 RUN = "/api/connector/engine/action"
@@ -38,7 +38,7 @@ async def at_once(
     cores: Sequence[CoreProcess], path: str, body: Mapping[str, Any], *, user: str, headers: Mapping[str, str]
 ) -> Outcome:
     """Send a request 64 times, each on its own connection that is open before the first request."""
-    sent = {"Authorization": f"Bearer {cores[0].place.keys[user]}", **headers}
+    sent = {"Authorization": f"Bearer {cores[0].setup.keys[user]}", **headers}
     connections = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
     async with AsyncExitStack() as stack:
         clients = [
@@ -70,22 +70,22 @@ class Outcomes:
 
 
 async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
-    place = await place_in(folder, max_concurrent_actions=2)
+    setup = await setup_in(folder, max_concurrent_actions=2)
     async with AsyncExitStack() as stack:
-        starting = [stack.enter_async_context(core_process(place)) for _ in range(number_of_cores)]
+        starting = [stack.enter_async_context(core_process(setup)) for _ in range(number_of_cores)]
         cores = [await start for start in starting]
         alerts = {name: await alert_in(cores[0], name) for name in ("keyed", "idle", "unknown")}
 
         async def run(name: str, headers: Mapping[str, str], **more: Any) -> Outcome:
-            parameters = {"runs": str(place.runs(name)), "steps": more.pop("steps")}
+            parameters = {"runs": str(setup.runs(name)), "steps": more.pop("steps")}
             body = asked(alerts[name], parameters=parameters, **more)
             return await at_once(cores, RUN, body, user="anna", headers=headers)
 
         template = {"name": "Phishing", "tasks": [{"title": "Look"}]}
         templates = await at_once(cores, "/api/case/template", template, user="lead", headers={})
         keyed = await run("keyed", {"Idempotency-Key": "k-1"}, steps=["count", "write"])
-        idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {bell(place)}", "write"])
-        await feed(bell(place))
+        idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {bell(setup)}", "write"])
+        await feed(bell(setup))
         unknown = await at_once(
             cores,
             RUN,
@@ -97,12 +97,12 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
         listed = {name: await client.actions("alert", alert) for name, alert in alerts.items()}
         ended = {name: [await cores[-1].ended(action.id) for action in found] for name, found in listed.items()}
         events = {action.id: await events_of(cores[0], action.id) for found in ended.values() for action in found}
-        runs = {name: place.counted(name) for name in alerts}
+        runs = {name: setup.counted(name) for name in alerts}
         return Outcomes(templates, keyed, idle, unknown, runs, ended, events)
 
 
-def bell(place: Place) -> Path:
-    path = place.folder / "bell"
+def bell(setup: CoreSetup) -> Path:
+    path = setup.folder / "bell"
     if not path.exists():
         os.mkfifo(path)
     return path

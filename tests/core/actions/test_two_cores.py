@@ -33,14 +33,14 @@ from tests.core.core_process import (
     LOOK_AT_MOST_S,
     LOOK_EVERY_S,
     CoreProcess,
-    Place,
+    CoreSetup,
     alert_in,
     asked,
     core_process,
     events_of,
     feed,
-    place_in,
     reader_of,
+    setup_in,
     until,
 )
 from tests.core.scripted_engine import ScriptedEngine
@@ -196,7 +196,7 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
 class Pair:
     """Two cores on one database, and actions whose programs end when their pipe is written to."""
 
-    place: Place
+    setup: CoreSetup
     one: CoreProcess
     other: CoreProcess
     alert: str
@@ -205,18 +205,18 @@ class Pair:
         os.mkfifo(self.bell(name))
         operations = [{"type": "AddTagToAlert", "tag": name}]
         steps = ["count", f"wait {self.bell(name)}", "write"]
-        parameters = {"runs": str(self.place.runs(name)), "steps": steps, "operations": operations}
+        parameters = {"runs": str(self.setup.runs(name)), "steps": steps, "operations": operations}
         return await core.client().run(asked(self.alert, parameters=parameters))
 
     async def go(self, name: str) -> None:
         await feed(self.bell(name))
 
     def bell(self, name: str) -> Path:
-        return self.place.folder / f"{name}.bell"
+        return self.setup.folder / f"{name}.bell"
 
     def owners(self) -> dict[str, str]:
         """Action id to the core that holds its lease, of open actions."""
-        with sqlite3.connect(self.place.database) as database:
+        with sqlite3.connect(self.setup.database) as database:
             rows = database.execute("SELECT id, owner FROM action WHERE owner IS NOT NULL").fetchall()
         database.close()
         return {f"~{number}": owner for number, owner in rows}
@@ -224,9 +224,9 @@ class Pair:
 
 @asynccontextmanager
 async def pair(folder: Path) -> AsyncIterator[Pair]:
-    place = await place_in(folder, max_concurrent_actions=2)
-    async with core_process(place, "one") as one, core_process(place, "other") as other:
-        yield Pair(place, one, other, await alert_in(one))
+    setup = await setup_in(folder, max_concurrent_actions=2)
+    async with core_process(setup, "one") as one, core_process(setup, "other") as other:
+        yield Pair(setup, one, other, await alert_in(one))
 
 
 async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: P
     assert len(set(followed.values())) == 2
     assert followed[mine.id] not in {followed[action.id] for action in theirs.values()}
     assert [action.status for action in ended] == ["Success"] * 4
-    assert [two.place.counted(name) for name in [*names, "mine"]] == [1] * 4
+    assert [two.setup.counted(name) for name in [*names, "mine"]] == [1] * 4
     assert sorted(tags) == sorted([*names, "mine"])
     for types in events.values():
         assert types.count("action.ended") == 1
@@ -270,7 +270,7 @@ async def test_either_core_shows_and_cancels_the_actions_of_the_other(tmp_path: 
         assert (await waiting).status == "Success"
     assert cancelled.status == "Deleted"
     assert (stopped.status, json.loads(stopped.report)["message"]) == ("Failure", "Cancelled by anna@example.org")
-    assert [two.place.counted(name) for name in ("running", "beside", "queued")] == [1, 1, 0]
+    assert [two.setup.counted(name) for name in ("running", "beside", "queued")] == [1, 1, 0]
 
 
 @pytest.mark.slow
@@ -290,7 +290,7 @@ async def test_a_core_resumed_after_its_lease_ended_changes_nothing(tmp_path: Pa
         last = await two.other.ended(actions["runs on"].id)
         events = [await events_of(two.one, action.id) for action in (ended, last)]
     assert [action.status for action in (ended, last)] == ["Success"] * 2
-    assert [two.place.counted(name) for name in actions] == [1, 1]
+    assert [two.setup.counted(name) for name in actions] == [1, 1]
     assert [types.count("action.ended") for types in events] == [1, 1]
 
 
@@ -305,9 +305,9 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
     """The certificate file is a pipe, which holds a core while it writes the job folder."""
     pem = tmp_path / "pem"
     os.mkfifo(pem)
-    place = await place_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
-    async with core_process(place, "one") as one, core_process(place, "other") as other:
-        runs = {"runs": str(place.runs("held"))}
+    setup = await setup_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
+    async with core_process(setup, "one") as one, core_process(setup, "other") as other:
+        runs = {"runs": str(setup.runs("held"))}
         action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
         writer = await reader_of(pem)
         one.pause()
@@ -315,14 +315,14 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
         os.write(writer, b"pem\n")
         os.close(writer)  # the first can go on too, as soon as it is resumed
         ended = await other.ended(action.id)
-        assert (ended.status, place.counted("held")) == ("Success", 1)
+        assert (ended.status, setup.counted("held")) == ("Success", 1)
         one.resume()
         await one.client().health()
         later = await one.client().run(asked(await alert_in(one, "2"), "Held_1_0", parameters={"steps": ["write"]}))
         await feed(pem)
         await one.ended(later.id)
         await one.client().health()
-        assert place.counted("held") == 1
+        assert setup.counted("held") == 1
 
 
 @pytest.mark.slow
@@ -333,25 +333,25 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
     """The certificate file is a pipe, which holds a core while it writes the job folder."""
     pem = tmp_path / "pem"
     os.mkfifo(pem)
-    place = await place_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
-    async with core_process(place, "one") as one:
-        runs = {"runs": str(place.runs("held"))}
+    setup = await setup_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
+    async with core_process(setup, "one") as one:
+        runs = {"runs": str(setup.runs("held"))}
         action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
         writer = await reader_of(pem)  # it has been dispatched
         if how == "cancelled":
             await one.client().cancel(action.id)
         await one.kill()
         os.close(writer)
-    async with opened(place.database) as database:
+    async with opened(setup.database) as database:
         row = database.row("SELECT status, dispatched_at FROM action")
         assert row is not None
         assert (row["status"], row["dispatched_at"] is None) == ("Waiting", False)
         if how == "disabled":
             await Access(database, "example.org", now_ms).disable("anna")
-    async with core_process(place, "next") as after:
+    async with core_process(setup, "next") as after:
         await feed(pem, "pem\n")
         ended = await after.ended(action.id, "lead")
-    assert (ended.status, place.counted("held")) == ("Failure", 0)
+    assert (ended.status, setup.counted("held")) == ("Failure", 0)
     said = {
         "disabled": "Cancelled by core: anna@example.org asked for this and may no longer run responders",
         "cancelled": "Cancelled by anna@example.org",

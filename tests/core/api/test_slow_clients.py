@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.core.core_process import ALERT, CoreProcess, core_process, place_in
+from tests.core.core_process import ALERT, CoreProcess, core_process, setup_in
 
 MANY = 40
 PROMPT_S = 15.0  # others' requests together; one slow client alone would take longer
@@ -32,7 +32,7 @@ async def clients(core: CoreProcess, number: int, sent: bytes) -> AsyncIterator[
 
 
 def head(core: CoreProcess, first_line: str, *more: str) -> bytes:
-    key = core.place.keys["lead"]
+    key = core.setup.keys["lead"]
     lines = [first_line, "Host: core", f"Authorization: Bearer {key}", *more]
     return ("\r\n".join(lines) + "\r\n").encode()
 
@@ -109,8 +109,8 @@ async def test_a_head_or_body_that_never_ends_times_out(core: CoreProcess) -> No
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[CoreProcess]:
-    place = await place_in(tmp_path)
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path)
+    async with core_process(setup) as core:
         large = {**ALERT, "sourceRef": "large", "description": "x" * 900_000}
         await core.client("lead").create_alert(large)
         yield core

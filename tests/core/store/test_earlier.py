@@ -17,7 +17,7 @@ from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.store.opening import open_database
-from tests.core.core_process import ROOT, CoreProcess, asked, core_process, place_in
+from tests.core.core_process import ROOT, CoreProcess, asked, core_process, setup_in
 
 EARLIER = Path(__file__).parent / "earlier"
 WITH_ACTIONS = ("core-fd6a9e2", "core-6ed1461", "core-f3ef3d2")
@@ -51,8 +51,8 @@ async def test_a_database_of_any_earlier_core_gets_the_tables_of_today(tmp_path:
 @pytest.mark.parametrize("name", WITH_ACTIONS)
 async def test_what_an_earlier_core_left_open_goes_on(tmp_path: Path, name: str) -> None:
     unpacked(name, tmp_path / "core.db")
-    place = await place_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
-    async with core_process(place) as core:
+    setup = await setup_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
+    async with core_process(setup) as core:
         assert (await core.client().alert("~1")).title == "Beacon"
         assert (await core.client().action("~2")).status == "Success"
         assert [await status(core, number) for number in ("~4", "~6")] == ["Success", "Success"]

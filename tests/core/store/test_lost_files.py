@@ -18,7 +18,7 @@ from core.common.database.sqlite import LOOK_EVERY_S, Database
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.schema import migrate
-from tests.core.core_process import ALERT, core_process, place_in
+from tests.core.core_process import ALERT, core_process, setup_in
 
 
 @asynccontextmanager
@@ -178,13 +178,13 @@ async def post_alert(http: httpx.AsyncClient, key: str, number: int) -> tuple[in
 
 @pytest.mark.parametrize("deed", [removed, replaced, cut])
 async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Callable[[Path], None]) -> None:
-    place = await place_in(tmp_path)
-    key = place.keys["lead"]
+    setup = await setup_in(tmp_path)
+    key = setup.keys["lead"]
     # httpx gives up after 5 s by default, and the disk of a busy machine may take longer.
-    async with core_process(place) as core, httpx.AsyncClient(base_url=core.url, timeout=60) as http:
+    async with core_process(setup) as core, httpx.AsyncClient(base_url=core.url, timeout=60) as http:
         for number in range(10):
             assert (await post_alert(http, key, number))[0] == 201
-        deed(place.database)
+        deed(setup.database)
         for number in range(10, 30):
             status, text = await post_alert(http, key, number)
             assert status == 503
