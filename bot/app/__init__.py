@@ -193,7 +193,7 @@ class Bot:
             delivery = [Check("delivery", False, error.message)]
         problem = self.notifier.problem
         feed = Check("feed", not problem, problem or "core's changes are followed")
-        others = (("workers", self._workers.problem()), ("log", logs.trouble()))
+        others = (("workers", self._workers.problem()), ("log", logs.problem()))
         return [*delivery, feed, *(Check(name, False, message) for name, message in others if message)]
 
     def _delivery_checks(self) -> list[Check]:

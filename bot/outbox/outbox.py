@@ -65,7 +65,7 @@ class MessageOutbox:
     ) -> None:
         self._store = open_store(path)
         self._clock = clock_ms
-        holder = process_identity.me()
+        holder = process_identity.new_holder()
         self.probe = Probe(self._store, state.touch)
         self.buttons = Buttons(self._store, clock_ms)
         self.inbox = Inbox(self._store, clock_ms, holder)

@@ -63,7 +63,7 @@ class Lifecycle:
         product: str,
         limits: reports.ReportLimits,
     ) -> None:
-        self.holder = process_identity.me()
+        self.holder = process_identity.new_holder()
         """The lease holder: this process, as the owner of the actions that it accepts."""
         self._database = database
         self._responders = responders

@@ -177,7 +177,7 @@ def endpoints(
 
     async def get_health(request: Request) -> Response:
         components = [await probe.check(), *(component for check in parts for component in check())]
-        if trouble := logs.trouble():
+        if trouble := logs.problem():
             components.append(ComponentHealth("log", False, trouble))
         if not request.caller.may("manageUser"):
             components = [replace(item, message=strip_paths(item.message, folders)) for item in components]

@@ -1,4 +1,4 @@
-"""The clock, as an argument: milliseconds since the epoch (`interface.md`, first paragraph)."""
+"""The wall clock, passed as an argument so that tests can set it; milliseconds since the Unix epoch."""
 
 import time
 from collections.abc import Callable
@@ -7,5 +7,5 @@ Clock = Callable[[], int]
 
 
 def now_ms() -> int:
-    """Now, by this machine's clock."""
+    """The current time of this machine (ms)."""
     return time.time_ns() // 1_000_000

@@ -1,31 +1,31 @@
-"""The one error of responder-bot: a code from a short closed list, a sentence that a person can act on."""
+"""The error that responder-bot raises for expected failures: a code and a sentence that says what to do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 Code = Literal[
-    "authentication",  # nobody we know
-    "bad_request",  # the request makes no sense, or a rule of the business forbids it
+    "authentication",  # no valid key
+    "bad_request",  # the request is malformed, or a business rule forbids it
     "invalid_fields",  # fields of a body are wrong; `fields` names each
     "exists",  # a unique name is taken
-    "forbidden",  # a right is missing
-    "not_found",  # the address or the object does not exist
-    "log_not_found",  # its own code, since interface.md 7 gives it a type of its own
+    "forbidden",  # a permission is missing
+    "not_found",  # no such route or object
+    "log_not_found",  # a task log; the API has an error type of its own for it
     "method_not_allowed",
-    "conflict",  # the state of things forbids it now; `action` may say what stands in the way
-    "gone",  # older than what is kept
+    "conflict",  # the current state forbids it; `details["action"]` may name the action in the way
+    "gone",  # older than the retention
     "too_large",  # the body, a header or a query is over its limit
-    "key_reused",  # an Idempotency-Key that came before with another body
-    "unavailable",  # the store, core or an engine does not answer now
-    "internal",  # a bug of ours; the request id leads to the log
+    "key_reused",  # an Idempotency-Key that was used with another body
+    "unavailable",  # the database, core or an engine does not answer
+    "internal",  # a bug; the request id leads to the log
 ]
 
 
 class ResponderBotError(Exception):
-    """What went wrong, as `code`, and what to do next, as `message` (one sentence).
+    """A failure with a `code` and a `message`: one sentence with what to do next.
 
-    `fields` (for `invalid_fields`) is one entry for each wrong field (`semantics.md 1`), `details` are keys added
-    to the error body, such as `action` for a conflict (`semantics.md 5`).
+    `fields` (for `invalid_fields`) has one entry for each wrong field. `details` are added to the body of the HTTP
+    error, such as `action` for a conflict (core/docs/http-interface.md#errors).
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""HTTP/1.1 framing: the end of a request's body, and heads that are refused because they are ambiguous."""
+"""HTTP/1.1 framing: find the end of a request's body, and reject ambiguous heads."""
 
 import re
 from collections.abc import Sequence
 
-LINE_LIMIT_BYTES = 4_096  # of a chunk's size line or a trailer
-FRAMING_LIMIT_BYTES = 262_144  # of size lines and trailers, on top of the length of the body itself
+LINE_LIMIT_BYTES = 4_096  # for a chunk's size line or a trailer
+FRAMING_LIMIT_BYTES = 262_144  # for size lines and trailers, beyond the length of the body itself
 
 SINGLE_HEADERS = frozenset(
     {
@@ -31,7 +31,7 @@ class BodyFraming:
 
     def __init__(self, length: int | None) -> None:
         self.left = length or 0
-        """Bytes still to come of the body or the current chunk."""
+        """Bytes of the body or the current chunk that have not been received."""
         self.is_chunked = length is None
         self.is_done = length == 0
         self._is_in_trailers = False
@@ -77,7 +77,7 @@ class BodyFraming:
         elif self._is_in_trailers:
             if b"\n" in line or b"\r" in line:
                 raise ValueError("a trailer is not one line")
-            self.is_done = not line  # trailers are ignored: authentication has used the head
+            self.is_done = not line  # trailers are ignored: the request was authenticated by its head
         else:
             match = _CHUNK_SIZE.fullmatch(line)
             if match is None:
@@ -89,7 +89,7 @@ class BodyFraming:
 def head_refusal(
     version: str, headers: Sequence[tuple[bytes, bytes]], by_name: dict[bytes, bytes]
 ) -> tuple[int, str, str] | None:
-    """Status, type and message for a request that is refused by its head; None if it isn't."""
+    """Status, error type and message if the head must be rejected, else None."""
     if version not in ("1.0", "1.1"):
         return 505, "BadRequest", "Only HTTP/1.1 and HTTP/1.0 are supported; use one of them."
     if len(by_name) < len(headers):

@@ -1,7 +1,7 @@
-"""Structured logs: one JSON line an event on standard error, without secrets.
+"""Structured logs: one JSON line per event on standard error, without secrets.
 
-Logging never raises and never waits: a request that is committed is answered with its success even if its log line
-can't be written. Lines that could not be written are counted, and `trouble` says why.
+Logging never raises and never blocks: a committed request is answered with success even if its log line can't be
+written. Dropped lines are counted, and `problem` says why.
 """
 
 import errno
@@ -20,15 +20,15 @@ from typing import Any, TextIO
 import structlog
 
 _SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "cookie")
-_JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would make one for each line
+_JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would create one per line
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _CHUNK_BYTES = 4_096  # PIPE_BUF: a pipe that polls as writable takes this much without blocking
 
 
 class _Sink:
-    """Where log lines go. A line that can't be written now is dropped and counted.
+    """Write log lines; drop and count those that can't be written now.
 
-    Lines go to the file descriptor itself: a buffer between would keep what failed, and fail again at exit.
+    Writes go to the file descriptor: a buffered stream would keep a failed line, and fail again at exit.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -36,13 +36,13 @@ class _Sink:
         self._descriptor = _descriptor_of(stream)
         self._lock = threading.Lock()
         self._is_cut = False
-        self._lost = 0
+        self._dropped = 0
         self._reason = ""
 
     def write(self, line: str) -> None:
         with self._lock:
-            if self._lost and not self._told_lost():
-                self._lost += 1
+            if self._dropped and not self._log_dropped():
+                self._dropped += 1
             else:
                 self._attempt(line)
 
@@ -50,66 +50,66 @@ class _Sink:
         """Nothing is buffered."""
 
     def drop(self, reason: str) -> None:
-        """Count a line that could not be made."""
+        """Count a line that could not be rendered."""
         with self._lock:
             self._drop(reason)
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         with self._lock:
-            if not self._lost or self._told_lost():
+            if not self._dropped or self._log_dropped():
                 return ""
             return (
-                f"The log can't be written ({self._reason}): {self._lost} lines are lost since it last could."
+                f"The log can't be written ({self._reason}): {self._dropped} lines are lost since it last could."
                 " Make room for it, or start again with another standard error."
             )
 
-    def _told_lost(self) -> bool:
-        """Log how many lines are lost, which also shows whether lines can be written again."""
-        lost, reason = self._lost, self._reason
-        facts = {"event": "log_lines_lost", "level": "error", "lines": lost, "reason": reason}
-        self._lost = 0
-        if self._attempt(_JSON.encode({**facts, "timestamp": datetime.now(UTC).isoformat()}) + "\n"):
+    def _log_dropped(self) -> bool:
+        """Log how many lines were dropped. True if that line could be written."""
+        dropped, reason = self._dropped, self._reason
+        fields = {"event": "log_lines_lost", "level": "error", "lines": dropped, "reason": reason}
+        self._dropped = 0
+        if self._attempt(_JSON.encode({**fields, "timestamp": datetime.now(UTC).isoformat()}) + "\n"):
             return True
-        self._lost = lost
+        self._dropped = dropped
         return False
 
     def _attempt(self, line: str) -> bool:
         try:
-            self._put(line)
+            self._write(line)
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
             self._drop(getattr(error, "strerror", None) or str(error))
             return False
         return True
 
     def _drop(self, reason: str) -> None:
-        self._lost += 1
+        self._dropped += 1
         self._reason = reason
 
-    def _put(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._descriptor is None:
             if self._stream is None:
                 raise ValueError("there is no standard error")
             self._stream.write(line)
             self._stream.flush()
             return
-        left = memoryview((("\n" if self._is_cut else "") + line).encode("utf-8", "backslashreplace"))
-        while left:
+        remaining = memoryview((("\n" if self._is_cut else "") + line).encode("utf-8", "backslashreplace"))
+        while remaining:
             if not _is_writable(self._descriptor):
                 raise BlockingIOError(errno.EAGAIN, "its reader does not read")
-            written = os.write(self._descriptor, left[:_CHUNK_BYTES])
-            left = left[written:]
-            self._is_cut = bool(left)  # then the next line begins with a line feed
+            written = os.write(self._descriptor, remaining[:_CHUNK_BYTES])
+            remaining = remaining[written:]
+            self._is_cut = bool(remaining)  # the next line then starts with a line feed
 
 
 def _descriptor_of(stream: TextIO | None) -> int | None:
     try:
         return stream.fileno() if stream is not None else None
-    except (OSError, ValueError):  # it is in memory, or closed
+    except (OSError, ValueError):  # an in-memory stream, or a closed one
         return None
 
 
 def _is_writable(descriptor: int) -> bool:
-    """Whether a write won't block. A pipe without a reader counts: the write itself then says what is wrong."""
+    """Whether a write won't block. True for a pipe without a reader: the write itself then fails."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
@@ -118,22 +118,22 @@ def _is_writable(descriptor: int) -> bool:
 _sink = _Sink(io.StringIO())
 
 
-def trouble() -> str:
-    """Why log lines are lost now and what to do, or "". Tries to write one if the last could not be written."""
-    return _sink.trouble()
+def problem() -> str:
+    """Why log lines are being dropped and what to do, or "". Tries to write one if the last write failed."""
+    return _sink.problem()
 
 
 def configure(level: str = "info", *, to: TextIO | None = None, human: bool = False) -> None:
-    """Send this program's logs, and those of its libraries, to `to` (default: standard error).
+    """Send the logs of this program and its libraries to `to` (default: standard error).
 
-    `human` writes aligned text in place of JSON, for a terminal.
+    `human` writes aligned text instead of JSON, for a terminal.
     """
     global _sink
     _sink = _Sink(to or sys.stderr)
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # text of the stack only: local variables may hold secrets
+        structlog.processors.format_exc_info,  # the stack without local variables, which may hold secrets
         hide_secrets,
     ]
     renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False) if human else _as_json
@@ -142,29 +142,29 @@ def configure(level: str = "info", *, to: TextIO | None = None, human: bool = Fa
         wrapper_class=_never_raising(structlog.make_filtering_bound_logger(_LEVELS[level])),
         logger_factory=structlog.WriteLoggerFactory(_sink),  # type: ignore[arg-type] # it needs write and flush
     )
-    _libraries(_sink, shared, renderer)
+    _configure_libraries(_sink, shared, renderer)
 
 
 def silence() -> None:
-    """No logs at all, not even of libraries: for a command whose report says everything."""
+    """Turn off all logs, those of libraries too: for commands that print their own report."""
     configure("error", to=io.StringIO())
 
 
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The last line of defence: nobody should log such a key, and if somebody does it says nothing."""
+    """Replace the values of keys that name a secret: a safety net, since no code should log them."""
     for name in event:
-        if _secret(name):
+        if _names_secret(name):
             event[name] = "REMOVED"
     return event
 
 
 @lru_cache(maxsize=1_000)
-def _secret(name: str) -> bool:
+def _names_secret(name: str) -> bool:
     return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def _never_raising(wrapper: type[structlog.typing.FilteringBoundLogger]) -> Any:
-    """A line that can't be made, such as of a value whose repr raises, is lost, and nothing else."""
+    """Drop a line that can't be rendered, such as one with a value whose repr raises, instead of raising."""
 
     class NeverRaising(wrapper):  # type: ignore[misc, valid-type] # made by structlog at run time
         def _proxy_to_logger(self, method_name: str, event: str | None = None, **more: Any) -> Any:
@@ -180,8 +180,10 @@ def _as_json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     return _JSON.encode(event)
 
 
-def _libraries(stream: _Sink, shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor) -> None:
-    """Libraries log through the standard module: from warnings on, in the same form."""
+def _configure_libraries(
+    stream: _Sink, shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor
+) -> None:
+    """Send warnings and errors that libraries log through the standard module to the same place, in the same form."""
     handler: logging.Handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -173,9 +173,9 @@ def test_lines_that_were_lost_are_counted_where_the_log_goes_on(pipe: tuple[int,
     log = structlog.get_logger()
     for number in range(100):
         log.info("event", number=number, text="x" * 1_000)
-    assert "its reader does not read" in logs.trouble()
+    assert "its reader does not read" in logs.problem()
     before = [json.loads(line) for line in os.read(reading, PIPE_BYTES).decode().splitlines() if line.endswith("}")]
-    assert logs.trouble() == ""
+    assert logs.problem() == ""
     log.info("back")
     logging.getLogger("library").warning("of a library")
     lines = os.read(reading, PIPE_BYTES).decode().lstrip("\n").splitlines()
@@ -187,7 +187,7 @@ def test_lines_that_were_lost_are_counted_where_the_log_goes_on(pipe: tuple[int,
 
 def test_a_line_larger_than_the_pipe_does_not_block(pipe: tuple[int, int]) -> None:
     structlog.get_logger().info("event", text="x" * 1_000_000)
-    assert "1 lines are lost" in logs.trouble()
+    assert "1 lines are lost" in logs.problem()
 
 
 class Rude:
@@ -213,7 +213,7 @@ def test_a_stream_that_is_closed_costs_its_lines_only() -> None:
     logs.configure("info", to=stream)
     stream.close()
     structlog.get_logger().info("event")
-    assert "closed file" in logs.trouble()
+    assert "closed file" in logs.problem()
     logs.silence()
     structlog.reset_defaults()
     root.handlers, root.level = before

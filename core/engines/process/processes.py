@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.common.process_identity import ProcessStat, boot_id, read_stat
 from core.engines.files import read_regular
 
 _STARTED_LIMIT_BYTES = 4096
@@ -74,29 +75,6 @@ class StartRecord:
     def watched(self) -> tuple[int, int]:
         """Pid and start time of the process whose end is the end of the run."""
         return (self.supervisor, self.supervisor_started) if self.supervisor else (self.pid, self.pid_started)
-
-
-@dataclass(frozen=True)
-class ProcessStat:
-    """Some fields of `/proc/<pid>/stat`."""
-
-    state: str
-    session: int
-    pid_started: int
-
-
-def read_stat(pid: int) -> ProcessStat | None:
-    """None when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return ProcessStat(fields[0].decode(), int(fields[3]), int(fields[19])) if len(fields) > 19 else None
-
-
-def boot_id() -> str:
-    """Different after each boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def pidfd_if_alive(record: StartRecord) -> int | None:

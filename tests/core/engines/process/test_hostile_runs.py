@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from core.common.process_identity import read_stat
 from core.engines import files, job_folder
-from core.engines.process.processes import StartRecord, read_stat, wait_readable
+from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.conftest import (
     EXEC_AND_FORK,
     Bell,
