@@ -102,6 +102,14 @@ class ResponderSection(_Section):
     """Size of any file that it writes."""
 
 
+class SecretSource(_Section):
+    """In place of a value of `config`: where a process engine reads it when a run needs it."""
+
+    command: tuple[str, ...] = ()
+    """Prints the value; run without a shell."""
+    file: Path | None = None
+
+
 class CoreSettings(_Section):
     """All that core is told."""
 
@@ -210,10 +218,25 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
         config = dict(values.setdefault(name, {}).get("config", {}))
         config[next((key for key in config if plain(key) == item), item)] = value
         values[name]["config"] = config
+    for name, table in values.items():
+        if isinstance(table.get("config"), Mapping):
+            place = f'{sections.source}: [responder."{name}"] config'
+            table["config"] = {
+                item: _secret_source(value, f"{place}.{item}", sections.folder) if isinstance(value, Mapping) else value
+                for item, value in table["config"].items()
+            }
     return {
         name: checked(ResponderSection, table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
     }
+
+
+def _secret_source(table: Mapping[str, Any], place: str, folder: Path) -> SecretSource:
+    source = checked(SecretSource, table, place, folder)
+    is_command = bool(source.command and source.command[0])
+    if is_command == bool(table.get("file")):
+        raise wrong(f'{place} is to have either command, such as ["vault", "read", "..."], or file, a path in quotes.')
+    return source
 
 
 # A definition's id ends with its version (`Mailer_1_0`), which tells where an unlisted responder's name ends.

@@ -3,17 +3,21 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.engines.base import Skipped
 from core.engines.definitions import ConfigurationItem, Definition, UnusableDefinitionError
-from core.engines.redaction import SECRET_WORDS
+from core.engines.redaction import SECRET_WORDS, secrets_in_url
+from core.settings import SecretSource
 
 DEFAULT_TIMEOUT_MINUTES = 30.0
 
 RUN_SETTINGS = ("jobTimeout", "check_tlp", "max_tlp", "check_pap", "max_pap", "proxy_http", "proxy_https", "cacerts")
 """What the settings may set for every responder, beside its own configuration items."""
+
+_READABLE_RUN_SETTINGS = ("proxy_http", "proxy_https")
+"""Those that a command or a file may give: the others are needed to list responders, or take a path already."""
 
 
 class _MissingValuesError(UnusableDefinitionError):
@@ -46,6 +50,12 @@ class ConfiguredResponder:
     proxy_https: str | None
     cacerts: str | None
     """PEM text, or the path of a file."""
+    given: Mapping[str, Any]
+    """The values of the settings."""
+    sources: Mapping[str, SecretSource]
+    """By name, what a run has to read first; until then `config` has no values for these."""
+    read_secrets: frozenset[str] = frozenset()
+    """Texts that were read, to be redacted whatever the kind of their item."""
 
 
 def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder | Skipped:
@@ -58,6 +68,16 @@ def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRes
     except UnusableDefinitionError as error:
         objection = f"wrongly configured: {str(error).rstrip('.')}; an administrator can correct it"
         return Skipped(definition.name, f"{definition.file}: {error}", objection=objection)
+
+
+def with_read_values(configured: ConfiguredResponder, texts: Mapping[str, str]) -> ConfiguredResponder:
+    """Put in the texts that the sources gave. Raises UnusableDefinitionError when one doesn't fit its item."""
+    complete = _configure(configured.definition, {**configured.given, **texts})
+    return replace(
+        complete,
+        secret_names=complete.secret_names | texts.keys(),
+        read_secrets=frozenset(texts.values()).union(*map(secrets_in_url, texts.values())),
+    )
 
 
 def section_for(name: str, sections: Mapping[str, Any]) -> Any:
@@ -74,11 +94,13 @@ def _variable_name(name: str) -> str:
 
 def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder:
     values = {_variable_name(key): value for key, value in given.items()} | dict(given)
+    sources = _sources(definition, values)
+    values = {key: None if isinstance(value, SecretSource) else value for key, value in values.items()}
     config: dict[str, Any] = dict(definition.config)
     missing = []
     for item in definition.items:
         value = _item_value(item, values.get(item.name, values.get(_variable_name(item.name))))
-        if item.required and value in (None, [], ""):
+        if item.required and value in (None, [], "") and item.name not in sources:
             missing.append(item.name)
         config[item.name] = value
     if missing:
@@ -97,11 +119,27 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRe
         proxy_http=run.text("proxy_http"),
         proxy_https=run.text("proxy_https"),
         cacerts=run.text("cacerts"),
+        given=given,
+        sources=sources,
     )
 
 
+def _sources(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, SecretSource]:
+    names = (*(item.name for item in definition.items), *RUN_SETTINGS)
+    found = {name: values.get(name, values.get(_variable_name(name))) for name in names}
+    sources = {name: value for name, value in found.items() if isinstance(value, SecretSource)}
+    for name in sources:
+        if name in RUN_SETTINGS and name not in _READABLE_RUN_SETTINGS:
+            raise UnusableDefinitionError(f"{name} can't come from a command or a file; set its value.")
+    return sources
+
+
 def _secret_names(definition: Definition, config: Mapping[str, Any]) -> frozenset[str]:
-    by_word = {name for name in config if any(word in name.lower() for word in SECRET_WORDS)}
+    by_word = {
+        name
+        for name, value in config.items()
+        if not isinstance(value, bool) and any(word in name.lower() for word in SECRET_WORDS)
+    }
     return frozenset(by_word | {item.name for item in definition.items if item.is_secret})
 
 

@@ -26,6 +26,7 @@ from core.engines import files
 from core.engines.base import Job
 from core.engines.configuration import ConfiguredResponder
 from core.engines.redaction import (
+    REMOVED,
     SHORTEST_SECRET,
     redact_keys,
     redact_urls,
@@ -261,7 +262,10 @@ def _facts(configured: ConfiguredResponder) -> dict[str, Any]:
 
 def _report_config(configured: ConfiguredResponder) -> dict[str, Any]:
     config: dict[str, Any] = redact_urls(redact_keys(_program_config(configured), configured.secret_names))
-    proxy = {"http": _redact_proxy(configured.proxy_http), "https": _redact_proxy(configured.proxy_https)}
+    proxy = {
+        scheme: REMOVED if f"proxy_{scheme}" in configured.secret_names else _redact_proxy(value)
+        for scheme, value in (("http", configured.proxy_http), ("https", configured.proxy_https))
+    }
     return {**config, "proxy": proxy, "cacerts": configured.cacerts, "jobTimeout": configured.timeout_minutes}
 
 
@@ -284,7 +288,7 @@ def secrets_of(configured: ConfiguredResponder, environ: Mapping[str, str]) -> l
             found |= secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")
     defaults = [item.default for item in configured.definition.items]
     public = {str(text) for default in defaults for text in (default if isinstance(default, list) else [default])}
-    return sorted(text for text in found - public if len(text) >= SHORTEST_SECRET)
+    return sorted(text for text in (found - public) | configured.read_secrets if len(text) >= SHORTEST_SECRET)
 
 
 def lock(folder: JobFolder) -> int:

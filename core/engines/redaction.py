@@ -222,11 +222,11 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _is_secret(key: Any, item: Any, secret_names: frozenset[str]) -> bool:
-    """Booleans and empty values are shown: they reveal nothing, and `use_key: false` helps readers of a report."""
-    if isinstance(item, bool | None) or item == "":
+    """Empty values are shown, and booleans unless named: `use_key: false` helps readers of a report."""
+    if item is None or item == "":
         return False
     name = str(key).lower()
-    return str(key) in secret_names or any(word in name for word in SECRET_WORDS)
+    return str(key) in secret_names or (not isinstance(item, bool) and any(word in name for word in SECRET_WORDS))
 
 
 def _is_secret_parameter(name: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.common.settings_file import read_sections, section
-from core.settings import CoreSettings, load
+from core.settings import CoreSettings, SecretSource, load
 
 FILE = """
 [core]
@@ -102,6 +102,42 @@ def test_a_secret_may_come_from_a_file_of_its_own(tmp_path: Path) -> None:
     settings = load(written(tmp_path), environ)
     assert settings.engine[1].api_key == "whispered"
     assert settings.responder["Mailer_1_0"].config["PASSWORD"] == "whispered"
+
+
+def test_a_value_of_a_responder_may_name_a_command_or_a_file(tmp_path: Path) -> None:
+    text = """
+    [responder."Mailer_1_0".config]
+    user = { command = ["vault", "read", "-field=user", "kv/mail"] }
+    password = { file = "secrets/mail" }
+    token = { file = "/run/secrets/token" }
+    key = { file = "replaced" }
+    """
+    settings = load(written(tmp_path, text), {"RESPONDER_BOT_RESPONDER_MAILER_1_0_KEY": "a text"})
+    assert settings.responder["Mailer_1_0"].config == {
+        "user": SecretSource(command=("vault", "read", "-field=user", "kv/mail")),
+        "password": SecretSource(file=tmp_path / "secrets/mail"),
+        "token": SecretSource(file=Path("/run/secrets/token")),
+        "key": "a text",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('{ comand = ["x"] }', 'config.key has no key "comand"; did you mean "command"?'),
+        ('{ file = "x", cache = 1 }', 'config.key has no key "cache"; there are command, file.'),
+        ("{}", "config.key is to have either command, such as"),
+        ('{ command = ["x"], file = "y" }', "config.key is to have either command, such as"),
+        ("{ command = [] }", "config.key is to have either command, such as"),
+        ('{ command = [""] }', "config.key is to have either command, such as"),
+        ('{ file = "" }', "config.key is to have either command, such as"),
+        ('{ command = "vault read" }', 'config.key command is to be a list of texts, such as ["one", "two"].'),
+        ("{ file = 1 }", "config.key file is to be a path in quotes."),
+    ],
+)
+def test_a_table_that_is_neither_command_nor_file_is_refused(tmp_path: Path, value: str, words: str) -> None:
+    sentence = refusal(tmp_path, f'[responder."A_1".config]\nkey = {value}')
+    assert f'[responder."A_1"] {words}' in sentence
 
 
 def test_a_key_whose_name_ends_with_file_is_a_key(tmp_path: Path) -> None:

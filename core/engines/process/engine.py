@@ -24,6 +24,7 @@ from core.engines.process.catalogue import CatalogueLoader
 from core.engines.process.fork_server import ForkServers
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import ProgramStarter, RunLimits
+from core.engines.secret_reader import SecretReader, UnreadableSecretError
 from core.settings import ResponderSection
 
 _GRACE_S = 5.0
@@ -57,6 +58,7 @@ class ProcessEngine:
         fork_servers: ForkServers | None = None,
         output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
         confinement: Mode = "landlock",
+        secret_reader: SecretReader | None = None,
     ) -> None:
         """`folders` hold responder folders and win over the bundled ones; `clock` returns seconds since the epoch.
 
@@ -78,6 +80,7 @@ class ProcessEngine:
             environments=Environments(environments.absolute(), python=python),
         )
         self._starter = ProgramStarter(limits, fork_servers, confinement)
+        self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
         """How many `run` calls each action has now."""
         self._running: dict[str, StartRecord] = {}
@@ -151,7 +154,11 @@ class ProcessEngine:
         await asyncio.to_thread(self._sweep, job_folder.orphans(folders, self._name, open_action_ids()))
 
     async def close(self) -> None:
-        """End the fork servers. Running jobs go on; their descriptors are closed by `run`."""
+        """End the fork servers, and commands that print secrets.
+
+        Running jobs go on; their descriptors are closed by `run`.
+        """
+        self._secret_reader.close()
         if self._starter.fork_servers:
             await asyncio.to_thread(self._starter.fork_servers.close)
 
@@ -201,6 +208,11 @@ class ProcessEngine:
         runnable = (await asyncio.to_thread(self._catalogue.load)).by_id.get(job.responder_id)
         if runnable is None:
             raise _CannotRunError(f"{job.responder_name} is no longer on offer here.")
+        try:
+            runnable = replace(runnable, configured=await self._secret_reader.fill_in(runnable.configured))
+        except UnreadableSecretError as error:
+            log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
+            raise _CannotRunError(str(error)) from None
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
         confined = self._starter.confines(runnable)
         lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured, confined=confined)

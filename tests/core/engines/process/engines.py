@@ -7,6 +7,7 @@ from core.engines.confinement import Mode
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.fork_server import ForkServers
 from core.engines.process.starter import ProgramStarter, RunLimits
+from core.engines.secret_reader import SecretReader
 from core.settings import ResponderSection
 
 RESPONDERS = Path(__file__).parents[3] / "responders"
@@ -31,6 +32,7 @@ def engine_in(
     python: Path | None = None,
     confinement: Mode = "none",
     sections: dict[str, ResponderSection] | None = None,
+    secret_reader: SecretReader | None = None,
 ) -> ProcessEngine:
     """An engine with its state below `folder`; `config` holds values by responder name.
 
@@ -51,6 +53,7 @@ def engine_in(
         limits=limits,
         grace_s=grace_s,
         confinement=confinement,
+        secret_reader=secret_reader,
     )
     if (folder / "fork").exists():
         engine._starter = ForkOnlyStarter(limits, ForkServers(wait_s=30.0), confinement)
