@@ -182,7 +182,7 @@ class Bot:
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
-        found = await self.outbox.probe.look()
+        found = await self.outbox.probe.check()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
         return [self.transport.check(), *store, *self._own_checks()]
 

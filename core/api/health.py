@@ -69,7 +69,7 @@ class StoreProbe:
         return self._probe.write_s
 
     async def check(self) -> ComponentHealth:
-        result = await self._probe.look()
+        result = await self._probe.check()
         return ComponentHealth("store", not result.message, result.message, vital=result.is_down)
 
 

@@ -1,6 +1,6 @@
-"""Whether the files that SQLite has open are still whole, and still those at their paths.
+"""Detect that files which SQLite has open were removed, replaced or truncated.
 
-SQLite goes on writing to a file that was removed, replaced or cut, and what it then acknowledges is lost.
+SQLite goes on writing to such a file, and whatever it then commits is lost.
 """
 
 import os
@@ -14,48 +14,48 @@ _FRAME_HEADER_BYTES = 24
 
 
 class _File:
-    """A file, as it was when SQLite opened it."""
+    """A file as it was when SQLite opened it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        found = self.found()
+        found = self.stat()
         self._identity = _identity(found)
         self.size = found.st_size if found else 0
 
-    def found(self) -> os.stat_result | None:
-        """What is at its path now."""
+    def stat(self) -> os.stat_result | None:
+        """What is at the path now; None if nothing."""
         with suppress(OSError):
             return os.stat(self.path)
         return None
 
-    def is_other(self, found: os.stat_result | None) -> bool:
-        """Whether that is another file or none. What was never there, such as the log on some systems, is not."""
+    def was_replaced(self, found: os.stat_result | None) -> bool:
+        """Whether `found` is another file or none. False for a file that didn't exist at the start."""
         return self._identity is not None and _identity(found) != self._identity
 
 
 class OpenFiles:
-    """The database, its write-ahead log and its shared memory; made once SQLite has opened them."""
+    """The database, its write-ahead log and its shared memory. Create it after SQLite has opened them."""
 
     def __init__(self, path: Path, page_bytes: int) -> None:
-        real = os.path.realpath(path)  # SQLite puts the other two beside the file that a symbolic link leads to
+        real = os.path.realpath(path)  # SQLite resolves symbolic links before it names the other two
         self._database, self._log, self._memory = _File(str(path)), _File(f"{real}-wal"), _File(f"{real}-shm")
         self._page_bytes = page_bytes
-        self._hole_at: int | None = None  # where the log ended when it had become shorter
+        self._hole_at: int | None = None  # where the log ended after it had become shorter
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """To be called after SQLite has closed the database: closing any descriptor of it ends all locks on it."""
+        """Call after SQLite has closed the database: closing any descriptor of a file drops the process's locks."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def trouble(self) -> str:
-        """What is wrong and what to do, or "". Takes some microseconds: it is asked around each commit."""
+    def problem(self) -> str:
+        """What is wrong and what to do, or "". Takes some microseconds: it is called around each commit."""
         with self._lock:
-            database, log, memory = (file.found() for file in (self._database, self._log, self._memory))
+            database, log, memory = (file.stat() for file in (self._database, self._log, self._memory))
             for file, found in ((self._database, database), (self._log, log), (self._memory, memory)):
-                if file.is_other(found):
+                if file.was_replaced(found):
                     return _sentence(file, "was removed or replaced")
             if database is not None and self._is_cut(database.st_size):
                 return _sentence(self._database, "was cut short")
@@ -64,19 +64,19 @@ class OpenFiles:
             return ""
 
     def may_checkpoint(self) -> bool:
-        """Whether writing the log into the database rescues what is in it alone, or keeps it from a file put there.
+        """Whether a checkpoint saves commits that are in the log only, or keeps them out of a file put in its place.
 
-        So when one of the two is gone or replaced, and nobody else can have begun a log of their own.
+        True when the database or the log is gone or replaced, and no other process can have started a log of its own.
         """
-        log, memory = self._log.found(), self._memory.found()
-        if self._memory.is_other(memory) and memory is not None:
+        log, memory = self._log.stat(), self._memory.stat()
+        if self._memory.was_replaced(memory) and memory is not None:
             return False
-        if self._log.is_other(log):
-            return log is None and not self._database.is_other(self._database.found())
-        return self._database.is_other(self._database.found())
+        if self._log.was_replaced(log):
+            return log is None and not self._database.was_replaced(self._database.stat())
+        return self._database.was_replaced(self._database.stat())
 
     def _is_cut(self, size: int) -> bool:
-        """Whether the database has become shorter than it says that it is; a VACUUM of somebody's is fine."""
+        """Whether the database is shorter than its header says. A VACUUM by another process is fine."""
         if size < self._database.size and (not size or self._pages_in_header() * self._page_bytes > size):
             return True
         self._database.size = size
@@ -88,9 +88,9 @@ class OpenFiles:
         return int.from_bytes(os.pread(self._descriptor, 4, _HEADER_PAGES), "big")
 
     def _has_hole(self, size: int) -> bool:
-        """Whether the log was cut and then written on behind the cut: nothing from there on would be found again.
+        """Whether the log was truncated and then written beyond that point: SQLite would not recover those frames.
 
-        A log that SQLite itself has cut is written anew from its beginning.
+        After SQLite itself truncates the log it starts again at the beginning.
         """
         if size < self._log.size:
             self._hole_at = size if self._hole_at is None else min(size, self._hole_at)
@@ -103,7 +103,7 @@ class OpenFiles:
 
     def _is_zero(self, cut_at: int, size: int) -> bool:
         frame_bytes = _FRAME_HEADER_BYTES + self._page_bytes
-        frames = -((_WAL_HEADER_BYTES - cut_at) // frame_bytes)  # those that were left whole or in part
+        frames = -((_WAL_HEADER_BYTES - cut_at) // frame_bytes)  # whole or in part
         at = _WAL_HEADER_BYTES + frames * frame_bytes if cut_at >= _WAL_HEADER_BYTES else 0
         if at >= size:
             return False

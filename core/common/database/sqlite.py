@@ -1,8 +1,8 @@
-"""The connection to SQLite: one writer that groups commits, readers of their own.
+"""SQLite: one writer thread with group commit, and connections of their own for readers (core/docs/storage.md).
 
-Three methods are all that the rest of the store uses (`rows`, `run`, `transaction`), so that a second database could
-stand behind them. Why so: a connection shared between threads can lose an acknowledged write, and a deferred BEGIN
-fails at once when it must turn into a write (`architecture.md 2`).
+Stores use `rows`, `run` and `transaction` only, so that another database could stand behind them. There is one writer
+because a connection shared between threads can lose an acknowledged write, and because a deferred BEGIN fails at once
+when it has to be upgraded to a write.
 """
 
 import asyncio
@@ -25,34 +25,34 @@ T = TypeVar("T")
 Params = Mapping[str, Any]
 Row = sqlite3.Row
 
-# With reports of 2.3 KB an action takes 3.5 KB, with smaller pages 4.4. A lone commit takes 0.55 ms instead of 0.45:
-# nobody sees that, but everybody keeps the file for years.
+# With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
+# instead of 0.45: a good trade, since files are kept for years.
 PAGE_BYTES = 16_384
-BUSY_TIMEOUT_S = 10.0  # another process's commit is waited for this long
-WAL_PAGES = 1_000  # the write-ahead log is copied into the database once it is this long (16 MB)
-MMAP_BYTES = 0x7FFF0000  # the most that SQLite maps: halves the time of a short read, and is only reserved until read
-LOOK_EVERY_S = 0.002  # how often a read or the start of a write looks whether the files are still there
-SEARCHES_AT_ONCE = 4
-SEARCH_LIMIT_S = 10.0  # a client's question of an index takes milliseconds; of a million documents, seconds
-SEARCH_LOOK_STEPS = 1_000_000  # of SQLite's machine, between two looks at whether to go on: some 10 ms
+BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
+WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
+MMAP_BYTES = 0x7FFF0000  # SQLite's maximum: halves the time of a short read; address space only, until it is read
+FILE_CHECK_EVERY_S = 0.002  # how often reads and beginning writes check that the files are still there
+MAX_SEARCHES = 4
+SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
+SEARCH_CHECK_STEPS = 1_000_000  # virtual machine instructions between checks for a stop, some 10 ms
 
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-FILE_TROUBLE = (
+FILE_ERRORS = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM),
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM),
     *DAMAGE,
 )
 
-StoreTrouble = sqlite3.OperationalError
-"""What a transaction raises where the whole commit is in doubt, such as a full disk."""
+CommitInDoubt = sqlite3.OperationalError
+"""Raised in a transaction when the whole commit is in doubt, such as on a full disk."""
 
-STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's own message holds damaged text
+STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter when SQLite's message quotes damaged text
 
 _STOP = object()
 
 
 class Reads(Protocol):
-    """What can be read from: the database outside, a transaction inside."""
+    """What queries run on: a Database, or a Transaction."""
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
 
@@ -60,7 +60,7 @@ class Reads(Protocol):
 
 
 class Transaction:
-    """What the writer hands to a piece of work: reads and writes that become visible together."""
+    """Reads and writes that are committed together, or not at all."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -73,11 +73,11 @@ class Transaction:
         return row
 
     def run(self, sql: str, params: Params | None = None) -> int:
-        """Run a statement; how many rows it touched."""
+        """Run a statement and return the number of rows that it changed."""
         return self._connection.execute(sql, params or {}).rowcount
 
     def run_all(self, sql: str, params: Iterable[Params]) -> None:
-        """Run a statement once for each of these."""
+        """Run a statement once for each set of parameters."""
         self._connection.executemany(sql, params)
 
     @contextmanager
@@ -94,9 +94,9 @@ class Transaction:
 
 
 class Search:
-    """What a search reads from: rows one by one, so that it can stop where it has enough.
+    """Reads rows one by one, so that a search can stop early.
 
-    `stop` may come from another thread at any time, before `begin` and after `end` too.
+    `stop` may be called from any thread at any time, also before `begin` and after `end`.
     """
 
     def __init__(self) -> None:
@@ -112,19 +112,19 @@ class Search:
             raise ResponderBotError("bad_request", "The search was stopped.")
         cursor = self._connection.execute(sql, params or {})
         self._open.add(cursor)
-        for row in cursor:  # noqa: UP028 - that would close it, perhaps too late, when the generator is thrown away
+        for row in cursor:  # noqa: UP028 - `yield from` would close the cursor whenever the generator is collected
             yield row
         self._open.remove(cursor)
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        # An interrupt between two statements is lost; this sees it soon after. Asking oftener would cost more than it
-        # gives, as each time the thread has to wait for the interpreter's lock.
-        connection.set_progress_handler(lambda: self._is_stopped, SEARCH_LOOK_STEPS)
+        # An interrupt between two statements is lost; the handler sees it soon after. It is not called more often since
+        # the thread has to acquire the GIL each time.
+        connection.set_progress_handler(lambda: self._is_stopped, SEARCH_CHECK_STEPS)
         with self._lock:
             self._connection = connection
 
     def limit(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        """Stop it after so many seconds; called on the loop that waits for it."""
+        """Stop the search after this time; call it on the loop that waits for the result."""
         if not self._is_stopped:
             self._timer = loop.call_later(seconds, self.stop)
 
@@ -140,13 +140,13 @@ class Search:
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
-            for cursor in self._open:  # an open statement would show the next search what was so before
+            for cursor in self._open:  # an open statement would keep its old snapshot for the next search
                 cursor.close()
             connection.set_progress_handler(None, 0)
 
 
 class _Work:
-    """One piece of work on its way through the writer."""
+    """Work for the writer, and its outcome."""
 
     def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
@@ -167,7 +167,7 @@ class _Work:
 class Database:
     """A SQLite file; `migrate` brings its schema up to date.
 
-    Raises ResponderBotError("unavailable") for a file that is no database, or that there is no room for.
+    Raises ResponderBotError("unavailable") for a file that isn't a database, or when the disk is full.
     """
 
     def __init__(
@@ -180,21 +180,21 @@ class Database:
         self.path = path
         self._search_limit_s = search_limit_s
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._gathered: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
+        self._pending: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._is_closed = False
-        self._lost = ""  # what is wrong with the files, as of `_looked_at`
-        self._looked_at = float("-inf")
+        self._lost = ""  # what is wrong with the files, as of `_files_checked_at`
+        self._files_checked_at = float("-inf")
         self._is_rescued = False
         self._failure: tuple[float, str] | None = None
         self._damage = ""
         with ExitStack() as opened:
-            self._writer_connection = opened.enter_context(closing(_opened(path, migrate)))
+            self._writer_connection = opened.enter_context(closing(_open(path, migrate)))
             self._reader = opened.enter_context(closing(_connect(path, read_only=True)))
             self._background_reader = opened.enter_context(closing(_connect(path, read_only=True)))
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
             self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
-            self._searchers = ThreadPoolExecutor(SEARCHES_AT_ONCE, thread_name_prefix="store-search")
+            self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
             self._searches: set[Search] = set()
             self._idle_readers: list[sqlite3.Connection] = []
             self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
@@ -202,9 +202,9 @@ class Database:
             opened.pop_all()
 
     async def close(self) -> None:
-        """Commit what was handed in, then let go of the file; what comes later is "unavailable"."""
+        """Commit pending work, then close the file; later work raises ResponderBotError("unavailable")."""
         self._is_closed = True
-        self._hand_in(asyncio.get_running_loop())
+        self._enqueue(asyncio.get_running_loop())
         self._queue.put([_STOP])
         await asyncio.to_thread(self._writer.join)
         for search in list(self._searches):
@@ -216,35 +216,35 @@ class Database:
         self._files.close()
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        """A short read of what is committed, at once on the calling loop. Raises ResponderBotError("unavailable")."""
-        return self._fetched(self._reader, sql, params)
+        """Run a short query on committed data, on the calling thread. Raises ResponderBotError("unavailable")."""
+        return self._fetch(self._reader, sql, params)
 
     def row(self, sql: str, params: Params | None = None) -> Row | None:
-        """The first row of a short read. Raises as `rows` does."""
-        return next(iter(self._fetched(self._reader, sql, params)), None)
+        """The first row of a short query, or None. Raises as `rows` does."""
+        return next(iter(self._fetch(self._reader, sql, params)), None)
 
     async def search(self, work: Callable[[Search], T]) -> T:
-        """Run what reads on behalf of a client in a thread, beside a few others; its time is limited.
+        """Run a client's search in a thread, at most MAX_SEARCHES at once, for a limited time.
 
-        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when its time is over.
+        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when the time is over.
         """
         loop, search = asyncio.get_running_loop(), Search()
         self._searches.add(search)
         try:
-            return await loop.run_in_executor(self._searchers, self._searched, work, search, loop)
+            return await loop.run_in_executor(self._searchers, self._run_search, work, search, loop)
         finally:
             self._searches.discard(search)
             search.stop()
 
-    def _searched(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
-        self._check_files_lately()
-        connection = self._idle_readers.pop() if self._idle_readers else self._another_reader()
+    def _run_search(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
+        self._check_files_if_due()
+        connection = self._idle_readers.pop() if self._idle_readers else self._open_reader()
         try:
             search.begin(connection)
             loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
             return work(search)
         except STORE_ERRORS as error:
-            if _is_file_trouble(error):
+            if _is_file_error(error):
                 raise self._unreadable(error) from error
             if _code_of(error) != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -256,13 +256,13 @@ class Database:
             search.end()
             self._idle_readers.append(connection)
 
-    def _another_reader(self) -> sqlite3.Connection:
+    def _open_reader(self) -> sqlite3.Connection:
         try:
             connection = _connect(self.path, read_only=True)
-        except sqlite3.Error as error:  # no file descriptor is left, say
+        except sqlite3.Error as error:  # such as when no file descriptor is left
             raise self._unreadable(error) from error
         try:
-            self._check_files()  # after it was opened: it is not to be of a file put in the place of ours
+            self._check_files()  # after opening: it must not be of a file that replaced ours
         except ResponderBotError:
             connection.close()
             raise
@@ -272,27 +272,27 @@ class Database:
         """Run a long read of core's own in a thread; use `search` for what clients ask for. Raises as `rows` does."""
 
         def read() -> list[Row]:
-            return self._fetched(self._background_reader, sql, params)
+            return self._fetch(self._background_reader, sql, params)
 
         return await asyncio.get_running_loop().run_in_executor(self._background, read)
 
     async def transaction(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` in the writer; returns what it returns, once that is durable.
+        """Run `work` in the writer thread; return its result once it is durable.
 
-        Work of several callers shares one commit. Work that raises is undone alone, and the error comes out here.
-        `work` may be run twice, and changes nothing but the store. Raises ResponderBotError("unavailable") when the
-        file can't be written.
+        Work of several callers shares one commit. If `work` raises, it alone is rolled back and the error is raised
+        here. It may be run twice, so it must change nothing but the database. Raises ResponderBotError("unavailable")
+        when the file can't be written.
         """
         if self._is_closed:
             raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
         loop = asyncio.get_running_loop()
         item = _Work(work, loop)
-        gathered = self._gathered.setdefault(loop, [])
-        gathered.append(item)
-        if len(gathered) == 1:
-            # Handed in once this turn of the loop is over, and the next, in which its requests become work: the
-            # writer wakes at the first one that it sees, and a commit of few works costs as much as one of many.
-            loop.call_soon(loop.call_soon, self._hand_in, loop)
+        pending = self._pending.setdefault(loop, [])
+        pending.append(item)
+        if len(pending) == 1:
+            # Enqueued two iterations of the loop later, when requests that arrived together have become work too: the
+            # writer wakes for the first item, and a small commit costs as much as a large one.
+            loop.call_soon(loop.call_soon, self._enqueue, loop)
         result: T = await item.done
         return result
 
@@ -301,21 +301,21 @@ class Database:
         self._listeners.append(listener)
 
     def version(self) -> int:
-        """Changes when another process has committed (`semantics.md 8`)."""
+        """A number that changes when another process has committed."""
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
     def damage(self) -> str:
-        """What was found to be damaged in the file since it was opened, as a sentence, or ""."""
+        """A sentence about damage found in the file since it was opened, or ""."""
         return self._damage
 
     def failure(self, within_s: float) -> str:
-        """The last error of a read or a write, as a sentence, if it is not longer ago than this, or ""."""
+        """The last error of a read or write, as a sentence, if it is at most `within_s` old; else ""."""
         if self._failure is None or time.monotonic() - self._failure[0] > within_s:
             return ""
         return self._failure[1]
 
     def forget_failure(self) -> None:
-        """What `failure` tells of is over."""
+        """Clear what `failure` returns."""
         self._failure = None
 
     def _unavailable(self, sentence: str, cause: Exception | None = None) -> ResponderBotError:
@@ -327,24 +327,24 @@ class Database:
         return failure
 
     def _check_files(self) -> None:
-        """Raises ResponderBotError("unavailable") where the files are not those that were opened."""
-        self._lost = self._files.trouble()
-        self._looked_at = time.monotonic()
+        """Raise ResponderBotError("unavailable") if the files are not those that were opened."""
+        self._lost = self._files.problem()
+        self._files_checked_at = time.monotonic()
         if self._lost:
             raise self._unavailable(self._lost)
 
-    def _check_files_lately(self) -> None:
-        """As `_check_files`, where that was not done just now."""
-        if self._lost or time.monotonic() - self._looked_at > LOOK_EVERY_S:
+    def _check_files_if_due(self) -> None:
+        """`_check_files`, at most once in FILE_CHECK_EVERY_S while the files are fine."""
+        if self._lost or time.monotonic() - self._files_checked_at > FILE_CHECK_EVERY_S:
             self._check_files()
 
-    def _fetched(self, connection: sqlite3.Connection, sql: str, params: Params | None) -> list[Row]:
-        """Rows, or "unavailable" for what is wrong with the file; any other error is a bug and stays what it is."""
-        self._check_files_lately()
+    def _fetch(self, connection: sqlite3.Connection, sql: str, params: Params | None) -> list[Row]:
+        """Raise "unavailable" for what is wrong with the file; any other error is a bug and passes through."""
+        self._check_files_if_due()
         try:
             return connection.execute(sql, params or {}).fetchall()
         except STORE_ERRORS as error:
-            if not _is_file_trouble(error):
+            if not _is_file_error(error):
                 raise
             raise self._unreadable(error) from error
 
@@ -352,10 +352,10 @@ class Database:
         sentence = f"The store can't be read ({_reason(error)}); look at its disk, or restore a backup."
         return self._unavailable(sentence, error)
 
-    def _hand_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        gathered = self._gathered.pop(loop, None)
-        if gathered:
-            self._queue.put(gathered)
+    def _enqueue(self, loop: asyncio.AbstractEventLoop) -> None:
+        pending = self._pending.pop(loop, None)
+        if pending:
+            self._queue.put(pending)
 
     def _write(self) -> None:
         while True:
@@ -366,14 +366,14 @@ class Database:
             works = [item for item in batch if item is not _STOP]
             if works:
                 self._commit(works)
-                self._tell(works)
+                self._deliver(works)
             if len(works) < len(batch):
                 return
 
     def _commit(self, works: list[_Work]) -> None:
         connection = self._writer_connection
         try:
-            self._check_files_lately()
+            self._check_files_if_due()
             connection.execute("BEGIN IMMEDIATE")
             if not _all_at_once(works, connection):
                 connection.execute("ROLLBACK")
@@ -401,21 +401,21 @@ class Database:
         return self._unavailable(f"The store can't be written ({_reason(error)}); {after}.", error)
 
     def _rescue(self) -> None:
-        """Once, after the files were tampered with: empty the write-ahead log.
+        """Checkpoint the write-ahead log, once, after the files were tampered with.
 
-        Without its path it is lost with this process, and beside another database SQLite would apply it to that one.
+        A removed log would be lost with this process, and SQLite would apply one to whatever database is beside it.
         """
         if not self._is_rescued and self._files.may_checkpoint():
             self._is_rescued = True
             with suppress(*STORE_ERRORS):
                 self._writer_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _tell(self, works: list[_Work]) -> None:
+    def _deliver(self, works: list[_Work]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         for item in works:
             by_loop.setdefault(item.loop, []).append(item)
         for loop, items in by_loop.items():
-            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._settle, items)
 
     def _settle(self, items: list[_Work]) -> None:
@@ -426,9 +426,9 @@ class Database:
 
 
 def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
-    """Bring the tables up to date; does nothing where they are.
+    """Apply the migrations that are pending.
 
-    Raises ResponderBotError("bad_request") where a newer release has changed them in ways that are not known here.
+    Raises ResponderBotError("bad_request") if a newer release has applied migrations that this one doesn't know.
     """
     with closing(sqlite_utils.Database(memory=True)) as empty:
         known = {one.name for one in migrations.pending(empty)}
@@ -440,7 +440,7 @@ def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> Non
 
 
 def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
-    """Run each once, as nearly always all can stay; False where one has raised after it had changed something."""
+    """Run each without a savepoint, the usual case; False if one has raised after it had written something."""
     transaction = Transaction(connection)
     for item in works:
         before = connection.total_changes
@@ -451,14 +451,14 @@ def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
 
 
 def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
-    """Run each in a part of its own, which is undone if it raises."""
+    """Run each in a savepoint of its own, rolled back if it raises."""
     transaction = Transaction(connection)
     for item in works:
-        connection.execute("SAVEPOINT one")
+        connection.execute("SAVEPOINT item")
         _attempt(item, transaction)
         if item.error is not None:
-            connection.execute("ROLLBACK TO one")
-        connection.execute("RELEASE one")
+            connection.execute("ROLLBACK TO item")
+        connection.execute("RELEASE item")
 
 
 def _attempt(item: _Work, transaction: Transaction) -> None:
@@ -466,35 +466,35 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
     try:
         item.result = item.work(transaction)
     except Exception as error:
-        if isinstance(error, StoreTrouble) and not _is_damage(error):
-            raise  # disk full, file gone: the whole commit is in doubt
+        if isinstance(error, CommitInDoubt) and not _is_damage(error):
+            raise  # such as a full disk: the whole commit is in doubt
         item.error = error
 
 
 def _code_of(error: Exception) -> int | None:
-    """SQLite's code, of which the low byte says what it is; None where Python itself refuses what was read."""
+    """SQLite's primary result code; None if Python failed to decode what was read."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
-def _is_file_trouble(error: Exception) -> bool:
-    return _is_damage(error) or _code_of(error) in FILE_TROUBLE
+def _is_file_error(error: Exception) -> bool:
+    return _is_damage(error) or _code_of(error) in FILE_ERRORS
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the content of the file is not what was written; a text that is no UTF-8 is not."""
+    """Whether the content of the file is damaged, such as text that is not valid UTF-8."""
     if not isinstance(error, sqlite3.DatabaseError):
-        return isinstance(error, UnicodeDecodeError)  # in the name of a table, say
+        return isinstance(error, UnicodeDecodeError)  # such as in a table's name
     code = _code_of(error)
     return code in DAMAGE or (code is None and "decode" in str(error))
 
 
 def _reason(error: Exception) -> str:
-    """What SQLite says; Python would show the text itself, which is nobody's business who sees an error."""
-    return "a text in it is no UTF-8" if _is_damage(error) and _code_of(error) is None else str(error)
+    """SQLite's message. Python's would quote the damaged text, which may be confidential."""
+    return "a text in it is not valid UTF-8" if _is_damage(error) and _code_of(error) is None else str(error)
 
 
-def _opened(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
+def _open(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
     connection = None
     try:
         connection = _connect(path)
@@ -525,9 +525,9 @@ def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Dat
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-    # What a long read has kept from being copied makes the log longer; afterwards it is cut again.
+    # A long read keeps the log from being checkpointed, so it grows; afterwards it is truncated again.
     connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
-    # One process migrates, a second one waits here and then finds nothing to do.
+    # One process migrates; a second one waits here, and then finds nothing to do.
     connection.execute("BEGIN IMMEDIATE")
     try:
         migrate(sqlite_utils.Database(connection))

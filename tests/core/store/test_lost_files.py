@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.common.database.sqlite import LOOK_EVERY_S, Database
+from core.common.database.sqlite import FILE_CHECK_EVERY_S, Database
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.schema import migrate
@@ -70,7 +70,7 @@ CASES = [
 async def test_nothing_is_acknowledged_any_more(tmp_path: Path, name: str, deed: Callable[[Path], None]) -> None:
     async with filled(tmp_path / "a.db") as database:
         deed(tmp_path / name)
-        await asyncio.sleep(LOOK_EVERY_S * 2)  # the last look at the files is not "just now" any more
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # the last look at the files is not "just now" any more
         for number in range(1_000, 1_020):
             with pytest.raises(ResponderBotError) as caught:
                 await insert(database, number)
@@ -86,7 +86,7 @@ async def test_nothing_is_acknowledged_any_more(tmp_path: Path, name: str, deed:
 async def test_what_is_put_back_is_used_again(tmp_path: Path, name: str) -> None:
     async with filled(tmp_path / "a.db") as database:
         os.rename(tmp_path / name, tmp_path / "away")
-        await asyncio.sleep(LOOK_EVERY_S * 2)  # as above
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # as above
         with pytest.raises(ResponderBotError):
             await insert(database, 1_000)
         os.rename(tmp_path / "away", tmp_path / name)
@@ -124,7 +124,7 @@ async def test_a_database_behind_a_symbolic_link_is_used(tmp_path: Path) -> None
         (tmp_path / "a.db").unlink()
         (tmp_path / "other.db").touch()
         (tmp_path / "a.db").symlink_to(tmp_path / "other.db")
-        await asyncio.sleep(LOOK_EVERY_S * 2)  # as above
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # as above
         with pytest.raises(ResponderBotError, match=r"a\.db was removed or replaced"):
             await insert(database, 101)
 
