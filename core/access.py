@@ -168,7 +168,7 @@ class Access:
 
     def list_users(self) -> Sequence[Row]:
         """All users: login, profile, clearance, disabled, created_at, slack_ids."""
-        return users.everybody(self._database)
+        return users.list_all(self._database)
 
     def _new_login(self, name: str) -> str:
         login = self.normalize_login(name)

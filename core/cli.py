@@ -223,7 +223,7 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
         return frozenset()
     database = open_database(settings.core.database)
     try:
-        rows = [row for row in users.everybody(database) if not row["disabled"]]
+        rows = [row for row in users.list_all(database) if not row["disabled"]]
     finally:
         await database.close()
     links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]
@@ -408,15 +408,15 @@ def _backup(args: argparse.Namespace) -> int:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from core.store.backup import as_time, put_back
+    from core.store.backup import as_time, restore_backup
 
     core_database, bot_database = _databases(args)
     beside = Path(f"{args.file}.slack")
     has_bot = beside.is_file()
-    made_at, kept = put_back(args.file, core_database, "sequence")
+    made_at, kept = restore_backup(args.file, core_database, "sequence")
     before = [kept]
     if has_bot:
-        _, bots = put_back(beside, bot_database, "message")
+        _, bots = restore_backup(beside, bot_database, "message")
         before.append(bots)
     told = [f"Restored {core_database}{f' and {bot_database}' if has_bot else ''} from a backup of {as_time(made_at)}."]
     if any(before):

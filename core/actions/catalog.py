@@ -88,7 +88,7 @@ class Responders:
         """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
         for name, state in self._states.items():
             try:
-                kept = catalogues.kept(self._database, name)
+                kept = catalogues.find(self._database, name)
                 if kept is not None:
                     state.catalogue = without_duplicates(_catalogue(kept))
             except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
@@ -257,7 +257,7 @@ class Responders:
             doc, now = json.dumps(asdict(catalogue)), self._clock()
             # A store that can't be written shows in health; the catalogue in memory is right all the same.
             with suppress(ResponderBotError):
-                await self._database.transaction(lambda tx: catalogues.keep(tx, state.engine.name, doc, now))
+                await self._database.transaction(lambda tx: catalogues.save(tx, state.engine.name, doc, now))
 
     def _log_settings_problems(self) -> None:
         problems = self.settings_problems()

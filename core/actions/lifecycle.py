@@ -206,7 +206,7 @@ class Lifecycle:
             if not stored.dispatch(tx, number, self.holder, now):
                 return None
             if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
-                stored.renew(tx, self.holder, now + LEASE_MS)
+                stored.renew_lease(tx, self.holder, now + LEASE_MS)
             return self._job(row, target, resumed=False)
 
         return await self._database.transaction(work)

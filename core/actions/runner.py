@@ -78,7 +78,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(ResponderBotError):
-            await self._database.transaction(lambda tx: stored.forget_owner(tx, self._holder))
+            await self._database.transaction(lambda tx: stored.release_lease(tx, self._holder))
 
     def accept(self, number: int, engine_name: str) -> None:
         """Queue a recorded action, whose lease this process holds, for a slot on its engine."""
@@ -115,13 +115,13 @@ class Runner:
     async def _renew(self) -> None:
         if self.followed():
             until = self._clock() + LEASE_MS
-            await self._database.transaction(lambda tx: stored.renew(tx, self._holder, until))
+            await self._database.transaction(lambda tx: stored.renew_lease(tx, self._holder, until))
 
     async def _look(self) -> None:
-        for row in await self._database.fetch_in_background(stored.OWNERS):
+        for row in await self._database.fetch_in_background(stored.LEASE_HOLDERS):
             if row["id"] != self._holder:
                 await self._take_over(row["id"])
-        for row in await self._database.fetch_in_background(stored.OWN_IDS, {"owner": self._holder}):
+        for row in await self._database.fetch_in_background(stored.OWNED_IDS, {"owner": self._holder}):
             if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
                 action = stored.find(self._database, row["id"])
                 if action is not None and action["owner"] == self._holder:
@@ -160,10 +160,10 @@ class Runner:
         def work(tx: Transaction) -> list[Row]:
             if not is_dead and stored.lease_until(tx, old_holder) > now:
                 return []  # it has renewed its lease
-            stored.forget_owner(tx, old_holder)
+            stored.release_lease(tx, old_holder)
             taken = stored.take_over(tx, old_holder, self._holder)
             if taken:  # or a third core would take them in turn, before our next tick
-                stored.renew(tx, self._holder, now + LEASE_MS)
+                stored.renew_lease(tx, self._holder, now + LEASE_MS)
             return taken
 
         for row in await self._database.transaction(work):

@@ -210,7 +210,7 @@ class Actions:
         """
         if not self._spread_load or request.engine_id is not None or choice.engine.capacity is None:
             return choice
-        full = self._responders.full(stored.places_taken(tx, self._lifecycle.holder))
+        full = self._responders.full(stored.slots_taken(tx, self._lifecycle.holder))
         return self._responders.choose(target, request.responder_id, None, full=full)
 
     def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:

@@ -165,7 +165,7 @@ class Alerts:
         """Raises ResponderBotError("too_large") for a change that would keep other writers waiting for too long."""
         if len(numbers) < 2:
             return
-        chars, values = await objects.weigh(self._database, numbers)
+        chars, values = await objects.measure(self._database, numbers)
         if chars > COPIED_LIMIT_CHARS or values + more_values > MAX_BULK_VALUES:
             raise ResponderBotError("too_large", f"{len(numbers)} such alerts are too much for one change; send fewer.")
 

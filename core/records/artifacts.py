@@ -100,7 +100,7 @@ def add_to_case(
     numbers = objects.next_ids(tx, len(new))
     artifacts = [artifact_of(number, item, user, now) for number, (_, item) in zip(numbers, new, strict=True)]
     rows = [
-        objects.New(number_of(artifact), artifact.to_json(), key)
+        objects.NewObject(number_of(artifact), artifact.to_json(), key)
         for artifact, (key, _) in zip(artifacts, new, strict=True)
     ]
     insert_children(tx, "case_artifact", rows, root, user, now)

@@ -226,7 +226,7 @@ def new_tasks(tx: Transaction, case: Case, requested: Sequence[TaskInput], user:
     """Add tasks to a case, in this order."""
     numbers = objects.next_ids(tx, len(requested))
     tasks = [_task_of(number, task, user, now) for number, task in zip(numbers, requested, strict=True)]
-    rows = [objects.New(number_of(task), task.to_json()) for task in tasks]
+    rows = [objects.NewObject(number_of(task), task.to_json()) for task in tasks]
     insert_children(tx, "case_task", rows, number_of(case), user, now)
     return tasks
 

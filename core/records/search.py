@@ -18,10 +18,9 @@ from core.records import fields, query_string
 from core.records.fields import FieldPath, bad_request, field_path, field_value, kind_of, shown
 from core.store import search as stored
 from core.store.search import (
-    Above,
     All,
     Any_,
-    Below,
+    Child,
     Compare,
     Condition,
     Everything,
@@ -30,6 +29,7 @@ from core.store.search import (
     Not,
     OneOf,
     Operator,
+    Parent,
     Sort,
     Window,
 )
@@ -149,7 +149,7 @@ class _QueryParser:
             if kind not in fields.PARENTS.get(far, ()):
                 raise bad_request(f"A {kind} has no child of the type {far}")
             self._step()
-            return Below(self.parse(wanted, far, depth + 1), far)
+            return Child(self.parse(wanted, far, depth + 1), far)
         return self._above(kind, far, wanted, depth)
 
     def _above(self, kind: str, far: str, wanted: Any, depth: int) -> Condition:
@@ -159,8 +159,8 @@ class _QueryParser:
             raise bad_request(f"There is no parent of the type {far} here")
         self._step()
         if far in parents:
-            return Above(self.parse(wanted, far, depth + 1), far)
-        return Above(self._above(parents[0], far, wanted, depth + 1), parents[0])
+            return Parent(self.parse(wanted, far, depth + 1), far)
+        return Parent(self._above(parents[0], far, wanted, depth + 1), parents[0])
 
     def _step(self) -> None:
         self._steps += 1

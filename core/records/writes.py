@@ -28,7 +28,9 @@ def record_event(tx: Transaction, kind: Kind, verb: str, number: int, root_id: i
     )
 
 
-def insert_children(tx: Transaction, kind: Kind, new: Sequence[objects.New], case: int, user: str, now: int) -> None:
+def insert_children(
+    tx: Transaction, kind: Kind, new: Sequence[objects.NewObject], case: int, user: str, now: int
+) -> None:
     """Add objects of one kind to the case with that number, each with its event."""
     objects.insert_all(tx, kind, new, parent_id=case)
     events.record_all(

@@ -1,4 +1,4 @@
-"""The SQL of actions, of idempotency keys, and of who follows what."""
+"""SQL for actions, their idempotency keys, and the leases of the cores that follow them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _COLUMNS = (
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has a key for each column that the statement names."""
+    """Record an action. `values` has a key for each parameter of the statement."""
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, approval_expires_at, doc)"
@@ -28,7 +28,7 @@ def find(reads: Reads, action_id: int) -> Row | None:
 
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
-    """`doc`, and `whole_report` and `whole_operations` where those in it were cut."""
+    """`doc, whole_report, whole_operations`; the last two are null unless those in `doc` were truncated."""
     return reads.row("SELECT doc, whole_report, whole_operations FROM action WHERE id = :id", {"id": action_id})
 
 
@@ -38,13 +38,13 @@ _DOCS_OF = (
 
 
 def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
-    """The answers' JSON of an object's actions, newest first, at most so many."""
+    """The response JSON of an object's newest actions, newest first."""
     rows = reads.rows(_DOCS_OF, {"object_id": object_id, "kind": kind, "limit": limit, "offset": 0})
     return [row["doc"] for row in rows]
 
 
 def docs_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[str]:
-    """The same beside the loop, from an offset on."""
+    """The response JSON of an object's actions, newest first, for use within a search."""
     values = {"object_id": object_id, "kind": kind, "limit": limit, "offset": offset}
     return (row["doc"] for row in search.rows(_DOCS_OF, values))
 
@@ -64,7 +64,7 @@ def open_on(reads: Reads, object_id: int) -> list[Row]:
 
 
 def dispatch(tx: Transaction, action_id: int, owner: str, now: int) -> int:
-    """Note that the engine is about to be called; touches no row when somebody else owns it or it has moved on."""
+    """Mark an action as dispatched, before the engine is called. Returns 0 if it isn't this core's or has moved on."""
     return tx.run(
         "UPDATE action SET dispatched_at = :now WHERE id = :id AND owner = :owner AND status = 'Waiting'"
         " AND dispatched_at IS NULL AND approval_expires_at IS NULL",
@@ -107,12 +107,12 @@ def set_end(
 
 
 def ending(reads: Reads, action_id: int) -> Row | None:
-    """The end that is being stored in several commits: `at, report`."""
+    """The end of an action while it is applied in several commits (`at, report`), or None."""
     return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})
 
 
 def outcomes(reads: Reads, action_id: int) -> str | None:
-    """What became of the operations of such an end so far; None where there is none."""
+    """Outcomes (JSON) of the operations that such an end has applied so far, or None."""
     row = reads.row("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
     return None if row is None else str(row["outcomes"])
 
@@ -133,7 +133,7 @@ def forget_ending(tx: Transaction, action_id: int) -> None:
 
 
 def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None) -> None:
-    """Keep who has agreed; with an owner the last one did, and the wait for people is over."""
+    """Store an approval. `owner` is given with the last one: the action is then ready to be dispatched by that core."""
     tx.run(
         "UPDATE action SET doc = :doc, owner = :owner,"
         " approval_expires_at = CASE WHEN :owner IS NULL THEN approval_expires_at END WHERE id = :id",
@@ -145,8 +145,8 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-def renew(tx: Transaction, owner: str, lease_until: int) -> None:
-    """Keep how long a core has its actions; a core with no row has lost them."""
+def renew_lease(tx: Transaction, owner: str, lease_until: int) -> None:
+    """Renew a core's lease on its actions. A core without a row has lost its lease."""
     tx.run(
         "INSERT INTO owner (id, lease_until) VALUES (:owner, :until)"
         " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
@@ -159,19 +159,19 @@ def lease_until(reads: Reads, owner: str) -> int:
     return int(row["lease_until"]) if row else 0
 
 
-OWNERS = f"SELECT id FROM owner UNION SELECT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL"
-"""The cores that have a lease or had one, and those that open actions name."""
+LEASE_HOLDERS = f"SELECT id FROM owner UNION SELECT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL"
+"""Cores with a lease, expired ones too, and those that own open actions."""
 
-OWN_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :owner"
-"""The open actions that a core follows."""
+OWNED_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :owner"
+"""The open actions that a core owns."""
 
 
-def forget_owner(tx: Transaction, owner: str) -> None:
+def release_lease(tx: Transaction, owner: str) -> None:
     tx.run("DELETE FROM owner WHERE id = :owner", {"owner": owner})
 
 
-def places_taken(reads: Reads, owner: str) -> dict[str, int]:
-    """How many open actions this core follows on each engine, those that wait there for a place among them."""
+def slots_taken(reads: Reads, owner: str) -> dict[str, int]:
+    """Number of open actions of a core by engine, those that wait for a slot included."""
     rows = reads.rows(
         f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND owner = :owner GROUP BY engine_name",
         {"owner": owner},
@@ -180,7 +180,10 @@ def places_taken(reads: Reads, owner: str) -> dict[str, int]:
 
 
 def take_over(tx: Transaction, old_owner: str, owner: str) -> list[Row]:
-    """Give a core's open actions to another: `id, engine_name, dispatched_at`, those that may run already first."""
+    """Make another core the owner of all open actions of a core.
+
+    Returns `id, engine_name, dispatched_at`, dispatched ones first.
+    """
     rows = tx.rows(
         f"UPDATE action SET owner = :owner WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, dispatched_at",
         {"old": old_owner, "owner": owner},
@@ -200,13 +203,13 @@ def open_ids(reads: Reads) -> list[int]:
 
 
 def unreported_ids(reads: Reads) -> list[int]:
-    """The open actions whose report is not known; those that have one are being ended."""
+    """The open actions without a report; those with one are being ended."""
     sql = f"SELECT id FROM action WHERE {_OPEN} AND id NOT IN (SELECT action_id FROM ending)"
     return [row["id"] for row in reads.rows(sql)]
 
 
 def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
-    """What came under this Idempotency-Key since then: `body, action_id`."""
+    """The request with this Idempotency-Key since that time (`body, action_id`), or None."""
     return reads.row(
         "SELECT body, action_id FROM idempotency WHERE login = :login AND key = :key AND created_at >= :since",
         {"login": login, "key": key, "since": since},
@@ -214,7 +217,7 @@ def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
 
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
-    """Keep a key; one that has expired gives way."""
+    """Store an Idempotency-Key; it replaces one that has expired."""
     tx.run(
         "INSERT INTO idempotency (login, key, body, action_id, created_at)"
         " VALUES (:login, :key, :body, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"

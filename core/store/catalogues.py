@@ -1,9 +1,9 @@
-"""The SQL of the catalogues that engines were last heard to offer."""
+"""SQL for the last known catalogue of each engine."""
 
 from core.common.database.sqlite import Reads, Transaction
 
 
-def keep(tx: Transaction, engine: str, doc: str, at: int) -> None:
+def save(tx: Transaction, engine: str, doc: str, at: int) -> None:
     tx.run(
         "INSERT INTO catalogue (engine, doc, at) VALUES (:engine, :doc, :at)"
         " ON CONFLICT (engine) DO UPDATE SET doc = excluded.doc, at = excluded.at",
@@ -11,6 +11,6 @@ def keep(tx: Transaction, engine: str, doc: str, at: int) -> None:
     )
 
 
-def kept(reads: Reads, engine: str) -> str | None:
+def find(reads: Reads, engine: str) -> str | None:
     row = reads.row("SELECT doc FROM catalogue WHERE engine = :engine", {"engine": engine})
     return None if row is None else str(row["doc"])

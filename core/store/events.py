@@ -1,4 +1,4 @@
-"""The SQL of the event feed."""
+"""SQL for the event feed."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from core.common.database.sqlite import Reads, Row, Transaction
 def append(
     tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
 ) -> None:
-    same = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
+    shared = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
     tx.run_all(
         "INSERT INTO event (at, type, object_type, object_id, root_id, user)"
         " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
-        ({**same, "object_id": object_id} for object_id in object_ids),
+        ({**shared, "object_id": object_id} for object_id in object_ids),
     )
 
 
@@ -25,8 +25,8 @@ def after(reads: Reads, seq: int, limit: int) -> list[Row]:
 
 
 def bounds(reads: Reads) -> tuple[int, int]:
-    """The first seq that is kept (0 when there is none) and the last one ever given."""
-    # One statement, so that both are of one moment: between two, another's commit would look like a gap.
+    """The first seq still stored (0 if none), and the last one ever allocated."""
+    # One statement, so both come from one snapshot: a commit between two would look like a gap.
     row = reads.row(
         "SELECT coalesce((SELECT min(seq) FROM event), 0) AS first,"
         " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) AS last"
@@ -35,7 +35,7 @@ def bounds(reads: Reads) -> tuple[int, int]:
 
 
 def prune(tx: Transaction, before: int) -> int:
-    """Forget what came before the first event that is to stay; they come in the order of time, so no index on it."""
+    """Delete events older than `before` (ms). Events are in order of time, so no index on it is needed."""
     kept = tx.row("SELECT seq FROM event WHERE at >= :before ORDER BY seq LIMIT 1", {"before": before})
     if kept is None:
         return tx.run("DELETE FROM event")

@@ -1,4 +1,4 @@
-"""The SQL of alerts, cases, tasks, logs, artifacts and case templates: one table, told apart by kind."""
+"""SQL for alerts, cases, tasks, logs, artifacts and case templates: one table with a column `kind`."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ MAX_ID_DIGITS = 18  # what fits into SQLite's integer
 
 
 def parse_id(text: str) -> int | None:
-    """The number of an id as the wire writes it (`~12`); None for what is no id, so that it names nothing."""
+    """The number of an id of the API (`~12`); None if the text isn't one."""
     digits = text.removeprefix("~")
     if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
         return None
@@ -23,7 +23,7 @@ def parse_id(text: str) -> int | None:
 
 
 def parsed(doc: str) -> Any:
-    """The JSON of a stored object. Raises ResponderBotError("unavailable") for one that is damaged."""
+    """The JSON of a stored object. Raises ResponderBotError("unavailable") if it is damaged."""
     try:
         return from_json(doc)
     except ValueError as error:
@@ -31,20 +31,20 @@ def parsed(doc: str) -> Any:
 
 
 def next_id(tx: Transaction) -> int:
-    """A number that no object or action has had."""
+    """Allocate an id that no object or action has had."""
     return next_ids(tx, 1)[0]
 
 
 def next_ids(tx: Transaction, count: int) -> range:
-    """As many numbers that no object or action has had, in one statement."""
+    """Allocate `count` such ids in one statement."""
     row = tx.row("UPDATE sequence SET last = last + :count WHERE id = 1 RETURNING last", {"count": count})
-    assert row is not None  # noqa: S101 - the row is made with the table
+    assert row is not None  # noqa: S101 - the row is created with the table
     return range(row["last"] - count + 1, row["last"] + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class New:
-    """An object to be added."""
+class NewObject:
+    """An object to insert."""
 
     id: int
     doc: str
@@ -54,12 +54,12 @@ class New:
 def insert(
     tx: Transaction, object_id: int, kind: str, doc: str, *, parent_id: int | None = None, unique_key: str | None = None
 ) -> None:
-    """Add an object. Raises ResponderBotError("exists") where its unique key is taken."""
-    insert_all(tx, kind, [New(object_id, doc, unique_key)], parent_id=parent_id)
+    """Insert an object. Raises ResponderBotError("exists") if its unique key is taken."""
+    insert_all(tx, kind, [NewObject(object_id, doc, unique_key)], parent_id=parent_id)
 
 
-def insert_all(tx: Transaction, kind: str, new: Iterable[New], *, parent_id: int | None = None) -> None:
-    """Add objects of one kind below one parent. Raises as `insert` does."""
+def insert_all(tx: Transaction, kind: str, new: Iterable[NewObject], *, parent_id: int | None = None) -> None:
+    """Insert objects of one kind and one parent. Raises as `insert` does."""
     try:
         tx.run_all(
             "INSERT INTO object (id, kind, parent_id, unique_key, doc)"
@@ -102,7 +102,7 @@ def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
 
 
 def taken(reads: Reads, kind: str, unique_keys: Iterable[str]) -> set[str]:
-    """Those of the keys that an object of this kind has."""
+    """Those of `unique_keys` that objects of this kind have."""
     rows = reads.rows(
         "SELECT unique_key FROM object WHERE kind = :kind AND unique_key IN (SELECT value FROM json_each(:keys))",
         {"kind": kind, "keys": json.dumps(list(unique_keys))},
@@ -110,8 +110,8 @@ def taken(reads: Reads, kind: str, unique_keys: Iterable[str]) -> set[str]:
     return {row["unique_key"] for row in rows}
 
 
-async def weigh(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
-    """How many characters, and about how many values, the JSON of these objects has; read beside the loop."""
+async def measure(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
+    """Number of characters and approximate number of values in the JSON of these objects, read in the background."""
     rows = await database.fetch_in_background(
         "SELECT coalesce(sum(length(doc)), 0) AS chars,"
         " coalesce(sum(length(doc) - length(replace(doc, ',', ''))), 0) AS commas"
@@ -122,7 +122,7 @@ async def weigh(database: Database, object_ids: Collection[int]) -> tuple[int, i
 
 
 def children(reads: Reads, kind: str, parent_id: int) -> list[Row]:
-    """The objects of a kind below another, oldest first."""
+    """The objects of a kind with this parent, oldest first."""
     return reads.rows(
         "SELECT id, kind, parent_id, doc FROM object WHERE parent_id = :parent AND kind = :kind ORDER BY id",
         {"parent": parent_id, "kind": kind},

@@ -1,4 +1,4 @@
-"""Opening the store where it belongs, or saying why not."""
+"""Open core's database."""
 
 from pathlib import Path
 
@@ -8,13 +8,10 @@ from core.store.schema import migrate
 
 
 def open_database(path: Path) -> Database:
-    """The store, private to this user, made if there is none.
-
-    Raises ResponderBotError("unavailable") with the file's name.
-    """
+    """Open the database, or create it with mode 0600. Raises ResponderBotError("unavailable")."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # what SQLite puts beside it gets the same mode
+        path.touch(mode=0o600)  # SQLite gives its files beside it the same mode
         return Database(path, migrate)
     except OSError as error:
         sentence = f"The database {path} can't be opened ({error.strerror}); name another with [core] database."

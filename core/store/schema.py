@@ -1,7 +1,7 @@
-"""The tables of core, as migrations: each runs once, in order, and is never changed after it has landed.
+"""Core's tables, as migrations: each runs once, in order, and is never changed after it has landed.
 
-The first tables were edited in place for a time, so what a migration finds may already have what it would make: it
-looks at the tables, not only at which migrations are recorded (`tests/core/store/earlier` has a file of each shape).
+For a time `first_tables` was edited in place, so a migration may find that a table already has what it would add. Such
+migrations check the tables as well (`tests/core/store/earlier` has a database of each shape).
 """
 
 import secrets
@@ -16,12 +16,12 @@ migrations = Migrations("core")
 
 @migrations()
 def first_tables(db: Database) -> None:
-    # One number space for every object and action (semantics.md 1), kept in a row so that it is the same everywhere.
+    # Objects and actions share one sequence of ids.
     db.table("sequence").create({"id": int, "last": int}, pk="id")
     db.table("sequence").insert({"id": 1, "last": 0})
 
-    # doc: the answer's JSON, ready-made. unique_key: what may exist once of a kind (an alert's reference, a
-    # template's name).
+    # doc: the response JSON, ready to send. unique_key: unique for each kind, such as an alert's reference or a
+    # template's name.
     db.table("object").create(
         {"id": int, "kind": str, "parent_id": int, "unique_key": str, "doc": str},
         pk="id",
@@ -31,8 +31,8 @@ def first_tables(db: Database) -> None:
     db.table("object").create_index(["kind", "id"])
     db.table("object").create_index(["parent_id", "kind", "id"])
 
-    # doc: the answer's JSON. whole_report: only where the one in doc was cut. handed_at: when the engine was about to
-    # be called. owner and lease_until: which core follows it. approval_expires_at: only while it waits for people.
+    # doc: the response JSON. whole_report: only if the one in doc was truncated. handed_at: when it was dispatched.
+    # owner and lease_until: the core that follows it. approval_expires_at: only while it waits for approval.
     db.table("action").create(
         {
             "id": int,
@@ -87,26 +87,26 @@ def first_tables(db: Database) -> None:
     db.table("slack_link").create({"team": str, "slack_user": str, "login": str}, pk=("team", "slack_user"))
     db.table("slack_link").create_index(["login"])
 
-    # What each engine offered when it was last heard of, so that a list is whole while an engine is down.
+    # The last known catalogue of each engine, so that lists are complete while an engine is down.
     db.table("catalogue").create({"engine": str, "doc": str, "at": int}, pk="engine")
 
 
 @migrations()
 def a_lease_for_each_core(db: Database) -> None:
     if db.table("owner").exists():
-        return  # made by a commit that had all of this among its first tables
-    # The cores that follow actions: one whose lease is over, or that has no row, has lost them.
+        return  # made by a commit whose first_tables had all of this
+    # Leases of cores on their actions: one whose lease has expired, or that has no row, has lost them.
     db.table("owner").create({"id": str, "lease_until": int}, pk="id", not_null={"lease_until"})
     db.execute("DROP INDEX action_open")
     db.execute("ALTER TABLE action DROP COLUMN lease_until")
     db.execute("CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress')")
-    db.execute("DROP INDEX idx_event_at")  # events are forgotten from the oldest on, which needs none
+    db.execute("DROP INDEX idx_event_at")  # events are deleted oldest first, which needs no index
 
 
 @migrations()
 def what_the_first_commits_lacked(db: Database) -> None:
     action = db.table("action")
-    if "hold" in action.columns_dict:  # of a time when actions could not be recorded yet
+    if "hold" in action.columns_dict:  # from before actions could be stored
         action.add_column("approval_expires_at", int)
         db.execute("ALTER TABLE action DROP COLUMN hold")
     action.create_index(["status", "responder_name"], if_not_exists=True)
@@ -114,14 +114,14 @@ def what_the_first_commits_lacked(db: Database) -> None:
 
 @migrations()
 def an_end_in_several_commits(db: Database) -> None:
-    # The ends whose operations are being applied: the report, and what became of those that were. A core that dies
-    # meanwhile leaves it here, and the next one goes on behind the last of them.
+    # Ends whose operations are being applied in several commits: the report, and the outcomes so far. If the core dies
+    # the next one continues after the last outcome.
     db.table("ending").create(
         {"action_id": int, "at": int, "report": str, "outcomes": str},
         pk="action_id",
         not_null={"at", "report", "outcomes"},
     )
-    db.execute("ALTER TABLE action ADD COLUMN whole_operations TEXT")  # only where those in doc were cut
+    db.execute("ALTER TABLE action ADD COLUMN whole_operations TEXT")  # only if those in doc were truncated
 
 
 @migrations()
@@ -139,7 +139,7 @@ def identity_and_backups(db: Database) -> None:
 
 @migrations()
 def fields_of_artifacts(db: Database) -> None:
-    # Answers are what is stored, so artifacts of earlier cores get what those of today have. Damage stays as it is.
+    # Response JSON is stored, so older artifacts need the fields that were added. Damaged JSON is left as it is.
     added = (
         "json_set({doc}, '$.startDate', json_extract({doc}, '$.createdAt'),"
         " '$.reports', json_object(), '$.stats', json_object())"
@@ -160,5 +160,5 @@ def columns_that_nothing_reads(db: Database) -> None:
 
 
 def migrate(db: Database) -> None:
-    """Bring core's tables up to date."""
+    """Apply the migrations that are pending."""
     apply(migrations, db)

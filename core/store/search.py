@@ -1,4 +1,4 @@
-"""The SQL of searches over objects: a condition as data, turned into text with bound parameters."""
+"""Searches over objects: conditions as data, compiled to SQL with bound parameters."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,18 +14,18 @@ Operator = Literal["=", ">", ">=", "<", "<="]
 
 @dataclass(frozen=True)
 class JsonPath:
-    """Where a field is: paths into the JSON, the first that holds anything counts.
+    """Where a field is: JSON paths, of which the first that isn't null is used.
 
-    With `many`, what is there is a list, whose members are looked at, each under `inner` if it is an object.
+    With `many` the field is a list and each member is compared, at the path `inner` if members are objects.
     """
 
     texts: tuple[str, ...]
     many: bool = False
     inner: str = ""
     column: str = ""
-    """Where it has a column of its own, never null: `id`, or one with an index."""
+    """A column, never null, that holds the field: `id`, or one with an index."""
     is_anywhere: bool = False
-    """Whether it is not a field, but every text of the document."""
+    """Match any text of the document instead of a field."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class Compare:
-    """A field, or one of its values, stands to a value as the operator says."""
+    """A field, or one of its values, compared with a value."""
 
     path: JsonPath
     operator: Operator
@@ -44,7 +44,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Like:
-    """A text matches a pattern in LIKE's own language, with backslash to escape."""
+    """A field, or one of its values, matches a LIKE pattern with backslash as escape."""
 
     path: JsonPath
     pattern: str
@@ -52,7 +52,7 @@ class Like:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A field, or one of its values, is among these; `values` is a JSON list."""
+    """A field, or one of its values, is in `values` (a JSON list)."""
 
     path: JsonPath
     values: str
@@ -60,7 +60,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Has:
-    """A field is there and not null."""
+    """A field exists and isn't null."""
 
     path: JsonPath
 
@@ -81,22 +81,22 @@ class Not:
 
 
 @dataclass(frozen=True)
-class Above:
-    """The object that this one belongs to, of that kind, meets a condition."""
+class Parent:
+    """The parent, of that kind, meets a condition."""
 
     part: "Condition"
     kind: str
 
 
 @dataclass(frozen=True)
-class Below:
-    """Some object of that kind that belongs to this one meets a condition."""
+class Child:
+    """Some child of that kind meets a condition."""
 
     part: "Condition"
     kind: str
 
 
-Condition = Everything | Compare | Like | OneOf | Has | All | Any_ | Not | Above | Below
+Condition = Everything | Compare | Like | OneOf | Has | All | Any_ | Not | Parent | Child
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ class Sort:
 
 @dataclass(frozen=True)
 class Window:
-    """Which of the sorted objects are wanted; no limit: all from the offset on."""
+    """OFFSET and LIMIT of the sorted objects; None for no limit."""
 
     offset: int
     limit: int | None
 
 
-ANSWER_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects; joined and sent within the loop's 50 ms
+RESPONSE_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects, joined and sent within 50 ms on the event loop
 
 
 async def page(
@@ -124,38 +124,40 @@ async def page(
     window: Window,
     shorten: Callable[[str], str] | None = None,
 ) -> tuple[list[str], int]:
-    """The documents in the window, and how many objects meet the condition altogether.
+    """The documents in the window, and the number of all objects that meet the condition.
 
-    Once half of ANSWER_LIMIT_CHARS is reached, documents are shortened, where that can be done.
-    Raises ResponderBotError("bad_request") where they are over the limit even so.
+    Beyond half of RESPONSE_LIMIT_CHARS documents are passed through `shorten`, if given. Raises
+    ResponderBotError("bad_request") if they exceed the limit all the same.
     """
-    writer = _Writer()
+    compiler = _Compiler()
     # Actions have a table of their own; both have an `id` and a `doc`.
-    table, own = ("action", "1") if kind == "action" else ("object", f"o0.kind = {writer.bind(kind)}")
-    where = f"{own} AND {writer.condition(condition, 0)}"
-    count, counted = f"SELECT count(*) AS total FROM {table} o0 WHERE {where}", dict(writer.params)
-    order = "".join(f"{writer.scalar(sort.path, 0)} {'DESC' if sort.descending else 'ASC'}, " for sort in sorts)
-    bounds = f"LIMIT {writer.bind(-1 if window.limit is None else window.limit)} OFFSET {writer.bind(window.offset)}"
-    # Sorted are ids only: documents would be copied, and kept on disk while they are sorted.
+    table, own = ("action", "1") if kind == "action" else ("object", f"o0.kind = {compiler.bind(kind)}")
+    where = f"{own} AND {compiler.condition(condition, 0)}"
+    count, counted = f"SELECT count(*) AS total FROM {table} o0 WHERE {where}", dict(compiler.params)
+    order = "".join(f"{compiler.scalar(sort.path, 0)} {'DESC' if sort.descending else 'ASC'}, " for sort in sorts)
+    bounds = (
+        f"LIMIT {compiler.bind(-1 if window.limit is None else window.limit)} OFFSET {compiler.bind(window.offset)}"
+    )
+    # Sort ids only: SQLite would copy documents to disk to sort them.
     ids = f"SELECT o0.id AS id FROM {table} o0 WHERE {where} ORDER BY {order}o0.id {bounds}"
     doc = f"SELECT doc FROM {table} WHERE id = :id"
 
     def read(search: Search) -> tuple[list[str], int]:
         total = int(next(search.rows(count, counted))["total"])
-        docs = (str(row["doc"]) for found in search.rows(ids, writer.params) for row in search.rows(doc, dict(found)))
+        docs = (str(row["doc"]) for found in search.rows(ids, compiler.params) for row in search.rows(doc, dict(found)))
         return list(within_limit(docs, total, shorten)), total
 
     return await database.search(read)
 
 
 def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] | None) -> Iterator[str]:
-    """The documents of an answer; raises as `page` does."""
+    """The documents of a response. Raises as `page` does."""
     chars = 0
     for doc in docs:
-        shown = doc if shorten is None or chars + len(doc) <= ANSWER_LIMIT_CHARS // 2 else shorten(doc)
+        shown = doc if shorten is None or chars + len(doc) <= RESPONSE_LIMIT_CHARS // 2 else shorten(doc)
         chars += len(shown)
-        if chars > ANSWER_LIMIT_CHARS:
-            limit = f"{ANSWER_LIMIT_CHARS // 1_048_576} MiB"
+        if chars > RESPONSE_LIMIT_CHARS:
+            limit = f"{RESPONSE_LIMIT_CHARS // 1_048_576} MiB"
             sentence = (
                 f"The answer would be over {limit}, of {total} in all; ask for a part with `range`, such as 0-100."
             )
@@ -164,14 +166,14 @@ def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] 
 
 
 def newest(reads: Reads, kind: str) -> Row | None:
-    """The object of a kind that was made last."""
+    """The newest object of a kind."""
     return reads.row(
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind ORDER BY id DESC LIMIT 1", {"kind": kind}
     )
 
 
 async def custom_fields(database: Database, kinds: Collection[str], newest_of_each: int) -> dict[str, str]:
-    """Names of the custom fields of the newest objects, with the one of `kinds` that the newest such field has."""
+    """Names of the custom fields of the newest objects, with the type (one of `kinds`) of the newest one."""
     objects = " UNION ALL ".join(
         f"SELECT * FROM (SELECT id, doc FROM object WHERE kind = '{kind}' ORDER BY id DESC LIMIT :newest)"
         for kind in ("alert", "case", "case_template")
@@ -185,8 +187,8 @@ async def custom_fields(database: Database, kinds: Collection[str], newest_of_ea
     return {row["name"]: row["kind"] for row in rows}
 
 
-class _Writer:
-    """Writes conditions as SQL; `o<level>` is the object looked at, one level for each step up or down."""
+class _Compiler:
+    """Compiles conditions to SQL; `o<level>` is the object tested, a level for each step to a parent or child."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
@@ -220,11 +222,11 @@ class _Writer:
                 return self._joined(parts, " OR ", level)
             case Not(part):
                 return f"(NOT {self.condition(part, level)})"
-            case Above(part, kind) | Below(part, kind):
-                return self._related(part, kind, level, up=isinstance(condition, Above))
+            case Parent(part, kind) | Child(part, kind):
+                return self._related(part, kind, level, up=isinstance(condition, Parent))
 
     def _values(self, path: JsonPath, level: int, test: str) -> str:
-        """A test of a field. Null where the field is absent would make NOT of it null too, hence coalesce."""
+        """A test of a field. `coalesce`, since NOT of the null for a missing field would be null too."""
         if path.column:
             return test.format(self.scalar(path, level))
         if path.is_anywhere:
@@ -243,5 +245,5 @@ class _Writer:
         far = f"o{level + 1}"
         near, other = (f"o{level}.parent_id", "id") if up else (f"o{level}.id", "parent_id")
         where = f"{far}.kind = {self.bind(kind)} AND {self.condition(part, level + 1)}"
-        # Not EXISTS: this way the parent's id, which is what is mostly asked for, leads to its children by their index.
+        # IN instead of EXISTS: a search by the parent's id, the usual one, then finds children by their index.
         return f"{near} IN (SELECT {far}.{other} FROM object {far} WHERE {where})"

@@ -1,4 +1,4 @@
-"""The SQL of users and of the Slack people linked to them."""
+"""SQL for users and the Slack people linked to them."""
 
 import sqlite3
 
@@ -9,7 +9,7 @@ _COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"
 
 
 def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: str, created_at: int) -> None:
-    """Raises ResponderBotError("exists") where the login is taken."""
+    """Insert a user. Raises ResponderBotError("exists") if the login is taken."""
     try:
         tx.run(
             "INSERT INTO user (login, profile, clearance, key_hash, disabled, created_at)"
@@ -36,7 +36,7 @@ def by_login(reads: Reads, login: str) -> Row | None:
     return reads.row(f"SELECT {_COLUMNS}, key_hash FROM user WHERE login = :login", {"login": login})
 
 
-def everybody(reads: Reads) -> list[Row]:
+def list_all(reads: Reads) -> list[Row]:
     return reads.rows(
         f"SELECT {_COLUMNS}, (SELECT group_concat(team || ':' || slack_user, ' ') FROM slack_link"
         " WHERE slack_link.login = user.login) AS slack_ids FROM user ORDER BY login"
@@ -56,7 +56,7 @@ def set_key(tx: Transaction, login: str, key_hash: str) -> int:
 
 
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
-    """Raises ResponderBotError("exists") where that Slack person is linked already, with a team or without."""
+    """Link a Slack person. Raises ResponderBotError("exists") if already linked, with a team or without."""
     taken = tx.row(
         "SELECT login FROM slack_link WHERE slack_user = :slack_user AND (team = :team OR team = '' OR :team = '')",
         {"team": team, "slack_user": slack_user},
@@ -82,7 +82,7 @@ def links_of(reads: Reads, login: str) -> list[Row]:
 
 
 def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
-    """The user of a Slack person; a link without a team (`""`) is one that no team has been found for yet."""
+    """The user linked to a Slack person. A link whose team isn't known yet has the team `""`."""
     return reads.row(
         f"SELECT {_COLUMNS}, slack_link.team AS team FROM slack_link JOIN user USING (login)"
         " WHERE slack_user = :slack_user AND team = :team",

@@ -19,7 +19,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
-from core.store.backup import copy, put_back
+from core.store.backup import copy, restore_backup
 from tests.bot.features.test_runs import blocks
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until
@@ -39,7 +39,7 @@ def buttons(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def put_marked(folder: Path) -> None:
-    put_back(folder / "copy.db", folder / "core.db", "sequence")
+    restore_backup(folder / "copy.db", folder / "core.db", "sequence")
 
 
 def put_raw(folder: Path) -> None:
@@ -134,8 +134,8 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_i
         await scene.card(anna, await scene.post_alert(sourceRef="lost"))
         await scene.bot.close()
         settings = await scene.stop_core()
-        put_back(tmp_path / "copy.db", tmp_path / "core.db", "sequence")
-        put_back(tmp_path / "copy.db.slack", tmp_path / "slack.db", "message")
+        restore_backup(tmp_path / "copy.db", tmp_path / "core.db", "sequence")
+        restore_backup(tmp_path / "copy.db.slack", tmp_path / "slack.db", "message")
         async with (
             serving(settings, grace_s=0),
             CoreClient(scene.core.url, scene.service_key) as core,

@@ -233,7 +233,7 @@ for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
     child = os.fork()
     if not child:
         sys.settrace(at(line))
-        backup.put_back(Path("copy.db"), Path("harness/core.db"), "sequence")
+        backup.restore_backup(Path("copy.db"), Path("harness/core.db"), "sequence")
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9:
         found = sqlite3.connect("harness/core.db")
@@ -241,7 +241,7 @@ for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
         names = [name for name, in found.execute("SELECT engine FROM catalogue")]
         marks = found.execute("SELECT count(*) FROM backup").fetchone()[0]
         found.close()
-        backup.put_back(Path("copy.db"), Path("harness/core.db"), "sequence")
+        backup.restore_backup(Path("copy.db"), Path("harness/core.db"), "sequence")
         found = sqlite3.connect("harness/core.db")
         seen.append([whole, names, marks, found.execute("SELECT count(*) FROM backup").fetchone()[0]])
         found.close()

@@ -14,7 +14,7 @@ from core.common.database.sqlite import Transaction
 from core.models import Action
 from core.store import actions as stored
 from core.store import objects
-from core.store.search import ANSWER_LIMIT_CHARS
+from core.store.search import RESPONSE_LIMIT_CHARS
 from tests.core.api.test_request_limits import STALL_S, longest_stall
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
@@ -88,7 +88,7 @@ async def test_a_list_of_large_reports_shortens_them(core: RunningCore, path: st
     async with longest_stall() as stall:
         answer = await core.send("GET", f"/api/connector/{path.format(id=alert)}")
     assert stall.seconds < STALL_S
-    assert len(answer.text) < ANSWER_LIMIT_CHARS
+    assert len(answer.text) < RESPONSE_LIMIT_CHARS
     actions = answer.json()
     assert len(actions) == 60
     ids = [int(action["id"][1:]) for action in actions]
@@ -153,7 +153,7 @@ async def test_a_search_of_actions_shortens_reports(core: RunningCore) -> None:
         async with longest_stall() as stall:
             found = await core.send("POST", path, body)
         assert (len(found.json()), found.headers["x-total"]) == (60, "60")
-        assert len(found.text) < ANSWER_LIMIT_CHARS
+        assert len(found.text) < RESPONSE_LIMIT_CHARS
         assert stall.seconds < STALL_S
 
 
