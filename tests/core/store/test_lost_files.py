@@ -185,6 +185,7 @@ async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Ca
         for number in range(10):
             assert (await post_alert(http, key, number))[0] == 201
         deed(setup.database)
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # as above
         for number in range(10, 30):
             status, text = await post_alert(http, key, number)
             assert status == 503
