@@ -304,7 +304,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import folder_troubles
+    from core.settings import folder_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -314,7 +314,7 @@ def _settings_checks(
         (not mode_problem, "settings", mode_problem or f"{file}, {channels} channel{'' if channels == 1 else 's'}")
     ]
     if _is_local_core(settings, core):
-        lines += [(False, "folders", problem) for problem in folder_troubles(core)]
+        lines += [(False, "folders", problem) for problem in folder_problems(core)]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The composition root of core: the only place where its parts meet."""
+"""Core's composition root: creates its services, engines and routes, and serves them."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.events import Feed
-from core.settings import CoreSettings, folder_troubles
+from core.settings import CoreSettings, folder_problems
 from core.store import actions as stored_actions
 from core.store.opening import open_database
 
@@ -63,12 +63,12 @@ class Core:
     responders: Responders
     asgi: ASGIApp
     endpoints: Sequence[Endpoint]
-    """The table that the description was made of, without the aliases."""
+    """The routes in the OpenAPI description, without aliases."""
     _stack: AsyncExitStack
 
     @classmethod
     async def open(cls, settings: CoreSettings, clock: Clock = now_ms) -> "Core":
-        """Open the store, the engines and everything between; raises ResponderBotError with what to do."""
+        """Open the database and the engines, and create the services. Raises ResponderBotError."""
         stack = AsyncExitStack()
         try:
             return await _compose(settings, clock, stack)
@@ -77,15 +77,15 @@ class Core:
             raise
 
     async def close(self) -> None:
-        """Let go of everything, in the opposite order; running jobs go on."""
+        """Close everything in reverse order. Running responders go on."""
         await self._stack.aclose()
 
 
 @asynccontextmanager
 async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncIterator[tuple[Core, str]]:
-    """Core, listening on `[core] host` and `port` in this loop; gives it and its URL.
+    """Serve core on `[core] host` and `port` in this event loop; gives it and its URL.
 
-    The place is taken before the store is opened, so that a second core on the same port ends at once.
+    The port is bound before the database is opened, so that a second core on the same port fails at once.
     """
     sock = bind(settings.core.host, settings.core.port)
     try:
@@ -101,7 +101,7 @@ async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncI
 
 
 async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
-    """Run core until SIGINT or SIGTERM; `ready` is told the URL."""
+    """Serve core until SIGINT or SIGTERM; `ready` is called with the URL."""
     async with serving(settings) as (_, url):
         structlog.get_logger("core.app").info("listening", url=url)
         ready(url)
@@ -109,12 +109,12 @@ async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda
 
 
 async def stop_signal() -> None:
-    """Return when this process is asked to end."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    """Wait for SIGINT or SIGTERM."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop.set)
     try:
-        await asked.wait()
+        await stop.wait()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
@@ -127,8 +127,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     access = Access(database, section.user_domain, clock)
     feed = Feed(database, clock)
 
-    for trouble in folder_troubles(settings):
-        raise ResponderBotError("unavailable", trouble)
+    for problem in folder_problems(settings):
+        raise ResponderBotError("unavailable", problem)
     made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)
@@ -151,7 +151,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     stack.push_async_callback(runner.close)
     await runner.open()
     actions = Actions(lifecycle, runner, responders, database, feed, clock, spread_load=section.spread_load)
-    stack.push_async_callback(_ended, asyncio.create_task(_keep_house(feed, database, clock, section.event_days)))
+    stack.push_async_callback(_cancel, asyncio.create_task(_prune_hourly(feed, database, clock, section.event_days)))
 
     probe = health.StoreProbe(database)
     metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in responders.states()))
@@ -178,7 +178,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             probe,
             metrics,
             [lambda: engine_parts(responders), lambda: confinement_parts(settings)],
-            folders_of(settings),
+            paths_of(settings),
         ),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
@@ -188,17 +188,17 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     choices = choices_api.choice_lists(access, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
-    wire = Router(
+    router = Router(
         [*table, *public],
         access,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
     )
-    return Core(settings, database, access, feed, responders, wire, table, stack)
+    return Core(settings, database, access, feed, responders, router, table, stack)
 
 
-def folders_of(settings: CoreSettings) -> list[Path]:
-    """The folders and files of this machine that sentences may name."""
+def paths_of(settings: CoreSettings) -> list[Path]:
+    """The local paths that messages may contain."""
     found = [settings.core.database, settings.core.jobs, settings.core.environments, BUNDLED, Path.cwd(), Path.home()]
     for engine in settings.engine:
         found += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
@@ -244,19 +244,19 @@ def _figures(catalogue: Catalogue) -> str:
     return f"{words}; can't be used: {', '.join(wrong[:3])}{more} (`responder-bot responders list` says why)"
 
 
-async def _keep_house(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:
-    """Forget, each hour, what is older than it is kept."""
+async def _prune_hourly(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:
+    """Delete events and idempotency keys beyond their retention, every hour."""
     while True:
         try:
             await feed.prune(event_days)
             await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - IDEMPOTENCY_KEY_MS))
         except ResponderBotError as error:
-            structlog.get_logger("core.app").warning("housekeeping failed", reason=error.message)
-        except Exception:  # what is not forgotten now is forgotten in an hour
-            structlog.get_logger("core.app").exception("housekeeping failed")
+            structlog.get_logger("core.app").warning("prune_failed", reason=error.message)
+        except Exception:  # try again in an hour
+            structlog.get_logger("core.app").exception("prune_failed")
         await asyncio.sleep(PRUNE_EVERY_S)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -27,7 +27,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one sentence, and ends with 2."""
+    """A parser that reports an error in one sentence and exits with 2."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
@@ -37,14 +37,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Core's subcommands alone; the console script is `bot.cli`."""
+    """Run core's subcommands only; the console script is `bot.cli`."""
     parser = Parser(prog="responder-bot", description="Run responders on security alerts.")
     register(parser.add_subparsers(metavar="COMMAND", required=True))
     return run(parser.parse_args(argv))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the subcommand that was parsed; an error of the user's is one sentence and 2."""
+    """Run the parsed subcommand and return its exit code; a ResponderBotError is one sentence and 2."""
     subcommand: Run = args.run
     try:
         return subcommand(args)
@@ -60,51 +60,51 @@ def run(args: argparse.Namespace) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        return 130  # as shells say: ended by signal 2
+        return 130  # as in shells: 128 + SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone, as after `| head`
         return 1
 
 
 def announce(line: str) -> None:
-    """Print a line about what is served, which goes on whether anybody can read it or not."""
+    """Print a line on standard output; an error in doing so doesn't end the server."""
     _say(line, sys.stdout)
 
 
 def _say(line: str, stream: TextIO) -> None:
     try:
         print(line, file=stream, flush=True)
-    except OSError:  # what is left in its buffer would fail again at exit
+    except OSError:  # the buffered rest would fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """`--config`, which every subcommand has; below another one with SUPPRESS, so that it leaves that one's value."""
+    """Add `--config`. A nested subcommand has SUPPRESS as default, to keep the value of the outer one."""
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         default=default,
-        help="settings (default: responder-bot.toml, if there is one)",
+        help="settings file (default: responder-bot.toml, if it exists)",
     )
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    """Add core's subcommands; each sets `run`, a function of the parsed arguments that gives the exit code."""
-    _add(subparsers, "core", _core, "serve core alone")
+    """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
+    _add(subparsers, "core", _core, "serve core only")
     _register_user(subparsers)
     _register_responders(subparsers)
     backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
-    text = "put a backup in the place of the databases; what was open in it ends as a Failure and is not run"
+    text = "replace the databases with a backup; actions open in it end as Failure and are not run"
     restore = _add(subparsers, "restore", _restore, text)
     restore.add_argument("file", type=Path, metavar="FILE", help="made by backup; FILE.slack beside it is the bot's")
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "user", "add, list, change, disable, enable and link users")
-    add = verb("add", _user_add, "add a user; prints the API key, which is shown this once")
-    add.add_argument("login", metavar="LOGIN", help="without @ the configured domain is added")
+    add = verb("add", _user_add, "add a user; prints the API key, which can't be shown again")
+    add.add_argument("login", metavar="LOGIN", help="without @, user_domain of the settings is added")
     profiles = (
         "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people;"
         " source only creates alerts"
@@ -115,13 +115,13 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("--clearance", choices=CLEARANCES, default="amber", help="the highest TLP to show them in Slack")
     verb("list", _user_list, "list all users")
     for name, task, text in (
-        ("disable", _user_disable, "end a user's access"),
-        ("enable", _user_enable, "give a disabled user access again"),
-        ("key", _user_key, "print a new API key; the old one ends"),
-        ("unlink", _user_unlink, "undo the link to a Slack person"),
+        ("disable", _user_disable, "revoke a user's access"),
+        ("enable", _user_enable, "restore a disabled user's access"),
+        ("key", _user_key, "print a new API key; the old one stops working"),
+        ("unlink", _user_unlink, "remove the link to a Slack person"),
     ):
         verb(name, task, text).add_argument("login", metavar="LOGIN")
-    profile = verb("profile", _user_profile, "give a user another profile")
+    profile = verb("profile", _user_profile, "change a user's profile")
     profile.add_argument("login", metavar="LOGIN")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     link = verb("link", _user_link, "link a Slack person to a user")
@@ -131,12 +131,12 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "responders", "list, install and check responders")
-    verb("list", _responders_list, "what is on offer and what is not, with the reason")
+    verb("list", _responders_list, "list available responders, and the others with the reason")
     install = verb("install", _responders_install, "build the environments that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
-    verb("check", _responders_check, "as list; ends with 1 if an engine or a responder of the settings can't be used")
+    verb("check", _responders_check, "as list; exits with 1 if an engine or a configured responder can't be used")
 
 
 def _add(
@@ -153,7 +153,7 @@ def _add(
 def _group(
     subparsers: "argparse._SubParsersAction[Any]", name: str, text: str
 ) -> Callable[..., argparse.ArgumentParser]:
-    """A subcommand that has subcommands; gives what adds one."""
+    """Add a subcommand that has subcommands; returns a function that adds one."""
     group = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     add_config(group)
     verbs = group.add_subparsers(metavar="COMMAND", required=True)
@@ -161,7 +161,7 @@ def _group(
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on uvloop where there is one."""
+    """Run a coroutine on uvloop if it is installed."""
     try:
         from uvloop import new_event_loop
     except ImportError:  # not on Windows
@@ -194,27 +194,27 @@ def _core(args: argparse.Namespace) -> int:
 
 
 def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[Any, Any, None]]") -> int:
-    """Do something with users, on the store itself: it works whether core runs or not."""
+    """Run `work` on the users in the database, whether core runs or not."""
     settings = _settings(args)
     from core.access import Access
     from core.common.clock import now_ms
     from core.store.opening import open_database
 
-    async def opened() -> None:
+    async def with_database() -> None:
         database = open_database(settings.core.database)
         try:
             await work(Access(database, settings.core.user_domain, now_ms))
         finally:
             await database.close()
 
-    asyncio.run(opened())
+    asyncio.run(with_database())
     return 0
 
 
 async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
-    """Team ("" where it is not known yet) and Slack id of everybody linked, read from a store on this machine.
+    """Team ("" if not known yet) and Slack id of all linked users, from a database on this machine.
 
-    Nobody where there is no store yet. Raises ResponderBotError where it can't be opened.
+    Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
     from core.store import users
     from core.store.opening import open_database
@@ -253,10 +253,10 @@ def _user_list(args: argparse.Namespace) -> int:
     return _with_access(args, work)
 
 
-def _told(
+def _reporting(
     work: "Callable[[Access], Coroutine[Any, Any, str]]", words: str
 ) -> "Callable[[Access], Coroutine[Any, Any, None]]":
-    """The work, and then `words` of the login that it gives, on standard error: scripts read the other."""
+    """Run `work`, then print `words` with its login for {} on standard error; standard output is for scripts."""
 
     async def both(access: "Access") -> None:
         print(words.replace("{}", await work(access)), file=sys.stderr)
@@ -266,17 +266,17 @@ def _told(
 
 def _user_disable(args: argparse.Namespace) -> int:
     words = "{} has no access any more; `responder-bot user enable {}` gives it back."
-    return _with_access(args, _told(lambda access: access.disable(args.login), words))
+    return _with_access(args, _reporting(lambda access: access.disable(args.login), words))
 
 
 def _user_enable(args: argparse.Namespace) -> int:
     words = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
-    return _with_access(args, _told(lambda access: access.enable(args.login), words))
+    return _with_access(args, _reporting(lambda access: access.enable(args.login), words))
 
 
 def _user_profile(args: argparse.Namespace) -> int:
     words = f"{{}} has the profile {args.profile} from now on."
-    return _with_access(args, _told(lambda access: access.set_profile(args.login, args.profile), words))
+    return _with_access(args, _reporting(lambda access: access.set_profile(args.login, args.profile), words))
 
 
 def _user_key(args: argparse.Namespace) -> int:
@@ -287,13 +287,13 @@ def _user_key(args: argparse.Namespace) -> int:
 
 
 def _user_link(args: argparse.Namespace) -> int:
-    link = _told(lambda access: access.link(args.login, args.slack_id), "{} is linked to " + args.slack_id + ".")
+    link = _reporting(lambda access: access.link(args.login, args.slack_id), "{} is linked to " + args.slack_id + ".")
     return _with_access(args, link)
 
 
 def _user_unlink(args: argparse.Namespace) -> int:
     words = "{} is not linked to anybody in Slack any more."
-    return _with_access(args, _told(lambda access: access.unlink(args.login), words))
+    return _with_access(args, _reporting(lambda access: access.unlink(args.login), words))
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -315,7 +315,7 @@ def _responders_check(args: argparse.Namespace) -> int:
 
 
 async def _show_responders(settings: "CoreSettings") -> bool:
-    """Print what each engine offers and what it left out; False if something that is wanted can't be used."""
+    """Print each engine's responders and those skipped; False if something configured can't be used."""
     from core import engines
     from core.actions.catalog import settings_problems
     from core.common import logs
@@ -330,7 +330,7 @@ async def _show_responders(settings: "CoreSettings") -> bool:
 
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
-    """What it offers (None: it is down), and whether all that is wanted of it can be used."""
+    """Print an engine's catalogue and return it (None if down), and whether all that is configured can be used."""
     from core.actions.catalog import without_duplicates
 
     try:
@@ -355,7 +355,7 @@ def _responders_install(args: argparse.Namespace) -> int:
 
     process = [engine for engine in settings.engine if engine.type == "process"]
     if args.folder is not None and not args.folder.is_dir():
-        sentence = f"{args.folder} is no folder of responders; give the one that holds their folders."
+        sentence = f"{args.folder} is not a folder; name the one that contains the responders' folders."
         raise ResponderBotError("not_found", sentence)
     roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
@@ -376,7 +376,7 @@ def _show_building(news: "BuildStatus") -> None:
 
 
 def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
-    """Core's, and the bot's."""
+    """The paths of core's database and of the bot's."""
     from core.common.settings_file import read_sections
     from core.settings import bot_database, core_settings
 
@@ -394,7 +394,7 @@ def _backup(args: argparse.Namespace) -> int:
         if target.exists():
             raise ResponderBotError("exists", f"{target} exists already; name another file.")
     has_bot = bot_database.is_file()
-    if has_bot:  # first, so that it knows nothing that core's does not
+    if has_bot:  # first, so that it never knows more than core's
         copy(bot_database, beside, now_ms())
     try:
         copy(core_database, args.file, now_ms())
@@ -403,7 +403,7 @@ def _backup(args: argparse.Namespace) -> int:
             beside.unlink()
         raise
     copied = [args.file, beside] if has_bot else [args.file]
-    print(f"Copied to {' and '.join(map(str, copied))}; `responder-bot restore` puts that back.", file=sys.stderr)
+    print(f"Copied to {' and '.join(map(str, copied))}; `responder-bot restore` restores it.", file=sys.stderr)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The settings of core, from the TOML file and the environment (`surface.md`)."""
+"""Core's settings, from the TOML file and the environment (core/docs/operations.md#settings)."""
 
 import os
 import re
@@ -27,10 +27,10 @@ Name = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="a name of letters, digits, points, _ and -, which begins with a letter or a digit",
+        description="a name of letters, digits, dots, _ and - that starts with a letter or digit",
     ),
 ]
-"""Also the name of a folder, so no slashes."""
+"""Also used as a folder's name, so no slashes."""
 
 
 class _Section(BaseModel):
@@ -111,24 +111,24 @@ class SecretSource(_Section):
 
 
 class CoreSettings(_Section):
-    """All that core is told."""
+    """All settings of core."""
 
     core: CoreSection = Field(default_factory=CoreSection)
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
 
 
-def folder_troubles(settings: CoreSettings) -> list[str]:
-    """A sentence for each folder of core's own files that could not be made or written to; nothing is made here."""
+def folder_problems(settings: CoreSettings) -> list[str]:
+    """A sentence for each of core's folders that can't be created or written to. Creates nothing."""
     if not any(engine.type == "process" for engine in settings.engine) and settings.engine:
         return []
     found = []
     for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):
-        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-        reason = "is no folder" if not there.is_dir() else "can't be written to by this user"
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            what = "" if there == folder else f", where {folder} is to be made,"
-            found.append(f"{there}{what} {reason}; correct that, or set [core] {key} to another folder.")
+        existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        reason = "is not a folder" if not existing.is_dir() else "can't be written to by this user"
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            what = "" if existing == folder else f", in which {folder} would be created,"
+            found.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
     return found
 
 
@@ -136,15 +136,15 @@ def folder_troubles(settings: CoreSettings) -> list[str]:
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> CoreSettings:
-    """The settings of core; `path` None: the default file, if there is one.
+    """Load core's settings; without `path` from the default file, if it exists.
 
-    Raises ResponderBotError("bad_request") with a sentence that names the place and what to do.
+    Raises ResponderBotError("bad_request") with a sentence that says where the error is and what to do.
     """
     return core_settings(read_sections(path, environ))
 
 
 def core_settings(sections: Sections) -> CoreSettings:
-    """The settings of core, of sections that were read already. Raises as `load` does."""
+    """Core's settings from sections that were already read. Raises as `load` does."""
     return CoreSettings(
         core=section(CoreSection, "core", sections),
         engine=_engines(sections),
@@ -152,19 +152,19 @@ def core_settings(sections: Sections) -> CoreSettings:
     )
 
 
-class _BotFile(_Section):
-    """What core's commands need of `[bot]`."""
+class _BotDatabaseSection(_Section):
+    """The key of `[bot]` that core's commands need."""
 
     database: DatabaseFile = Path("responder-bot-slack.db")
 
 
 def bot_database(sections: Sections) -> Path:
-    """Where the bot's database is, for `backup` and `restore`. Raises as `load` does."""
+    """The path of the bot's database, for `backup` and `restore`. Raises as `load` does."""
     table = sections.tables.get("bot", {})
     own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
     prefix = f"{PREFIX}BOT_DATABASE"
     environ = {name: value for name, value in sections.environ.items() if name.startswith(prefix)}
-    return section(_BotFile, "bot", replace(sections, tables={"bot": own}, environ=environ)).database
+    return section(_BotDatabaseSection, "bot", replace(sections, tables={"bot": own}, environ=environ)).database
 
 
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:
@@ -172,9 +172,9 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     prefix = f"{PREFIX}ENGINE_"
     given = {name for name, value in sections.environ.items() if name.startswith(prefix) and value}
     if not tables and given:
-        tables = [{"name": "local"}]  # the one that exists where none is named
+        tables = [{"name": "local"}]  # the default engine
     engines = []
-    # Longest name first: the variables of `soc_2` are not those of a key `2_url` of `soc`.
+    # Longest name first, so that variables of `soc_2` aren't taken for keys `2_...` of `soc`.
     for table in sorted(tables, key=lambda table: -len(str(table.get("name", "")))):
         own = f"{prefix}{plain(str(table.get('name', '')))}_"
         mine = {name: sections.environ[name] for name in given if name.startswith(own)}
@@ -188,7 +188,7 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
         known = ", ".join(str(table.get("name")) for table in tables)
         raise wrong(f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}.")
     ordered = [next(engine for of, engine in engines if of is table) for table in tables]
-    _refuse_twice([engine.name for engine in ordered], sections.source)
+    _reject_duplicates([engine.name for engine in ordered], sections.source)
     return tuple(ordered)
 
 
@@ -203,7 +203,7 @@ def _engine(table: Mapping[str, Any], place: str, folder: Path, names: Mapping[s
     return engine
 
 
-def _refuse_twice(names: Sequence[str], source: str) -> None:
+def _reject_duplicates(names: Sequence[str], source: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise wrong(f"{source} has two [[engine]] called {name}; give one another name.")
@@ -239,14 +239,14 @@ def _secret_source(table: Mapping[str, Any], place: str, folder: Path) -> Secret
     return source
 
 
-# A definition's id ends with its version (`Mailer_1_0`), which tells where an unlisted responder's name ends.
+# A responder's name ends with its version (`Mailer_1_0`): that separates it from the item if it isn't in the file.
 _RESPONDER_VARIABLE = re.compile(r"(.+?_[0-9]+(?:_[0-9]+)*)_([^0-9].*)")
 
 
 def _responder_variables(
     environ: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[tuple[str, str, str]]:
-    """Name, item (in plain form) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
+    """Name, item (as `plain` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
     prefix = f"{PREFIX}RESPONDER_"
     names = sorted(known, key=len, reverse=True)
     found: dict[tuple[str, str], str] = {}
@@ -255,7 +255,7 @@ def _responder_variables(
         name = next((name for name in names if rest.startswith(f"{plain(name)}_")), "")
         match = _RESPONDER_VARIABLE.fullmatch(rest)
         if not name and match is None:
-            sentence = f"The environment variable {variable} is to end with a responder's name and an item's"
+            sentence = f"The environment variable {variable} must end with a responder's name and an item"
             raise wrong(f"{sentence}, as {prefix}MAILER_1_0_SMTP_HOST does.")
         item = rest[len(name) + 1 :] if name or match is None else match[2]
         name = name or (match[1] if match else "")

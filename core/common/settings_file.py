@@ -1,6 +1,7 @@
-"""Reads the settings file: sections, the environment before the file, and one sentence for what is wrong.
+"""Read the settings file. The environment overrides the file, and an error is one sentence.
 
-Core and bot keep their sections in one file; each reads its own with these functions (`surface.md`).
+Core and bot have their sections in one file; each reads its own with these functions
+(core/docs/operations.md#settings).
 """
 
 import os
@@ -20,35 +21,35 @@ from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
 SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel")
-"""All sections of the file, whoever reads them."""
+"""All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
 
-def _no_address(value: Any) -> Any:
+def _reject_url(value: Any) -> Any:
     if isinstance(value, str) and "://" in value:
-        raise ValueError("an address")
+        raise ValueError("a URL")
     return value
 
 
 DatabaseFile = Annotated[
     Path,
-    BeforeValidator(_no_address),
+    BeforeValidator(_reject_url),
     Field(
         description="the path of a SQLite file, such as data/responder-bot.db; a database server, such as"
         " postgresql://..., is not supported"
     ),
 ]
-"""An address would be taken for a path, and a new SQLite file made there."""
+"""A URL would be taken for a path, and a new SQLite file created there."""
 
 
 @dataclass(frozen=True)
 class Sections:
-    """What the file and the environment say, not yet checked key by key."""
+    """The file and the environment, before their keys are validated."""
 
     folder: Path
-    """Relative paths start here."""
+    """Relative paths are resolved from here."""
     source: str
-    """How sentences name the file."""
+    """The file's name in error sentences."""
     tables: Mapping[str, Any] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,7 +58,7 @@ SectionT = TypeVar("SectionT", bound=BaseModel)
 
 
 def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
-    """Read the file. Raises ResponderBotError("bad_request") where it can't be read or has an unknown section."""
+    """Read the file. Raises ResponderBotError("bad_request") if it can't be read or has an unknown section."""
     file = DEFAULT_FILE if path is None else path
     found: Mapping[str, Any] = {}
     if path is not None or file.exists():
@@ -66,25 +67,26 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
     sections = Sections(file.absolute().parent, str(file), found, dict(environ))
     for name, value in found.items():
         if name not in SECTIONS and not isinstance(value, dict | list):
-            raise wrong(f"{file}: {name} stands above all sections; move it below its own, such as [core].")
-        refuse_unknown(name, SECTIONS, f"{file} has no section [{name}]")
+            raise wrong(f"{file}: {name} is outside any section; move it into one, such as [core].")
+        reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
     words = [name.upper() for name in SECTIONS if name != "channel"]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
-        refuse_unknown(word, words, f"The environment variable {variable} belongs to no section")
+        reject_unknown(word, words, f"The environment variable {variable} belongs to no section")
     return sections
 
 
 def section(model: type[SectionT], name: str, sections: Sections, *, also: Mapping[str, str] | None = None) -> SectionT:
-    """One section `[name]`, the environment before the file.
+    """Read and validate the section `[name]`; the environment overrides the file.
 
-    `also` names further variables by key, such as `{"bot_token": "SLACK_BOT_TOKEN"}`; the section's own win.
+    `also` maps keys to further variables, such as `{"bot_token": "SLACK_BOT_TOKEN"}`, which `RESPONDER_BOT_...`
+    overrides.
     Raises ResponderBotError("bad_request").
     """
     table = sections.tables.get(name, {})
     place = f"{sections.source}: [{name}]"
     if not isinstance(table, Mapping):
-        raise wrong(f"{place} is to be a table: write its keys below a line [{name}].")
+        raise wrong(f"{place} must be a table: write its keys below a line [{name}].")
     prefix = f"{PREFIX}{name.upper()}_"
     given = variables(sections.environ, prefix, tuple(model.model_fields), name)
     names = {key: prefix + plain(key) for key in given}
@@ -96,7 +98,7 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
-    """The sections `[[name]]`, of the file alone. Raises ResponderBotError("bad_request")."""
+    """Read the sections `[[name]]`, from the file only. Raises ResponderBotError("bad_request")."""
     return tuple(
         checked(model, table, f"{sections.source}: [[{name}]] number {number}", sections.folder)
         for number, table in enumerate(tables_of(name, sections), 1)
@@ -104,7 +106,7 @@ def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[
 
 
 def plain(name: str) -> str:
-    """A name as it can stand in an environment variable: upper case, other characters `_` (`surface.md`)."""
+    """A name as part of an environment variable: upper case, `_` for every other character."""
     return re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
@@ -116,21 +118,21 @@ def tables_of(name: str, sections: Sections) -> Sequence[Mapping[str, Any]]:
 
 
 def variables(environ: Mapping[str, str], prefix: str, keys: Sequence[str], name: str) -> dict[str, Any]:
-    """The keys that variables with this prefix set. Raises for one that is no key."""
-    by_word = {plain(key): key for key in keys}
+    """The keys that variables with this prefix set. Raises ResponderBotError for an unknown key."""
+    by_variable = {plain(key): key for key in keys}
     found: dict[str, Any] = {}
     for variable in sorted(environ):
         word = variable.removeprefix(prefix)
         if not variable.startswith(prefix) or not environ[variable]:
             continue
-        base = word if word in by_word else word.removesuffix("_FILE")
-        refuse_unknown(base, list(by_word), f"The environment variable {variable} is no key of [{name}]")
-        found[by_word[base]] = with_file(environ, prefix + base)
+        base = word if word in by_variable else word.removesuffix("_FILE")
+        reject_unknown(base, list(by_variable), f"The environment variable {variable} is not a key of [{name}]")
+        found[by_variable[base]] = with_file(environ, prefix + base)
     return found
 
 
 def with_file(environ: Mapping[str, str], variable: str) -> str:
-    """The value of a variable, or what is in the file that `<variable>_FILE` names; "" without either."""
+    """The value of a variable, or the content of the file in `<variable>_FILE`; "" without either."""
     value, file = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
     if value and file:
         raise wrong(f"Both {variable} and {variable}_FILE are set; unset one of them.")
@@ -151,10 +153,12 @@ def _toml(file: Path) -> Mapping[str, Any]:
             f"The settings file {file} can't be read ({error.strerror}); give another with --config."
         ) from error
     except UnicodeDecodeError as error:
-        raise wrong(f"The settings file {file} is no TOML, since it is not UTF-8 text; save it as UTF-8.") from error
+        raise wrong(
+            f"The settings file {file} is not valid TOML, since it is not UTF-8 text; save it as UTF-8."
+        ) from error
     except (ValueError, RecursionError) as error:
-        hint = " (texts stand in quotes, true and false in small letters)" if "Invalid value" in str(error) else ""
-        raise wrong(f"The settings file {file} is no TOML: {error}; correct that place{hint}.") from error
+        hint = " (quote strings; write true and false in lower case)" if "Invalid value" in str(error) else ""
+        raise wrong(f"The settings file {file} is not valid TOML: {error}; correct that{hint}.") from error
 
 
 def checked(
@@ -164,28 +168,28 @@ def checked(
     folder: Path,
     names: Mapping[str, str] | None = None,
 ) -> SectionT:
-    """The section that `values` make; `names` are those of the environment variables that some of them come from.
+    """Validate a section; `names` maps keys to the environment variables that they come from.
 
-    Raises ResponderBotError("bad_request") with what the first wrong key is to be.
+    Raises ResponderBotError("bad_request") that says what the first wrong key must be.
     """
-    _refuse_unknown_keys(model, values, place)
+    _reject_unknown_keys(model, values, place)
     try:
         made = model.model_validate(dict(values))
     except ValidationError as error:
-        raise wrong(_sentence(model, error, place, names or {})) from None  # the cause would show values, also secrets
+        raise wrong(_sentence(model, error, place, names or {})) from None  # the cause would show values, secrets too
     return made.model_copy(update=_absolute(made, folder))
 
 
-def _refuse_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
+def _reject_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
     for key, value in values.items():
-        refuse_unknown(key, list(model.model_fields), f'{place} has no key "{key}"')
+        reject_unknown(key, list(model.model_fields), f'{place} has no key "{key}"')
         inner = _section_in(model.model_fields[key])
         if inner is not None and isinstance(value, Mapping):
-            _refuse_unknown_keys(inner, value, f"{place} {key}")
+            _reject_unknown_keys(inner, value, f"{place} {key}")
 
 
 def _sentence(model: type[BaseModel], error: ValidationError, place: str, names: Mapping[str, str]) -> str:
-    """The first thing that is wrong; without the value, which may be a secret."""
+    """The first validation error in words; without the value, which may be a secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[0]
     path = [str(part) for part in found["loc"]]
     item = model.model_fields[path[0]]
@@ -196,11 +200,11 @@ def _sentence(model: type[BaseModel], error: ValidationError, place: str, names:
     if found["type"] == "missing":
         return f"{place} needs a value for {key}: {expected(item)}."
     what = f"The environment variable {names[key]}" if key in names else f"{place} {key}"
-    return f"{what} is to be {expected(item)}."
+    return f"{what} must be {expected(item)}."
 
 
 def expected(item: FieldInfo) -> str:
-    """What a key is to be, in words: its description, or what its type says."""
+    """What a key must be, in words: its description, or its type."""
     if item.description:
         return item.description
     kind = item.annotation
@@ -211,8 +215,8 @@ def expected(item: FieldInfo) -> str:
     if kind is int:
         return _whole_number(item)
     if get_origin(kind) is tuple:
-        return 'a list of texts, such as ["one", "two"]'
-    words: Mapping[Any, str] = {bool: "true or false", str: "a text in quotes", Path: "a path in quotes"}
+        return 'a list of strings, such as ["one", "two"]'
+    words: Mapping[Any, str] = {bool: "true or false", str: "a string in quotes", Path: "a path in quotes"}
     return words.get(kind, "a table, such as { key = value }")
 
 
@@ -229,22 +233,22 @@ def _section_in(item: FieldInfo) -> type[BaseModel] | None:
 
 
 def _absolute(made: BaseModel, folder: Path) -> dict[str, Any]:
-    """The paths of a section, from the folder of the file; `~` is the home folder."""
+    """The paths of a section, resolved from `folder`; `~` is expanded."""
     found: dict[str, Any] = {}
     for key, item in type(made).model_fields.items():
         value = getattr(made, key)
         if isinstance(value, Path):
-            found[key] = _from(folder, value)
+            found[key] = _resolve(folder, value)
         elif Path in get_args(item.annotation) and isinstance(value, tuple):
-            found[key] = tuple(_from(folder, path) for path in value)
+            found[key] = tuple(_resolve(folder, path) for path in value)
     return found
 
 
-def _from(folder: Path, path: Path) -> Path:
+def _resolve(folder: Path, path: Path) -> Path:
     return Path(os.path.normpath(folder / os.path.expanduser(path)))
 
 
-def refuse_unknown(name: str, known: Sequence[str], sentence: str) -> None:
+def reject_unknown(name: str, known: Sequence[str], sentence: str) -> None:
     if name in known:
         return
     near = get_close_matches(name, known, 1, 0.5)

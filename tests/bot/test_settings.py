@@ -77,20 +77,20 @@ def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[[channel]]\nid = 'C1'\nclearence = 'red'", 'did you mean "clearance"'),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { source = ['x'] }", 'did you mean "sources"'),
         ("[[channel]]\nid = 'C1'", "needs a value for clearance: one of clear, green, amber, red."),
-        ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "clearance is to be one of clear, green, amber, red."),
+        ("[[channel]]\nid = 'C1'\nclearance = 'pink'", "clearance must be one of clear, green, amber, red."),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\n[[channel]]\nid = 'C1'\nclearance = 'red'", "stands twice"),
-        ("[[channel]]\nid = '#soc'\nclearance = 'red'", "id is to be the channel's id, such as C0123456789, "),
+        ("[[channel]]\nid = '#soc'\nclearance = 'red'", "id must be the channel's id, such as C0123456789, "),
         (
             "[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { severity_at_least = 9 }",
-            "alerts.severity_at_least is to be a whole number from 1 to 4.",
+            "alerts.severity_at_least must be a whole number from 1 to 4.",
         ),
-        ("[slack]\nport = 70000", "[slack] port is to be a whole number from 0 to 65535."),
-        ("[slack]\nbot_token = 'xapp-1'", "bot_token is to be the bot's token, xoxb-...; what begins with xapp-"),
-        ("[slack]\napp_token = 'xoxb-1'", "app_token is to be the app's token, xapp-...; what begins with xoxb-"),
-        ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url is to be an address such as http://127.0.0.1:9000."),
-        ("[bot]\ndatabase = 'postgres://bot@db/bot'", "[bot] database is to be the path of a SQLite file, such as"),
-        ("slack = 3", "is to be a table"),
-        ("[slack", "is no TOML"),
+        ("[slack]\nport = 70000", "[slack] port must be a whole number from 0 to 65535."),
+        ("[slack]\nbot_token = 'xapp-1'", "bot_token must be the bot's token, xoxb-...; what begins with xapp-"),
+        ("[slack]\napp_token = 'xoxb-1'", "app_token must be the app's token, xapp-...; what begins with xoxb-"),
+        ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url must be an address such as http://127.0.0.1:9000."),
+        ("[bot]\ndatabase = 'postgres://bot@db/bot'", "[bot] database must be the path of a SQLite file, such as"),
+        ("slack = 3", "must be a table"),
+        ("[slack", "is not valid TOML"),
     ],
 )
 def test_invalid_settings_are_explained_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
@@ -130,7 +130,7 @@ def test_any_value_is_accepted_or_refused_with_what_is_expected(
         sentence = refused.message
         assert sentence.startswith(f"the file: [section] {name}")
         if " has no key " not in sentence:
-            assert any(sentence.endswith(f" is to be {expected(item)}.") for item in _items(section, name))
+            assert any(sentence.endswith(f" must be {expected(item)}.") for item in _items(section, name))
         assert not re.search("should|[Vv]alid|pydantic|[Ee]rror:", sentence)
 
 

@@ -140,7 +140,7 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
         (["nonsense"], "invalid choice: 'nonsense'"),
         (["core", "--config", "none.toml"], "none.toml can't be read"),
         (["user", "--config", "none.toml", "list"], "none.toml can't be read"),
-        (["responders", "install", "none"], "none is no folder of responders"),
+        (["responders", "install", "none"], "none is not a folder;"),
         (["backup", "copy.db"], "There is no database"),
     ],
 )
@@ -179,7 +179,7 @@ async def test_a_folder_that_can_not_be_made_is_told_at_the_start(tmp_path: Path
     ended = await run(tmp_path, "core")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"{tmp_path}/file, where {tmp_path}/file/below is to be made, is no folder;"
+        f"{tmp_path}/file, in which {tmp_path}/file/below would be created, is not a folder;"
         f" correct that, or set [core] {key} to another folder.\n"
     )
 
@@ -218,7 +218,7 @@ async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: P
     assert (made.code, made.out, made.err) == (
         0,
         "",
-        "Copied to copy.db and copy.db.slack; `responder-bot restore` puts that back.\n",
+        "Copied to copy.db and copy.db.slack; `responder-bot restore` restores it.\n",
     )
     for name in ("copy.db", "copy.db.slack"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
@@ -251,7 +251,7 @@ async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, se
     for ended in (refused, again):
         assert (ended.code, ended.out) == (2, "")
         assert is_one_sentence(ended.err)
-        assert "database is to be the path of a SQLite file" in ended.err.replace("_DATABASE is", " database is")
+        assert "database must be the path of a SQLite file" in ended.err.replace("_DATABASE must", " database must")
         assert "secret" not in ended.err
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Settings: the file, the environment before it, and sentences for what is wrong (`surface.md`)."""
+"""Core's settings: the file, the environment that overrides it, and errors in one sentence."""
 
 from pathlib import Path
 
@@ -131,8 +131,8 @@ def test_a_value_of_a_responder_may_name_a_command_or_a_file(tmp_path: Path) -> 
         ("{ command = [] }", "config.key is to have either command, such as"),
         ('{ command = [""] }', "config.key is to have either command, such as"),
         ('{ file = "" }', "config.key is to have either command, such as"),
-        ('{ command = "vault read" }', 'config.key command is to be a list of texts, such as ["one", "two"].'),
-        ("{ file = 1 }", "config.key file is to be a path in quotes."),
+        ('{ command = "vault read" }', 'config.key command must be a list of strings, such as ["one", "two"].'),
+        ("{ file = 1 }", "config.key file must be a path in quotes."),
     ],
 )
 def test_a_table_that_is_neither_command_nor_file_is_refused(tmp_path: Path, value: str, words: str) -> None:
@@ -175,33 +175,33 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
             '[responder."A_1"]\nconfirmation = "x"',
             '[responder."A_1"] has no key "confirmation"; did you mean "confirm"?',
         ),
-        ("[core]\nport = 'many'", "[core] port is to be a whole number from 0 to 65535."),
-        ("[core]\nport = 70000", "[core] port is to be a whole number from 0 to 65535."),
+        ("[core]\nport = 'many'", "[core] port must be a whole number from 0 to 65535."),
+        ("[core]\nport = 70000", "[core] port must be a whole number from 0 to 65535."),
         ("[engine]\nname = 'a'", "write [[engine]], with two brackets"),
-        ("core = 1", "[core] is to be a table"),
+        ("core = 1", "[core] must be a table"),
         ("[responder]\nconfirm = 'x'", '[responder] needs the name of a responder, such as [responder."Mailer_1_0"]'),
         ("[[engine]]\ntype = 'process'", "[[engine]] without a name needs a value for name: a name of letters"),
-        ("[[engine]]\nname = '../up'", "[[engine]] ../up name is to be a name of letters, digits, points, _ and -, "),
+        ("[[engine]]\nname = '../up'", "[[engine]] ../up name must be a name of letters, digits, dots, _ and - that"),
         (
             "[core]\nuser_domain = '@example.org'",
-            "[core] user_domain is to be a domain without @, such as example.org.",
+            "[core] user_domain must be a domain without @, such as example.org.",
         ),
         (
             "[core]\ndatabase = 'postgresql://core:secret@db/core'",
-            "[core] database is to be the path of a SQLite file, such as data/responder-bot.db; a database server,"
+            "[core] database must be the path of a SQLite file, such as data/responder-bot.db; a database server,"
             " such as postgresql://..., is not supported.",
         ),
-        ("[core]\nlog_level = 'loud'", "[core] log_level is to be one of debug, info, warning, error."),
+        ("[core]\nlog_level = 'loud'", "[core] log_level must be one of debug, info, warning, error."),
         (
             "[core]\nport = 1\nport = 2",
-            "is no TOML: Cannot overwrite a value (at end of document); correct that place.",
+            "is not valid TOML: Cannot overwrite a value (at end of document); correct that.",
         ),
-        ('[responder."A_1"]\nconfig = "a=b"', "config is to be a table, such as { key = value }."),
-        ("[[core]]\nport = 1", "[core] is to be a table: write its keys below a line [core]."),
-        ("port = 9000", "port stands above all sections; move it below its own, such as [core]."),
+        ('[responder."A_1"]\nconfig = "a=b"', "config must be a table, such as { key = value }."),
+        ("[[core]]\nport = 1", "[core] must be a table: write its keys below a line [core]."),
+        ("port = 9000", "port is outside any section; move it into one, such as [core]."),
         ("[[engine]]\nname = 'a'\ntype = 'cortex'", "is of type cortex and needs url and api_key"),
         ("[[engine]]\nname = 'a'\n[[engine]]\nname = 'a'", "has two [[engine]] called a"),
-        ("port = ", "is no TOML: Invalid value (at end of document); correct that place (texts stand in"),
+        ("port = ", "is not valid TOML: Invalid value (at end of document); correct that (quote strings;"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -211,11 +211,11 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: 
 @pytest.mark.parametrize(
     ("variable", "words"),
     [
-        ("RESPONDER_BOT_CORE_PROT", 'is no key of [core]; did you mean "PORT"?'),
+        ("RESPONDER_BOT_CORE_PROT", 'is not a key of [core]; did you mean "PORT"?'),
         ("RESPONDER_BOT_CROE_PORT", 'belongs to no section; did you mean "CORE"?'),
         ("RESPONDER_BOT_ENGINE_OTHER_URL", "names no [[engine]] of"),
-        ("RESPONDER_BOT_ENGINE_SOC_KEY", "is no key of [engine]"),
-        ("RESPONDER_BOT_RESPONDER_MAILER", "is to end with a responder's name and an item's"),
+        ("RESPONDER_BOT_ENGINE_SOC_KEY", "is not a key of [engine]"),
+        ("RESPONDER_BOT_RESPONDER_MAILER", "must end with a responder's name and an item"),
         ("RESPONDER_BOT_CHANNEL_ID", "belongs to no section"),
         ("RESPONDER_BOT_CORE_HOST_FILE", "can't be read"),
     ],
@@ -233,7 +233,7 @@ def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:
 def test_a_wrong_value_of_a_variable_names_the_variable(tmp_path: Path) -> None:
     for variable in ("RESPONDER_BOT_CORE_PORT", "RESPONDER_BOT_ENGINE_SOC_TYPE"):
         sentence = refusal(tmp_path, FILE, {variable: "many"})
-        assert sentence.startswith(f"The environment variable {variable} is to be ")
+        assert sentence.startswith(f"The environment variable {variable} must be ")
 
 
 def test_a_wrong_value_is_not_repeated_since_it_may_be_a_secret(tmp_path: Path) -> None:
