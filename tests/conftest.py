@@ -33,7 +33,8 @@ FOLDERS = {"browser": "bot/browser", "fuzz": "fuzz", "clients": "clients", "benc
 # `pytest -m browser` without its group then runs no test, which pytest reports as a failure (exit 5).
 collect_ignore = [FOLDERS[group] for group, module in NEEDS.items() if find_spec(module) is None]
 
-# A machine's speed is no property, and a failure in CI is one on the desk; `--hypothesis-profile=explore` is for more.
+# No deadlines, since machines differ in speed; the same examples everywhere, so that a failure in CI can be repeated.
+# `--hypothesis-profile=explore` tries new ones.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("same")

@@ -58,7 +58,10 @@ class Outbox(Protocol):
 
 
 class Refresh(Protocol):
-    """Render the cards of an alert or case again, ahead of news from machines; with `log_id` that log's card too."""
+    """Render the cards of an alert or case again, ahead of updates caused by events.
+
+    With `log_id` that log's card too.
+    """
 
     async def __call__(self, root_id: str, log_id: str = "") -> None: ...
 

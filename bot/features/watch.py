@@ -1,4 +1,4 @@
-"""`/responder watch`: a direct message at each end of a run, for an object or a responder."""
+"""`/responder watch`: a direct message whenever a run ends, for an object or a responder."""
 
 from bot.cards import notices
 from bot.cards.text import code, foreign
@@ -63,7 +63,7 @@ async def _watch(context: Context, watched: str, name: str) -> None:
     off = code(f"{context.services.command} watch off {name}", 250)
     state = "You watch" if is_new else "You already watch"
     await context.respond(
-        notices.notice(f"{state} {foreign(name, 200)}: a direct message at each end of a run. {off} ends it.")
+        notices.notice(f"{state} {foreign(name, 200)}: a direct message whenever a run ends. {off} ends it.")
     )
 
 

@@ -81,16 +81,16 @@ class ClearanceEnforcer:
         for message in messages:
             own = message.clearance if is_person(message.channel) else self._policy.clearance_of(message.channel)
             now = own if clearance is None else clearance
-            if await isolated(self._if_right(message, timeline, now)):
+            if await isolated(self._is_current(message, timeline, now), timeline.root_id, otherwise=False):
                 kept[message.key] = now
             else:
                 desired += await self._render_or_withhold(message, timeline, now)
         return desired, kept
 
-    async def _if_right(self, message: MessageRecord, timeline: Timeline, clearance: int) -> list[str]:
-        """The message's key, if it withholds just what it must."""
+    async def _is_current(self, message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
+        """Whether the message withholds just what it must."""
         view = RedactedView(await self._renderer.subject_of(message, timeline), clearance)
-        return [message.key] if view.fingerprint == message.fingerprint else []
+        return view.fingerprint == message.fingerprint
 
     async def _render_or_withhold(
         self, message: MessageRecord, timeline: Timeline, clearance: int

@@ -71,8 +71,8 @@ class DatabaseCheck:
 
     async def _reject(self, why: str) -> NoReturn:
         sentence = (
-            f"Core's database is not the one that this bot's messages tell of ({why}): put the right one back, or the"
-            " bot's of the same backup (`responder-bot restore FILE` does both), or run"
+            f"Core's database is not the one that this bot's messages were made from ({why}): put the right one back,"
+            " or the bot's of the same backup (`responder-bot restore FILE` does both), or run"
             " `responder-bot forget-messages`, which leaves the old messages in Slack as they are."
         )
         await self._outbox.reject_database(sentence)

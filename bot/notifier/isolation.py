@@ -14,14 +14,14 @@ log = structlog.get_logger("bot.notifier")
 T = TypeVar("T")
 
 
-async def isolated(work: Awaitable[list[T]]) -> list[T]:
-    """The result, or nothing where one object can't be rendered. Raises ResponderBotError while core is unavailable."""
+async def isolated(work: Awaitable[T], root_id: str, *, otherwise: T) -> T:
+    """The result, or `otherwise` where an object can't be rendered. Raises ResponderBotError if core is unavailable."""
     try:
         return await work
     except ResponderBotError as error:
         if error.code in CORE_UNAVAILABLE:
             raise
-        log.warning("event_skipped", code=error.code, reason=error.message)
+        log.warning("render_skipped", root_id=root_id, code=error.code, reason=error.message)
     except Exception:
-        log.exception("event_failed")
-    return []
+        log.exception("render_failed", root_id=root_id)
+    return otherwise

@@ -13,7 +13,7 @@ from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelPolicy
-from bot.outbox import OVERWRITE, REFRESH_MS, DesiredMessage, MessageOutbox
+from bot.outbox import IGNORE_LATER_WRITES, REFRESH_MS, DesiredMessage, MessageOutbox
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ class Notifier:
         """Write all messages of a page; those that another wrote meanwhile are rendered again, since either may be the
         older. The last attempt overwrites."""
         for attempt in range(MAX_ATTEMPTS):
-            since = self._outbox.last_write() if attempt < MAX_ATTEMPTS - 1 else OVERWRITE
-            desired = [m for root_id in changes.roots for m in await isolated(self._of_root(root_id, changes))]
+            since = self._outbox.last_write() if attempt < MAX_ATTEMPTS - 1 else IGNORE_LATER_WRITES
+            desired: list[DesiredMessage] = []
+            for root_id in changes.roots:
+                desired += await isolated(self._of_root(root_id, changes), root_id, otherwise=[])
             overtaken = await self._outbox.commit_page(desired, last, since=since, last_event=last_event)
             if not overtaken:
                 return
@@ -120,13 +122,15 @@ class Notifier:
         timeline = await self._renderer.timeline(root_id, is_new=root_id in changes.created_alerts)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_progress = changes.ended.isdisjoint(action_ids)
-        desired = await isolated(self._renderer.alert_cards(timeline, is_progress=is_progress))
+        desired = await isolated(self._renderer.alert_cards(timeline, is_progress=is_progress), root_id, otherwise=[])
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)
         for action_id in action_ids:
             has_ended = action_id in changes.ended
-            desired += await isolated(self._renderer.action_messages(action_id, timeline, has_ended=has_ended))
+            desired += await isolated(
+                self._renderer.action_messages(action_id, timeline, has_ended=has_ended), root_id, otherwise=[]
+            )
         if root_id not in changes.changed:
             return desired
         rendered = {message.key for message in desired}
@@ -138,6 +142,6 @@ class Notifier:
         last = (await self._core.events(None, wait_s=0)).last
         await self._outbox.invalidate_clearances()
         for root_id in self._outbox.recent_subjects(self._clock() - REFRESH_MS):
-            await isolated(self._refresh(root_id, by_person=False))
+            await isolated(self._refresh(root_id, by_person=False), root_id, otherwise=[])
         await self._outbox.commit_page([], last)
         self._policy.changed.set()

@@ -156,7 +156,7 @@ class Renderer:
         subject = await self._subject(action, timeline)
         desired: list[DesiredMessage] = []
         if action.object_type == "Log":
-            on_log = await isolated(self.log_cards(action.object_id, timeline))
+            on_log = await isolated(self.log_cards(action.object_id, timeline), timeline.root_id, otherwise=[])
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         if action.approval is not None:
             requests = await self._approval_requests(action, subject, timeline)

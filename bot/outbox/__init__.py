@@ -2,13 +2,13 @@
 
 from bot.outbox.inbox import PendingInteraction
 from bot.outbox.models import DesiredMessage, MessageRecord
-from bot.outbox.outbox import OVERWRITE, DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
+from bot.outbox.outbox import IGNORE_LATER_WRITES, DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.sender import ClearanceGuard
 from bot.outbox.store import REFRESH_MS
 
 __all__ = [
-    "OVERWRITE",
+    "IGNORE_LATER_WRITES",
     "REFRESH_MS",
     "ClearanceGuard",
     "DeliveryProblem",

@@ -10,6 +10,11 @@ from bot.cards.message import Message
 from bot.redaction import RedactedView
 from core.common.database.sqlite import Row
 
+# Values of the column `by_person`: what is sent first has the highest.
+FOR_PERSON = 1  # a person waits for it
+FOR_EVENT = 0
+IN_BULK = -1  # one of many that are rendered again
+
 
 @dataclass(frozen=True)
 class DesiredMessage:
@@ -99,8 +104,8 @@ def record_of(row: Row) -> MessageRecord:
     """A row of the message table, with its root's `ts` as `root_ts`."""
     fields = MessageRecord.__dataclass_fields__.keys() - {"in_bulk"}
     values = {name: row[_COLUMNS.get(name, name)] for name in fields}
-    values["in_bulk"] = values["by_person"] < 0
-    values["by_person"] = values["by_person"] > 0
+    values["in_bulk"] = values["by_person"] == IN_BULK
+    values["by_person"] = values["by_person"] == FOR_PERSON
     for name in ("is_plain", "is_deleted", "file_sent"):
         values[name] = bool(values[name])
     return MessageRecord(**values)

@@ -11,7 +11,7 @@ from bot.outbox import messages, state
 from bot.outbox.buttons import LIFE_MS, Buttons
 from bot.outbox.inbox import Inbox
 from bot.outbox.leases import LEASE_MS, LeaderLease
-from bot.outbox.models import DesiredMessage, MessageRecord, digest, record_of
+from bot.outbox.models import FOR_EVENT, FOR_PERSON, IN_BULK, DesiredMessage, MessageRecord, digest, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
@@ -25,7 +25,7 @@ MERGE_MS = 250  # progress waits this long: a quick run is over by then, and is 
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key
 BUTTONS_KEEP_MS = 30 * LIFE_MS  # so that an expired one can still offer Refresh
 MARK_BYTES = 16
-OVERWRITE = 2**62  # as `since`: no write is later, so nothing counts as overtaken
+IGNORE_LATER_WRITES = 2**62  # as `since`: no write has a higher number, so none counts as later
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class MessageOutbox:
         """The number of the last write. Ask for it before core is read, and pass it as `since` with the result."""
         return int(state.value(self._store, "written") or 0)
 
-    async def upsert(self, *desired: DesiredMessage, since: int = OVERWRITE) -> set[str]:
+    async def upsert(self, *desired: DesiredMessage, since: int = IGNORE_LATER_WRITES) -> set[str]:
         """Store what these messages should show, durably.
 
         A message that another writer has changed after the write `since` is left alone, since that writer may have
@@ -91,7 +91,7 @@ class MessageOutbox:
         return await self._write(desired, since)
 
     async def commit_page(
-        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = OVERWRITE, last_event: str = ""
+        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = IGNORE_LATER_WRITES, last_event: str = ""
     ) -> set[str]:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
@@ -278,6 +278,12 @@ async def forget_messages(path: Path) -> int:
         await store.close()
 
 
+def _priority(desired: DesiredMessage) -> int:
+    if desired.by_person:
+        return FOR_PERSON
+    return IN_BULK if desired.in_bulk else FOR_EVENT
+
+
 def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     name, text = desired.file or ("", "")
@@ -290,7 +296,7 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "payload": payload,
         "digest": digest(payload),
         "mark": secrets.token_hex(MARK_BYTES),
-        "by_person": 1 if desired.by_person else -int(desired.in_bulk),
+        "by_person": _priority(desired),
         "now": now,
         "soon": now + MERGE_MS if desired.is_progress else now,
         "news": int(not desired.is_progress),

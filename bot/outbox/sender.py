@@ -13,7 +13,7 @@ from bot.outbox import lookup, messages
 from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
-from bot.outbox.uploads import DELETE, UPLOAD, Uploads
+from bot.outbox.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.redaction import RED
 from core.common.database.sqlite import Database, Transaction
 from core.common.errors import ResponderBotError
@@ -34,11 +34,12 @@ log = structlog.get_logger("bot.outbox")
 class ClearanceGuard:
     """The last check before something is sent, since what a channel may show can change after it was rendered.
 
-    `ceiling` gives the highest clearance of a channel or user now; `on_held` is called when a message was held back.
+    `clearance_of` gives the highest clearance of a channel or user now; `on_blocked` is called when a message may not
+    be sent.
     """
 
-    ceiling: Callable[[str], int] = lambda _channel: RED
-    on_held: Callable[[], None] = lambda: None
+    clearance_of: Callable[[str], int] = lambda _channel: RED
+    on_blocked: Callable[[], None] = lambda: None
 
 
 class Sender:
@@ -92,8 +93,8 @@ class Sender:
             if message.channel in self._busy:
                 continue
             method = _method(message)
-            if method != DELETE and not self._is_cleared(message):
-                self._guard.on_held()
+            if method != DELETE_FILE and not self._is_cleared(message):
+                self._guard.on_blocked()
                 continue
             wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, by_person=message.by_person)
             if wait_ms:
@@ -105,7 +106,7 @@ class Sender:
         return until
 
     def _is_cleared(self, message: MessageRecord) -> bool:
-        return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.ceiling(message.channel)
+        return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.clearance_of(message.channel)
 
     async def _pause(self, version: int, until: int) -> None:
         while not self._wake.is_set() and self._store.version() == version:
@@ -118,9 +119,9 @@ class Sender:
 
     async def _send(self, message: MessageRecord, method: str) -> None:
         try:
-            if method == UPLOAD:
+            if method == UPLOAD_FILE:
                 await self._uploads.upload(message)
-            elif method == DELETE:
+            elif method == DELETE_FILE:
                 await self._uploads.delete(message)
             elif method == "chat.update":
                 await self._update(message)
@@ -241,14 +242,21 @@ class Sender:
     async def _handle_failure(self, message: MessageRecord, method: str, error: Exception) -> None:
         try:
             failure = classify(error, message.channel)
-            if method == UPLOAD:
+            if method == UPLOAD_FILE:
                 failure = classify_upload(failure, message.channel)
         except Exception:
             log.exception("delivery_failed", key=message.key)
             failure = DeliveryError(
-                "not_sent", "bug", "A message could not be sent because of a fault of ours; it is in the log."
+                "not_sent", "bug", "A message could not be sent because of an internal error; the log has the details."
             )
-        log.info("call_failed", key=message.key, kind=failure.kind, code=failure.code)
+        log.info(
+            "slack_call_failed",
+            method=method,
+            channel=message.channel,
+            key=message.key,
+            kind=failure.kind,
+            code=failure.code,
+        )
         self.problem = failure.message if failure.kind in ("app_refused", "not_sent", "unknown") else ""
         with suppress(ResponderBotError):  # our own database failed too: the message is still as it was there
             await self._store.transaction(lambda tx: self._record_failure(tx, message, method, failure))
@@ -278,7 +286,7 @@ class Sender:
 def _method(message: MessageRecord) -> str:
     """The method of Slack's to call next for a message."""
     if message.sent_version >= message.version or message.is_deleted:
-        return UPLOAD if message.file_name else DELETE
+        return UPLOAD_FILE if message.file_name else DELETE_FILE
     return "chat.update" if message.ts else "chat.postMessage"
 
 
@@ -292,7 +300,7 @@ def _is_temporary(error: Exception, channel: str) -> bool:
 
 
 def _with_late_note(content: dict[str, Any], waited_ms: int) -> dict[str, Any]:
-    words = f"Slack held this back for {waited_ms // 1000} s."
+    words = f"Delayed {waited_ms // 1000} s by Slack's rate limit."
     note = {"type": "context", "elements": [{"type": "plain_text", "text": words}]}
     if not content["blocks"] or len(content["blocks"]) >= 50:
         return content

@@ -65,7 +65,7 @@ def first_tables(db: sqlite_utils.Database) -> None:
             "tried_at": int,  # when the first post without a known outcome began; 0: none
             "mark": str,  # random, in the message's metadata, by which a lost post is found
             "ts": str,
-            "by_person": int,  # 1: a person waits for it; 0: an event; -1: rendered again in bulk
+            "by_person": int,  # FOR_PERSON, FOR_EVENT or IN_BULK of models.py
             "wanted_at": int,
             "due_at": int,
             "changed_at": int,

@@ -9,8 +9,8 @@ from bot.outbox.lookup import query_params
 from bot.outbox.models import MessageRecord
 from core.common.database.sqlite import Database
 
-UPLOAD = "files.completeUploadExternal"  # the last call, which stands for all three in rate limits and errors
-DELETE = "files.delete"
+UPLOAD_FILE = "files.completeUploadExternal"  # the last call, which stands for all three in rate limits and errors
+DELETE_FILE = "files.delete"
 NO_FILE = ("file_not_found", "file_deleted")
 
 
@@ -32,7 +32,7 @@ class Uploads:
             return
         try:
             await self._slack.api_call(
-                UPLOAD,
+                UPLOAD_FILE,
                 json={
                     "files": [{"id": file_id, "title": message.file_name}],
                     "channel_id": message.slack_channel,
@@ -50,7 +50,7 @@ class Uploads:
     async def delete(self, message: MessageRecord) -> None:
         """Delete the file in Slack, if it is there."""
         try:
-            await self._slack.api_call(DELETE, json={"file": message.file_id})
+            await self._slack.api_call(DELETE_FILE, json={"file": message.file_id})
         except SlackApiError as error:
             if _code(error) not in NO_FILE:
                 raise

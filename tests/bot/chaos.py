@@ -23,7 +23,7 @@ MANY = 1_600
 """Operations of one run: enough for a kill to fall between two slices of them."""
 LOGS = 2
 START_S = 60.0
-MOMENT_S = 3.0
+TRIGGER_S = 3.0
 
 PROGRAM = '''
 """Counts its run in a file outside the job folder, then does what its kind does."""
@@ -205,7 +205,7 @@ Command = Literal["serve", "core", "bot"]
 SAYS: Mapping[str, Sequence[str]] = {"serve": ("core: ", "bot: "), "core": ("core: ",), "bot": ("bot: ",)}
 
 
-class Life:
+class BotProcess:
     """One process of `responder-bot`, from its start to its end."""
 
     def __init__(self, place: Installation, process: asyncio.subprocess.Process, command: Command) -> None:
@@ -250,7 +250,7 @@ class Life:
         return code
 
 
-async def life(place: Installation, command: Command) -> Life:
+async def start_process(place: Installation, command: Command) -> BotProcess:
     """Start a process."""
     with (place.folder / f"{command}-{os.urandom(3).hex()}.log").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -260,10 +260,10 @@ async def life(place: Installation, command: Command) -> Life:
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
         )
-    return Life(place, process, command)
+    return BotProcess(place, process, command)
 
 
-Moment = Callable[[], Awaitable[object]]
+KillTrigger = Callable[[], Awaitable[object]]
 """Returns when something begins that a kill may fall into."""
 
 
@@ -271,34 +271,34 @@ class Killer:
     """Keeps processes of one kind alive, and kills each at a random moment of its life, until there were enough."""
 
     def __init__(
-        self, place: Installation, command: Command, chance: random.Random, kills: int, moments: Sequence[Moment]
+        self, place: Installation, command: Command, chance: random.Random, kills: int, triggers: Sequence[KillTrigger]
     ) -> None:
         self._place, self._command, self._chance = place, command, chance
         self._wanted = kills
-        self._moments = moments
+        self._triggers = triggers
         self.kills = 0
-        self.last: Life | None = None
+        self.last: BotProcess | None = None
 
     async def run(self) -> None:
         """Returns with one that lives on as `last`."""
         while self.kills < self._wanted:
-            self.last = await life(self._place, self._command)
+            self.last = await start_process(self._place, self._command)
             if self._chance.random() < 0.2:  # while it comes up
                 await asyncio.sleep(self._chance.uniform(0.3, 2.0))
             else:
                 await self.last.up()
-                await self._moment()
+                await self._wait_for_trigger()
             await self.last.kill()
             self.kills += 1
-        self.last = await life(self._place, self._command)
+        self.last = await start_process(self._place, self._command)
         await self.last.up()
 
-    async def _moment(self) -> None:
+    async def _wait_for_trigger(self) -> None:
         """Any, or just after one of those that matter."""
         await asyncio.sleep(self._chance.uniform(0.0, 1.5))
         if self._chance.random() < 0.7:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._chance.choice(self._moments)(), MOMENT_S)
+                await asyncio.wait_for(self._chance.choice(self._triggers)(), TRIGGER_S)
             await asyncio.sleep(self._chance.choice((0.0, 0.005, 0.02, 0.05, 0.2)))
 
     async def stop(self) -> int:

@@ -24,7 +24,18 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES, Action, Log
-from tests.bot.chaos import CHANNELS, LOGS, MANY, ON_ALERTS, SOURCES, Command, Installation, Killer, installation, life
+from tests.bot.chaos import (
+    CHANNELS,
+    LOGS,
+    MANY,
+    ON_ALERTS,
+    SOURCES,
+    Command,
+    Installation,
+    Killer,
+    installation,
+    start_process,
+)
 from tests.bot.features.environment import card_in, text_of
 from tests.bot.features.test_decisions import button
 from tests.bot.features.test_runs import blocks, menu_block
@@ -320,7 +331,7 @@ def words(message: Mapping[str, Any]) -> tuple[str, ...]:
                 take(item)
 
     take([message.get("blocks"), message.get("attachments")])
-    return tuple(text for text in found if not text.startswith("Slack held this back for "))
+    return tuple(text for text in found if not text.endswith(" s by Slack's rate limit."))
 
 
 @dataclass
@@ -532,16 +543,16 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
 
 async def first_start(place: Installation, commands: Sequence[Command]) -> None:
     """At its very first start the bot remembers where core's feed stands, and tells nothing of what came before."""
-    lives = []
+    processes = []
     for command in commands:
-        lives.append(await life(place, command))
-        await lives[-1].up()
-    for one in lives:
+        processes.append(await start_process(place, command))
+        await processes[-1].up()
+    for one in processes:
         await one.kill()
 
 
 def faults_in(place: Installation) -> list[str]:
-    """What processes logged that only a fault of ours explains."""
+    """What processes logged that only an error of our own explains."""
     return [f"{name}: {text}" for name, text in place.logs() if "Traceback" in text or '"internal_error"' in text]
 
 

@@ -288,7 +288,7 @@ LETTERS = st.text(st.characters(codec="utf-8"), max_size=30)
 VERBS = ("alert", "list", "run", "actions", "template", "watch", "doctor", "help", "start", "", "RUN", "watch off")
 WITHOUT_PERMISSIONS = (ROB, NINA, BOT, "", "U0NOBODY")
 """People who may not run or change anything."""
-INTERNAL_ERRORS = ("internal_error", "leading_failed", "event_failed")
+INTERNAL_ERRORS = ("internal_error", "leading_failed", "render_failed")
 
 
 @st.composite

@@ -79,7 +79,7 @@ async def test_messages_of_another_database_are_left_alone_until_they_are_forgot
         put(tmp_path)
         async with serving(settings, grace_s=0):
             said = await refused(scene)
-            assert f"messages tell of ({why}" in said
+            assert f"messages were made from ({why}" in said
             assert not all(check.ok for check in await scene.bot.health())
             new = await scene.post_alert(sourceRef="new", title="Somebody else's machine")
             assert (new == lost) == (

@@ -48,7 +48,7 @@ async def test_a_withdrawn_file_is_deleted_though_its_message_is_held_back(tmp_p
 
 async def test_a_message_is_held_back_after_a_gap_until_it_was_checked(tmp_path: Path) -> None:
     held = asyncio.Event()
-    async with outbox_environment(tmp_path, send=False, guard=ClearanceGuard(on_held=held.set)) as env:
+    async with outbox_environment(tmp_path, send=False, guard=ClearanceGuard(on_blocked=held.set)) as env:
         secret = Subject("alert", "~1", "the secret", 2, root_id="~1")
         await env.outbox.upsert(desired("alert:~1:C0SOC", "the secret", view=RedactedView(secret, 2)))
         await env.outbox.invalidate_clearances()

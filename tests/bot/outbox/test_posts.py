@@ -43,7 +43,7 @@ async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
         env.outbox.sender.wake()
         await env.shows("card")
         (message,) = await env.anna.messages(SOC)
-        assert "Slack held this back for 31 s." in str(message["blocks"])
+        assert "Delayed 31 s by Slack's rate limit." in str(message["blocks"])
 
 
 async def test_a_reply_whose_answer_was_lost_is_in_slack_once(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def test_a_bulk_update_does_not_say_that_it_is_late(tmp_path: Path) -> Non
         env.outbox.sender.wake()
         await env.shows("withheld")
         (message,) = await env.anna.messages(SOC)
-        assert "held this back" not in str(message["blocks"])
+        assert "by Slack's rate limit" not in str(message["blocks"])
 
 
 async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Path) -> None:
