@@ -18,7 +18,7 @@ from core.models import Action, Profile
 from core.store.opening import open_database
 
 ROOT = Path(__file__).parents[2]
-LOOK_EVERY_S = 0.01  # another process's files and rows ring no bell
+LOOK_EVERY_S = 0.01  # changes of another process can only be polled
 LOOK_AT_MOST_S = 60.0
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class CoreProcess:
         return self.clients[name]
 
     async def kill(self) -> None:
-        """SIGKILL: nothing is closed, nothing is said."""
+        """Send SIGKILL."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
@@ -236,7 +236,7 @@ async def core_process(setup: CoreSetup, name: str = "core") -> AsyncIterator[Co
 
 
 async def until(look: Callable[[], T | None], what: str) -> T:
-    """What `look` gives, once it gives something; for what another process does without telling anybody."""
+    """Poll until `look` returns something true, and return that."""
     try:
         async with asyncio.timeout(LOOK_AT_MOST_S):
             while not (seen := look()):  # noqa: ASYNC110 - see LOOK_EVERY_S

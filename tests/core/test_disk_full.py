@@ -1,4 +1,4 @@
-"""A disk that is really full: what can't be kept is 503, health says so, and all is well once there is room."""
+"""On a full disk writes are 503 and health is down; both recover once there is space."""
 
 import asyncio
 import os

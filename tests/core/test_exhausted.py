@@ -1,4 +1,4 @@
-"""A machine that has nothing left: no file descriptor, no thread."""
+"""No file descriptor or thread is left."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.core.running import running_core
 
 @contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
-    """This process can open only so many files more."""
+    """Leave this process so many file descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened[0] + 64, hard))

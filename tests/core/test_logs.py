@@ -1,4 +1,4 @@
-"""Structured logs: a JSON line an event, no secrets, the libraries' warnings too."""
+"""Structured logs: one JSON line per event, without secrets, warnings of libraries included."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""A backup that is put back runs nothing of what was open in it, and uses no number again."""
+"""A restored backup runs none of the actions open in it, and reuses no id."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Cores are killed at random moments under load; in the end each thing that was asked for has happened once."""
+"""Cores are killed at random moments under load; in the end each requested run has happened once."""
 
 import asyncio
 import json

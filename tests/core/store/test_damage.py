@@ -13,7 +13,7 @@ from tests.core.running import running_core
 
 
 def damage(path: Path, sql: str, text: bytes) -> None:
-    """Put these bytes in the place of a text, behind core's back."""
+    """Overwrite a text with these bytes, behind core's back."""
     with closing(sqlite3.connect(path)) as other:
         other.execute(sql, (text,))
         other.commit()
@@ -53,7 +53,7 @@ async def test_a_record_that_cannot_be_read_is_503_and_the_others_are_fine(tmp_p
 
 
 @pytest.mark.parametrize("text", [b"{\xff", b"{", b"[]", b'{"responders": 1}'])
-async def test_a_damaged_note_of_what_was_last_on_offer_is_made_anew(tmp_path: Path, text: bytes) -> None:
+async def test_a_damaged_catalogue_is_replaced(tmp_path: Path, text: bytes) -> None:
     async with running_core(tmp_path) as core:
         before = [offer.name for offer in core.core.responders.offers()]
     damage(tmp_path / "core.db", "UPDATE catalogue SET doc = CAST(? AS TEXT)", text)

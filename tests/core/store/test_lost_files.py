@@ -1,4 +1,4 @@
-"""Files of a store in use that are removed, replaced or cut: what can't be kept is not acknowledged."""
+"""Database files removed, replaced or truncated while in use: a write that would be lost is not acknowledged."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from tests.core.core_process import ALERT, core_process, setup_in
 
 @asynccontextmanager
 async def filled(path: Path) -> AsyncIterator[Database]:
-    """A store of which part is in the database file, and part in its write-ahead log."""
+    """A database with rows in the file and others only in its write-ahead log."""
     database = Database(path, migrate)
     try:
         for number in range(1, 51):
@@ -46,7 +46,7 @@ def removed(path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    """By a copy of itself: the content is the same, the file is not."""
+    """Replace the file by a copy of itself."""
     shutil.copy2(path, path.with_suffix(".copy"))
     os.replace(path.with_suffix(".copy"), path)
 
@@ -60,17 +60,17 @@ def emptied(path: Path) -> None:
 
 
 CASES = [
-    *(("a.db", deed) for deed in (removed, replaced, cut, emptied)),
-    *(("a.db-wal", deed) for deed in (removed, replaced, cut, emptied)),
-    *(("a.db-shm", deed) for deed in (removed, replaced)),
+    *(("a.db", tamper) for tamper in (removed, replaced, cut, emptied)),
+    *(("a.db-wal", tamper) for tamper in (removed, replaced, cut, emptied)),
+    *(("a.db-shm", tamper) for tamper in (removed, replaced)),
 ]
 
 
-@pytest.mark.parametrize(("name", "deed"), CASES)
-async def test_nothing_is_acknowledged_any_more(tmp_path: Path, name: str, deed: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(("name", "tamper"), CASES)
+async def test_nothing_is_acknowledged_any_more(tmp_path: Path, name: str, tamper: Callable[[Path], None]) -> None:
     async with filled(tmp_path / "a.db") as database:
-        deed(tmp_path / name)
-        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # the last look at the files is not "just now" any more
+        tamper(tmp_path / name)
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # until the files are due for a check
         for number in range(1_000, 1_020):
             with pytest.raises(ResponderBotError) as caught:
                 await insert(database, number)
@@ -176,15 +176,15 @@ async def post_alert(http: httpx.AsyncClient, key: str, number: int) -> tuple[in
     return response.status_code, response.text
 
 
-@pytest.mark.parametrize("deed", [removed, replaced, cut])
-async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, deed: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("tamper", [removed, replaced, cut])
+async def test_core_answers_503_and_its_health_says_why(tmp_path: Path, tamper: Callable[[Path], None]) -> None:
     setup = await setup_in(tmp_path)
     key = setup.keys["lead"]
     # httpx gives up after 5 s by default, and the disk of a busy machine may take longer.
     async with core_process(setup) as core, httpx.AsyncClient(base_url=core.url, timeout=60) as http:
         for number in range(10):
             assert (await post_alert(http, key, number))[0] == 201
-        deed(setup.database)
+        tamper(setup.database)
         await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # as above
         for number in range(10, 30):
             status, text = await post_alert(http, key, number)
