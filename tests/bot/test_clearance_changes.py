@@ -382,6 +382,7 @@ class ChangingLevels:
         return channel != self.told.direct or words not in (LOGGED, REPORTED[2])
 
 
+@pytest.mark.slow
 def test_after_random_changes_nothing_in_slack_is_above_its_clearance(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
@@ -423,6 +424,7 @@ asyncio.run(main(int(sys.argv[1]), sys.stdin.read()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chat.update", "files.delete"])
 @pytest.mark.parametrize("point", ["before", "after"])
 async def test_a_bot_killed_while_it_withholds_goes_on_after_its_start(tmp_path: Path, method: str, point: str) -> None:

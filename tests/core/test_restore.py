@@ -250,6 +250,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.slow
 async def test_a_restore_that_is_killed_leaves_one_database_or_the_other_and_may_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "origin").mkdir()
     database = open_database(tmp_path / "core.db")

@@ -15,9 +15,10 @@ from core.models import Action
 from core.store import actions as stored
 from core.store import objects
 from core.store.search import RESPONSE_LIMIT_CHARS
-from tests.core.api.test_request_limits import STALL_S, longest_stall
+from tests.core.api.test_request_limits import STALL_S
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
+from tests.core.stalls import longest_stall
 
 LARGE = 900_000
 WORDS = 'a quick brown fox, \\ and "quotes", "report":"x","createdBy":"y" '

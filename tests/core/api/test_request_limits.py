@@ -5,7 +5,6 @@ import gzip
 import itertools
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 from core.field_types import ERRORS_LIMIT, MAX_ARTIFACT_TAGS, MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS, MAX_TASKS
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
+from tests.core.stalls import longest_stall
 
 STALL_S = 0.5  # a loop that works through a hostile body is stuck for seconds
-LOOK_EVERY_S = 0.005
 BODY_BYTES = 1_048_576
 AT_ONCE = 4
 
@@ -190,31 +189,6 @@ async def test_ambiguous_references_do_not_delay_others(core: RunningCore) -> No
     assert stall.seconds < STALL_S
     long = await core.send("PATCH", "/api/alert/_bulk", {"ids": [";" * 3_000]})
     assert [error["name"] for error in long.json()["errors"]] == ["ids[0]"]
-
-
-class Stall:
-    """How long the loop did nothing else, at most."""
-
-    seconds = 0.0
-
-
-@asynccontextmanager
-async def longest_stall() -> AsyncIterator[Stall]:
-    stall, loop = Stall(), asyncio.get_running_loop()
-
-    async def look() -> None:
-        while True:
-            before = loop.time()
-            await asyncio.sleep(LOOK_EVERY_S)
-            stall.seconds = max(stall.seconds, loop.time() - before - LOOK_EVERY_S)
-
-    looking = asyncio.create_task(look())
-    try:
-        yield stall
-        await asyncio.sleep(0)
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
 
 
 @pytest.fixture
