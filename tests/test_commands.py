@@ -33,12 +33,14 @@ START = "pip install uv && uv run responder-bot try"
 ADD_ANNA = "uv run responder-bot user add anna --profile analyst --slack-id U0123ABCD"
 ADD_USER = "responder-bot user add LOGIN --profile PROFILE [--slack-id [T...:]U...] [--clearance amber]"
 ENDING: Mapping[str, str] = {
+    "uv run": "uv run responder-bot --help",
     "uv sync": "",
     "uv run pytest -n 0 tests/test_settings_example.py": "",
     "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install": "uv tool install .",
     "uv run responder-bot try --once": "",
     "responder-bot try --once": "",
+    "responder-bot user": "responder-bot user --help",
     ADD_ANNA: "",
     ADD_USER: "responder-bot user add ben --profile read-only --slack-id U0BEN --clearance amber",
     "uv run responder-bot responders install": "",
