@@ -1,4 +1,4 @@
-"""What other programs that know the interface send, as their HTTP requests: 201 for each alert (`semantics.md 2, 9`).
+"""What other programs that know the interface send, as their HTTP requests: 201 for each alert.
 
 The bodies are of the form that each program builds, with values of our own.
 """

@@ -1,4 +1,4 @@
-"""thehive4py 1.8, unmodified, against core (`semantics.md 9`), as a client of either version it knows of."""
+"""thehive4py 1.8, unmodified, as a client of either version it knows of (core/docs/http-interface.md#vendor-alias)."""
 
 import asyncio
 import io

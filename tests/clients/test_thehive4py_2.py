@@ -1,4 +1,4 @@
-"""thehive4py 2.1, unmodified, against core (`semantics.md 9`)."""
+"""thehive4py 2.1, unmodified, against core (core/docs/http-interface.md#version-1)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
