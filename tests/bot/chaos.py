@@ -187,7 +187,14 @@ def _responder(folder: Path, kind: str, data_type: str) -> None:
 
 
 def _settings(folder: Path, port: int) -> str:
-    lines = ["[core]", f"port = {port}", "max_operations = 2000", "[bot]", f"core_url = 'http://127.0.0.1:{port}'"]
+    lines = [
+        "[core]",
+        f"port = {port}",
+        "max_operations = 2000",
+        "confinement = 'none'",
+        "[bot]",
+        f"core_url = 'http://127.0.0.1:{port}'",
+    ]
     lines += [
         "[[engine]]",
         "name = 'local'",

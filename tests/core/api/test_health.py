@@ -22,7 +22,7 @@ NAME = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
 async def test_health_is_ok_without_a_key(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
+    async with running_core(tmp_path, core={"confinement": "landlock"}) as core:
         response = await core.send("GET", "/health", profile=None)
     assert response.status_code == 200
     found = response.json()
@@ -45,7 +45,7 @@ async def test_health_says_how_programs_are_confined(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
 async def test_health_says_if_every_program_could_read_core_s_files() -> None:
     with tempfile.TemporaryDirectory(dir="/usr/local", prefix="responder-bot-") as folder:
-        async with running_core(Path(folder)) as core:
+        async with running_core(Path(folder), core={"confinement": "landlock"}) as core:
             found = (await core.send("GET", "/health", profile=None)).json()
     message = found["parts"][-1]["message"]
     assert (found["status"], found["parts"][-1]["ok"]) == ("degraded", False)
