@@ -1,17 +1,20 @@
 """Reports show neither secrets of the configuration nor paths of this machine."""
 
 import asyncio
+import io
 import json
+import logging
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from core.common.logs import configure as configure_logs
+from core.common import logs
 from core.engines.base import Report
 from core.engines.process.engine import ProcessEngine
 from core.engines.secret_reader import KEPT_S, LIMIT_BYTES, SecretReader
@@ -164,13 +167,25 @@ async def run(engine: ProcessEngine, action_id: str = "~8257", **parameters: Any
     return await engine.run(await job_for(engine, "Echoing_1", action_id=action_id, **parameters), ProgressLog())
 
 
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """Everything that is logged; afterwards logging is as it was."""
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    lines = io.StringIO()
+    logs.configure("debug", to=lines)
+    yield lines
+    logs.silence()
+    structlog.reset_defaults()
+    root.handlers, root.level = before
+
+
 @EXEC_AND_FORK
 @pytest.mark.parametrize("fails", [False, True])
 async def test_values_of_commands_and_files_reach_the_program_and_nothing_else(
-    make_engine: MakeEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str], fails: bool
+    make_engine: MakeEngine, tmp_path: Path, log_lines: io.StringIO, fails: bool
 ) -> None:
     folder = echoing(tmp_path)
-    configure_logs("debug")
     (tmp_path / "pin").write_text("73519462\n")
     config = {
         "address": printing(tmp_path, "https://ann:walrus-77@siem.example/"),
@@ -187,7 +202,7 @@ async def test_values_of_commands_and_files_reach_the_program_and_nothing_else(
     assert seen["proxy"]["http"] == environ["http_proxy"] == "bo:tapir-88@proxy.example:3128"
     assert {name: report.config[name] for name in KINDS} == dict.fromkeys(KINDS, "REMOVED")
     assert report.config["proxy"]["http"] == "REMOVED"
-    shown = all_of(report) + str(argv) + "".join(capsys.readouterr())
+    shown = all_of(report) + str(argv) + log_lines.getvalue()
     secrets = ("walrus", "siem.example", "73519462", "alpha.example", "beta.example", "tapir", "proxy.example")
     assert [secret for secret in secrets if secret in shown] == []
     if report.input is not None:
@@ -247,12 +262,11 @@ async def test_a_command_sees_three_variables_and_no_shell(
 async def test_what_can_t_be_read_fails_the_run_without_being_shown(
     make_engine: MakeEngine,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    log_lines: io.StringIO,
     source: tuple[str, ...] | str,
     reason: str,
 ) -> None:
     folder = echoing(tmp_path)
-    configure_logs("debug")
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "long").write_text("walrus" * LIMIT_BYTES)
     os.mkfifo(tmp_path / "pipe")
@@ -262,7 +276,7 @@ async def test_what_can_t_be_read_fails_the_run_without_being_shown(
     assert report.message.startswith("Echoing_1 did not run: its configuration item 'address' can't be read, since ")
     assert reason in report.message
     assert report.message.endswith(', or change address in [responder."Echoing_1".config].')
-    logged = "".join(capsys.readouterr())
+    logged = log_lines.getvalue()
     assert "secret_not_read" in logged
     assert [text for text in ("walrus", str(tmp_path)) if text in all_of(report) + logged] == []
     assert not (folder / "seen").exists()
