@@ -17,7 +17,7 @@ import httpx
 from playwright.async_api import Locator, Page, expect
 
 ROOT = Path(__file__).parents[3]
-PREPARED: list[dict[str, Any]] = json.loads((ROOT / "bot" / "tryout" / "alerts.json").read_text("utf-8"))
+PREPARED: list[dict[str, Any]] = json.loads((ROOT / "bot" / "demo" / "alerts.json").read_text("utf-8"))
 ALERTS, SHARED = "C0ALERTS", "C0SHARED"
 ANNA, BEN, LEA, TOM = "U0ANNA", "U0BEN", "U0LEA", "U0TOM"
 RUN_ENDS_MS = 45_000  # a responder ends in well under a second, but machines are busy
