@@ -32,7 +32,7 @@ def everywhere():
     places = [job, os.path.dirname(job), os.path.dirname(os.path.dirname(job))]
     for place in list(places):
         try:
-            places += [entry.path for entry in os.scandir(setup) if entry.is_dir(follow_symlinks=False)]
+            places += [entry.path for entry in os.scandir(place) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             pass
     return list(dict.fromkeys(places))
@@ -40,7 +40,7 @@ def everywhere():
 def plant(make):
     for place in everywhere():
         for name in ("stop", "started", "facts.json", "follower", "printed"):
-            path = os.path.join(setup, name)
+            path = os.path.join(place, name)
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
                     continue
@@ -143,6 +143,7 @@ async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
         end = await ended(core, action.id)
         json.loads(end.report, parse_constant=_no_json)
         json.loads(end.operations, parse_constant=_no_json)
+        assert "NameError" not in end.report, "the attack itself is broken"
         listed = await core.client().actions("alert", alert)
         assert [item.id for item in listed] == [action.id]
         next_one = await core.client().run(asked(alert, parameters=HARMLESS))
