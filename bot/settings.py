@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from core.common.settings_file import DatabaseFile, Sections, read_sections, section, section_list, wrong
+from core.common.settings_file import DatabaseFile, Sections, read_sections, section, section_list, settings_error
 from core.models import TLP_NAMES
 
 SLACK_NAMES = {
@@ -130,7 +130,7 @@ def _reject_duplicates(settings: BotSettings) -> None:
     seen: set[str] = set()
     for channel in settings.channel:
         if channel.id in seen:
-            raise wrong(f"The channel {channel.id} stands twice in the settings; keep one [[channel]] for it.")
+            raise settings_error(f"The channel {channel.id} stands twice in the settings; keep one [[channel]] for it.")
         seen.add(channel.id)
 
 

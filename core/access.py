@@ -35,7 +35,7 @@ class Caller:
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
 
-    def refusal(self, permission: Permission, what: str, *, label: str = "") -> str:
+    def why_not(self, permission: Permission, what: str, *, label: str = "") -> str:
         """The message of a 403 if the permission is missing, else `""`; `label` is how it names the permission."""
         if self.may(permission):
             return ""
@@ -43,7 +43,7 @@ class Caller:
 
     def require(self, permission: Permission, what: str) -> None:
         """Raises ResponderBotError("forbidden") if the permission is missing."""
-        if sentence := self.refusal(permission, what):
+        if sentence := self.why_not(permission, what):
             raise ResponderBotError("forbidden", sentence)
 
 

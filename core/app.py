@@ -15,8 +15,8 @@ from core import engines
 from core.access import Access
 from core.actions import operations
 from core.actions import report as reports
-from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
+from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.service import IDEMPOTENCY_KEY_MS, Actions
 from core.api import access as access_api
@@ -60,7 +60,7 @@ class Core:
     database: Database
     access: Access
     feed: Feed
-    responders: Responders
+    offers: Offers
     asgi: ASGIApp
     endpoints: Sequence[Endpoint]
     """The routes in the OpenAPI description, without aliases."""
@@ -132,12 +132,12 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)
-    responders = Responders(made, settings.responder, database, clock)
-    stack.push_async_callback(responders.close)
-    await responders.open()
+    offers = Offers(made, settings.responder, database, clock)
+    stack.push_async_callback(offers.close)
+    await offers.open()
     lifecycle = Lifecycle(
         database,
-        responders,
+        offers,
         clock,
         organisation=section.organisation,
         product=section.product,
@@ -147,14 +147,14 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         ),
     )
     await lifecycle.end_restored()
-    runner = Runner(lifecycle, responders, database, clock)
+    runner = Runner(lifecycle, offers, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
-    actions = Actions(lifecycle, runner, responders, database, feed, clock, spread_load=section.spread_load)
+    actions = Actions(lifecycle, runner, offers, database, feed, clock, spread_load=section.spread_load)
     stack.push_async_callback(_cancel, asyncio.create_task(_prune_hourly(feed, database, clock, section.event_days)))
 
     probe = health.StoreProbe(database)
-    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in responders.states()))
+    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()))
     comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
@@ -166,7 +166,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
     table: list[Endpoint] = [
         *actions_api.endpoints(actions),
-        *responders_api.endpoints(responders, actions, database),
+        *responders_api.endpoints(offers, actions, database),
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
@@ -177,7 +177,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *health.endpoints(
             probe,
             metrics,
-            [lambda: engine_parts(responders), lambda: confinement_parts(settings)],
+            [lambda: engine_parts(offers), lambda: confinement_parts(settings)],
             paths_of(settings),
         ),
     ]
@@ -194,7 +194,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
     )
-    return Core(settings, database, access, feed, responders, router, table, stack)
+    return Core(settings, database, access, feed, offers, router, table, stack)
 
 
 def paths_of(settings: CoreSettings) -> list[Path]:
@@ -205,14 +205,14 @@ def paths_of(settings: CoreSettings) -> list[Path]:
     return [*found, *(path.parent for path in found if path.parent != path)]
 
 
-def engine_parts(responders: Responders) -> list[health.ComponentHealth]:
+def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
     """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
-    for state in responders.states():
+    for state in offers.states():
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
         message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
-    if problems := responders.settings_problems():
+    if problems := offers.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts
 
@@ -235,13 +235,13 @@ def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
 
 def _figures(catalogue: Catalogue) -> str:
     """How many are on offer and how many are not configured; names only of what is wrong, and of three at most."""
-    wrong = [left_out.name for left_out in catalogue.skipped if left_out.is_wanted]
-    idle = len(catalogue.skipped) - len(wrong)
+    unusable = [left_out.name for left_out in catalogue.skipped if left_out.is_wanted]
+    idle = len(catalogue.skipped) - len(unusable)
     words = f"{len(catalogue.responders)} on offer" + (f", {idle} not configured" if idle else "")
-    if not wrong:
+    if not unusable:
         return words
-    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    return f"{words}; can't be used: {', '.join(wrong[:3])}{more} (`responder-bot responders list` says why)"
+    more = f" and {len(unusable) - 3} more" if len(unusable) > 3 else ""
+    return f"{words}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
 
 
 async def _prune_hourly(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:

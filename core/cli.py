@@ -317,21 +317,21 @@ def _responders_check(args: argparse.Namespace) -> int:
 async def _show_responders(settings: "CoreSettings") -> bool:
     """Print each engine's responders and those skipped; False if something configured can't be used."""
     from core import engines
-    from core.actions.catalog import settings_problems
+    from core.actions.offers import settings_problems
     from core.common import logs
 
     logs.silence()  # what is skipped is printed here
     found = [await _show_engine(engine) for engine in engines.make(settings)]
     catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
-    wrong = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
-    for sentence in wrong:
+    problems = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
+    for sentence in problems:
         print(sentence)
-    return all(fine for _, fine in found) and not wrong
+    return all(fine for _, fine in found) and not problems
 
 
 async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
     """Print an engine's catalogue and return it (None if down), and whether all that is configured can be used."""
-    from core.actions.catalog import without_duplicates
+    from core.actions.offers import without_duplicates
 
     try:
         catalogue = without_duplicates(await engine.catalogue())
@@ -418,15 +418,17 @@ def _restore(args: argparse.Namespace) -> int:
     if has_bot:
         _, bots = restore_backup(beside, bot_database, "message")
         before.append(bots)
-    told = [f"Restored {core_database}{f' and {bot_database}' if has_bot else ''} from a backup of {as_time(made_at)}."]
+    sentences = [
+        f"Restored {core_database}{f' and {bot_database}' if has_bot else ''} from a backup of {as_time(made_at)}."
+    ]
     if any(before):
-        told.append(f"What was there is kept as {' and '.join(str(file) for file in before if file)}.")
+        sentences.append(f"What was there is kept as {' and '.join(str(file) for file in before if file)}.")
     if not has_bot and bot_database.is_file():
-        told.append(
+        sentences.append(
             f"There is no {beside}: a bot that has seen more than this backup knows will say so and wait for"
             " `responder-bot forget-messages`."
         )
-    print(*told, file=sys.stderr)
+    print(*sentences, file=sys.stderr)
     return 0
 
 

@@ -14,13 +14,13 @@ from core.common.settings_file import (
     DatabaseFile,
     Sections,
     checked,
-    plain,
     read_sections,
     section,
+    settings_error,
     tables_of,
+    variable_name,
     variables,
     with_file,
-    wrong,
 )
 
 Name = Annotated[
@@ -176,17 +176,19 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     engines = []
     # Longest name first, so that variables of `soc_2` aren't taken for keys `2_...` of `soc`.
     for table in sorted(tables, key=lambda table: -len(str(table.get("name", "")))):
-        own = f"{prefix}{plain(str(table.get('name', '')))}_"
+        own = f"{prefix}{variable_name(str(table.get('name', '')))}_"
         mine = {name: sections.environ[name] for name in given if name.startswith(own)}
         given -= mine.keys()
         keys = tuple(key for key in EngineSection.model_fields if key != "name")
         place = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
         found = variables(mine, own, keys, "engine")
-        names = {key: own + plain(key) for key in found}
+        names = {key: own + variable_name(key) for key in found}
         engines.append((table, _engine({**table, **found}, place, sections.folder, names)))
     for variable in sorted(given):
         known = ", ".join(str(table.get("name")) for table in tables)
-        raise wrong(f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}.")
+        raise settings_error(
+            f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
+        )
     ordered = [next(engine for of, engine in engines if of is table) for table in tables]
     _reject_duplicates([engine.name for engine in ordered], sections.source)
     return tuple(ordered)
@@ -199,24 +201,26 @@ def _engine(table: Mapping[str, Any], place: str, folder: Path, names: Mapping[s
     engine = checked(EngineSection, values, place, folder, names)
     missing = [key for key in ("url", "api_key") if engine.type == "cortex" and not getattr(engine, key)]
     if missing:
-        raise wrong(f"{place} is of type cortex and needs {' and '.join(missing)}.")
+        raise settings_error(f"{place} is of type cortex and needs {' and '.join(missing)}.")
     return engine
 
 
 def _reject_duplicates(names: Sequence[str], source: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise wrong(f"{source} has two [[engine]] called {name}; give one another name.")
+            raise settings_error(f"{source} has two [[engine]] called {name}; give one another name.")
 
 
 def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
     tables = sections.tables.get("responder", {})
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise wrong(f'{sections.source}: [responder] needs the name of a responder, such as [responder."Mailer_1_0"].')
+        raise settings_error(
+            f'{sections.source}: [responder] needs the name of a responder, such as [responder."Mailer_1_0"].'
+        )
     values: dict[str, dict[str, Any]] = {name: dict(table) for name, table in tables.items()}
     for name, item, value in _responder_variables(sections.environ, values):
         config = dict(values.setdefault(name, {}).get("config", {}))
-        config[next((key for key in config if plain(key) == item), item)] = value
+        config[next((key for key in config if variable_name(key) == item), item)] = value
         values[name]["config"] = config
     for name, table in values.items():
         if isinstance(table.get("config"), Mapping):
@@ -235,7 +239,9 @@ def _secret_source(table: Mapping[str, Any], place: str, folder: Path) -> Secret
     source = checked(SecretSource, table, place, folder)
     is_command = bool(source.command and source.command[0])
     if is_command == bool(table.get("file")):
-        raise wrong(f'{place} is to have either command, such as ["vault", "read", "..."], or file, a path in quotes.')
+        raise settings_error(
+            f'{place} is to have either command, such as ["vault", "read", "..."], or file, a path in quotes.'
+        )
     return source
 
 
@@ -246,20 +252,20 @@ _RESPONDER_VARIABLE = re.compile(r"(.+?_[0-9]+(?:_[0-9]+)*)_([^0-9].*)")
 def _responder_variables(
     environ: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[tuple[str, str, str]]:
-    """Name, item (as `plain` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
+    """Name, item (as `variable_name` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
     prefix = f"{PREFIX}RESPONDER_"
     names = sorted(known, key=len, reverse=True)
     found: dict[tuple[str, str], str] = {}
     for variable in sorted(name for name, value in environ.items() if name.startswith(prefix) and value):
         rest = variable.removeprefix(prefix)
-        name = next((name for name in names if rest.startswith(f"{plain(name)}_")), "")
+        name = next((name for name in names if rest.startswith(f"{variable_name(name)}_")), "")
         match = _RESPONDER_VARIABLE.fullmatch(rest)
         if not name and match is None:
             sentence = f"The environment variable {variable} must end with a responder's name and an item"
-            raise wrong(f"{sentence}, as {prefix}MAILER_1_0_SMTP_HOST does.")
+            raise settings_error(f"{sentence}, as {prefix}MAILER_1_0_SMTP_HOST does.")
         item = rest[len(name) + 1 :] if name or match is None else match[2]
         name = name or (match[1] if match else "")
-        is_item = item in {plain(key) for key in known.get(name, {}).get("config", {})}
+        is_item = item in {variable_name(key) for key in known.get(name, {}).get("config", {})}
         base = variable if is_item or not item.endswith("_FILE") else variable.removesuffix("_FILE")
         item = item if base == variable else item.removesuffix("_FILE")
         found[name, item] = environ[variable] if is_item else with_file(environ, base)

@@ -9,16 +9,17 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 import structlog
 
 from core.access import Caller
-from core.actions import operations, policy
+from core.actions import operations, rights
 from core.actions import report as reports
 from core.actions import target as targets
-from core.actions.catalog import Choice, Responders
+from core.actions.offers import Choice, Offers
 from core.actions.target import Target
 from core.actions.unit_of_work import OperationContext
 from core.common import process_identity
@@ -40,14 +41,23 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class _PendingEnd:
-    """The end of an action whose operations are still to be applied."""
+class _PendingReport:
+    """A report whose operations are still to be applied."""
 
     at: int
-    """When it ended (ms); also the time of its operations' changes."""
+    """When the action ended (ms); also the time of its operations' changes."""
     report: reports.PreparedReport
     text: str
     """The report as text for the store; empty if a single transaction applies all operations."""
+
+
+class _Applied(Enum):
+    """How much of a report is applied so far."""
+
+    IN_PART = auto()
+    WHOLLY = auto()
+    NOT_HELD = auto()
+    """Nothing more may be: the action has ended, or another core holds its lease."""
 
 
 class Lifecycle:
@@ -56,7 +66,7 @@ class Lifecycle:
     def __init__(
         self,
         database: Database,
-        responders: Responders,
+        offers: Offers,
         clock: Clock,
         *,
         organisation: str,
@@ -66,7 +76,7 @@ class Lifecycle:
         self.holder = process_identity.new_holder()
         """The lease holder: this process, as the owner of the actions that it accepts."""
         self._database = database
-        self._responders = responders
+        self._offers = offers
         self._clock = clock
         self._organisation = organisation
         self._product = product
@@ -131,7 +141,7 @@ class Lifecycle:
 
     def vote(self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval) -> Action:
         """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it."""
-        votes = policy.votes_with(tx, approval, caller.login)
+        votes = rights.votes_with(tx, approval, caller.login)
         if set(votes) == set(approval.approved_by):
             return action
         action = action.model_copy(update={"approval": approval.model_copy(update={"approved_by": votes})})
@@ -140,10 +150,10 @@ class Lifecycle:
         self._record_event(tx, row, "action.updated", caller.login)
         return action
 
-    def end_unrun(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
+    def end_without_report(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
         """End an action of which there is no engine's report; `message` is the sentence for people."""
         prepared = self._prepared(Report(False, message=message), row)
-        return self._end(tx, row, status, prepared, user, now=self._clock())
+        return self._store_end(tx, row, status, prepared, user, now=self._clock())
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -156,10 +166,11 @@ class Lifecycle:
 
         def work(tx: Transaction) -> tuple[Action, bool]:
             row = find(tx, action_id)
-            policy.require_may_cancel(caller, row)
-            action = policy.require_open(row, "cancelled")
+            rights.require_may_cancel(caller, row)
+            action = rights.require_open(row, "cancelled")
             if row["dispatched_at"] is None:
-                return self.end_unrun(tx, row, "Deleted", _cancelled(caller.login).message, caller.login), False
+                message = _cancelled(caller.login).message
+                return self.end_without_report(tx, row, "Deleted", message, caller.login), False
             is_first = row["cancelled_by"] is None
             if is_first:
                 stored.set_cancelled_by(tx, row["id"], caller.login)
@@ -196,12 +207,12 @@ class Lifecycle:
             if row is None:
                 return None
             target = targets.load(tx, row["kind"], row["object_id"])
-            not_allowed = policy.why_not_start(tx, row)
+            not_allowed = rights.why_not_start(tx, row)
             if row["dispatched_at"] is not None:
                 return self._dispatched_before(tx, row, target, not_allowed)
-            refused = not_allowed or self._responders.refuse(target, row["responder_name"], row["engine_name"])
-            if refused:
-                return Report(False, message=refused)
+            reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])
+            if reason:
+                return Report(False, message=reason)
             now = self._clock()
             if not stored.dispatch(tx, number, self.holder, now):
                 return None
@@ -240,11 +251,11 @@ class Lifecycle:
 
         await self._database.transaction(work)
 
-    def is_ending(self, number: int) -> bool:
+    def has_stored_report(self, number: int) -> bool:
         """Whether its report is stored already, and only some of its operations are still to be applied."""
         return stored.outcomes(self._database, number) is not None
 
-    async def end(self, number: int, report: Report | None) -> bool:
+    async def apply_report(self, number: int, report: Report | None) -> bool:
         """Store the end of an action with the changes of its operations, each applied once, even across a crash.
 
         Many operations are applied in slices, so that others can write in between: the report is stored with the first
@@ -254,28 +265,28 @@ class Lifecycle:
         row = self._held(self._database, number)
         if row is None:
             return False
-        pending = await self._pending_end(row, report)
+        pending = await self._pending_report(row, report)
         while True:
-            is_over = await self._database.transaction(lambda tx: self._apply_slice(tx, number, pending))
-            if is_over is not None:
-                return is_over
+            applied = await self._database.transaction(lambda tx: self._apply_slice(tx, number, pending))
+            if applied is not _Applied.IN_PART:
+                return applied is _Applied.WHOLLY
 
-    async def _pending_end(self, row: Row, report: Report | None) -> _PendingEnd:
-        begun = stored.ending(self._database, row["id"])
+    async def _pending_report(self, row: Row, report: Report | None) -> _PendingReport:
+        begun = stored.find_report(self._database, row["id"])
         if begun is not None:
             prepared = await asyncio.to_thread(reports.PreparedReport.from_text, begun["report"])
-            return _PendingEnd(begun["at"], prepared, begun["report"])
+            return _PendingReport(begun["at"], prepared, begun["report"])
         if report is None:
-            raise ValueError("an end that has not begun needs a report")
+            raise ValueError("an action without a stored report needs one")
         prepared = await asyncio.to_thread(self._prepared, report, row)
         in_slices = len(prepared.operations) > operations.SLICE_SIZE
-        return _PendingEnd(self._clock(), prepared, await asyncio.to_thread(prepared.to_text) if in_slices else "")
+        return _PendingReport(self._clock(), prepared, await asyncio.to_thread(prepared.to_text) if in_slices else "")
 
-    def _apply_slice(self, tx: Transaction, number: int, pending: _PendingEnd) -> bool | None:
-        """Apply one slice of operations, and end the action after the last one; the result of `end`, once known."""
+    def _apply_slice(self, tx: Transaction, number: int, pending: _PendingReport) -> _Applied:
+        """Apply one slice of operations, and end the action with the last one."""
         row = self._held(tx, number)
         if row is None:
-            return False
+            return _Applied.NOT_HELD
         requested = pending.report.operations
         begun = stored.outcomes(tx, number)
         outcomes: list[str] = [] if begun is None else json.loads(begun)
@@ -284,17 +295,17 @@ class Lifecycle:
         outcomes += operations.apply_slice(tx, context, slice_)
         if len(outcomes) < len(requested):
             if begun is None:
-                stored.begin_ending(tx, number, pending.at, pending.text)
+                stored.insert_report(tx, number, pending.at, pending.text)
             stored.set_outcomes(tx, number, json.dumps(outcomes))
-            return None
+            return _Applied.IN_PART
         if begun is not None:
-            stored.forget_ending(tx, number)
+            stored.delete_report(tx, number)
         prepared = pending.report
         if row["cancelled_by"] and not prepared.success:
             prepared = self._prepared(_cancelled(row["cancelled_by"]), row)
         status: ActionStatus = "Success" if prepared.success else "Failure"
-        self._end(tx, row, status, prepared, row["created_by"], outcomes=outcomes, now=pending.at)
-        return True
+        self._store_end(tx, row, status, prepared, row["created_by"], outcomes=outcomes, now=pending.at)
+        return _Applied.WHOLLY
 
     async def expire(self, number: int) -> None:
         """End an action if its time for approval is over."""
@@ -304,8 +315,8 @@ class Lifecycle:
             if row is None or row["status"] != "Waiting" or row["approval_expires_at"] is None:
                 return
             if row["approval_expires_at"] <= self._clock():
-                message = "Nobody agreed in time; run it again if it is still needed."
-                self.end_unrun(tx, row, "Failure", message, row["created_by"])
+                message = "Not approved in time; run it again if it is still needed."
+                self.end_without_report(tx, row, "Failure", message, row["created_by"])
 
         await self._database.transaction(work)
 
@@ -329,7 +340,7 @@ class Lifecycle:
                 " Look at its target before you run it again."
             )
             for row in rows:
-                self.end_unrun(tx, row, "Failure", message, row["created_by"])
+                self.end_without_report(tx, row, "Failure", message, row["created_by"])
             return made_at, len(rows)
 
         if backup.made_at(self._database) is not None:
@@ -340,7 +351,7 @@ class Lifecycle:
 
     # --- shared -----------------------------------------------------------------------------------------------------
 
-    def _end(
+    def _store_end(
         self,
         tx: Transaction,
         row: Row,

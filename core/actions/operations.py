@@ -14,7 +14,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from core.actions.unit_of_work import Operation, OperationContext, UnitOfWork
-from core.common.database.sqlite import CommitInDoubt, Transaction
+from core.common.database.sqlite import OperationalError, Transaction
 from core.common.errors import ResponderBotError
 from core.models import ArtifactInput, LogInput, TaskInput
 from core.records import artifacts, cases
@@ -106,7 +106,7 @@ def _apply(unit: UnitOfWork, operation: Any) -> str:
     except ValidationError as error:
         first = error.errors()[0]
         return f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
-    except CommitInDoubt:
+    except OperationalError:
         raise  # the whole transaction is in doubt
     except Exception:  # otherwise the action could never end
         log.exception("operation_failed", operation=name)

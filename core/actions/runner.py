@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import structlog
 
-from core.actions.catalog import Responders
 from core.actions.lifecycle import LEASE_MS, Lifecycle
+from core.actions.offers import Offers
 from core.common import process_identity
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Row, Transaction
@@ -23,6 +23,10 @@ log = structlog.get_logger()
 TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
 STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be written
+
+_INTERNAL_ERROR = Report(
+    False, message="Core had an internal error; its log has the details. Look at the target before you run it again."
+)
 
 
 class EngineQueue:
@@ -39,24 +43,24 @@ class Runner:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        responders: Responders,
+        offers: Offers,
         database: Database,
         clock: Clock,
         *,
         tick_s: float = TICK_S,
     ) -> None:
         self._lifecycle = lifecycle
-        self._responders = responders
+        self._offers = offers
         self._database = database
         self._clock = clock
         self._tick_s = tick_s
         self._holder = lifecycle.holder
         self._following: dict[int, asyncio.Task[None]] = {}
         self._job_id_known: dict[int, asyncio.Event] = {}
-        self._taken_from_living: set[int] = set()
+        self._keep_job_files: set[int] = set()
         self._queues = {
             state.engine.name: EngineQueue(state.engine.capacity)
-            for state in responders.states()
+            for state in offers.states()
             if state.engine.capacity is not None
         }
         self._is_closed = False
@@ -64,11 +68,11 @@ class Runner:
 
     async def open(self) -> None:
         """Clean up after an earlier core, take over its actions, then look for more at intervals."""
-        for state in self._responders.states():
-            await state.engine.sweep(lambda: [f"~{number}" for number in stored.open_ids(self._database)])
+        for state in self._offers.states():
+            await state.engine.clean_up_ended(lambda: [f"~{number}" for number in stored.open_ids(self._database)])
         await self.tick()
         # Two tasks: looking for actions may have to wait for long searches, the lease may not.
-        self._ticking = [asyncio.create_task(self._repeat(job)) for job in (self._renew, self._look)]
+        self._ticking = [asyncio.create_task(self._repeat(job)) for job in (self._renew, self._adopt_and_expire)]
 
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""
@@ -90,7 +94,7 @@ class Runner:
         Raises ResponderBotError("conflict") if the engine can't stop it.
         """
         engine_name, job = self._lifecycle.running_job(number)
-        await self._responders.engine(engine_name).cancel(job)
+        await self._offers.engine(engine_name).cancel(job)
         task = self._following.get(number)
         if task is not None:
             await asyncio.wait([task], timeout=STOP_WAIT_S)
@@ -110,18 +114,18 @@ class Runner:
     async def tick(self) -> None:
         """Renew the lease, take over the actions of dead cores, end actions whose approval expired."""
         await self._renew()
-        await self._look()
+        await self._adopt_and_expire()
 
     async def _renew(self) -> None:
         if self.followed():
             until = self._clock() + LEASE_MS
             await self._database.transaction(lambda tx: stored.renew_lease(tx, self._holder, until))
 
-    async def _look(self) -> None:
+    async def _adopt_and_expire(self) -> None:
         for row in await self._database.fetch_in_background(stored.LEASE_HOLDERS):
             if row["id"] != self._holder:
                 await self._take_over(row["id"])
-        for row in await self._database.fetch_in_background(stored.OWNED_IDS, {"owner": self._holder}):
+        for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._holder}):
             if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
                 action = stored.find(self._database, row["id"])
                 if action is not None and action["owner"] == self._holder:
@@ -167,9 +171,9 @@ class Runner:
             return taken
 
         for row in await self._database.transaction(work):
-            log.info("action_taken_over", action_id=f"~{row['id']}", from_owner=old_holder)
+            log.info("action_taken_over", action_id=f"~{row['id']}", from_holder=old_holder)
             if not is_dead:
-                self._taken_from_living.add(row["id"])
+                self._keep_job_files.add(row["id"])
             self._queue(row["id"], row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
 
     async def _follow(self, number: int, engine_name: str, queue: EngineQueue | None) -> None:
@@ -178,7 +182,7 @@ class Runner:
             await self._run(number, engine_name)
         except Exception:
             log.exception("action_follow_failed", action_id=f"~{number}")
-            await self._end(number, Report(False, message="Core broke while it followed this; its log says why."))
+            await self._apply_report(number, _INTERNAL_ERROR)
         finally:
             del self._following[number]
             known = self._job_id_known.pop(number, None)
@@ -190,21 +194,23 @@ class Runner:
 
     async def _run(self, number: int, engine_name: str) -> None:
         try:
-            engine = self._responders.engine(engine_name)
+            engine = self._offers.engine(engine_name)
         except ResponderBotError as error:
-            await self._end(number, Report(False, message=f"{error.message}; it is no longer in the settings."))
+            await self._apply_report(
+                number, Report(False, message=f"{error.message}; it is no longer in the settings.")
+            )
             return
         job = await _retry_until_writable(lambda: self._lifecycle.dispatch(number))
         if job is None:
             return
         if isinstance(job, Report):
-            await self._end(number, job)
+            await self._apply_report(number, job)
             return
-        report = None if self._lifecycle.is_ending(number) else await self._report(engine, number, job)
-        if await self._end(number, report):
+        report = None if self._lifecycle.has_stored_report(number) else await self._run_job(engine, number, job)
+        if await self._apply_report(number, report):
             await self._clean_up(engine, number, job)  # otherwise another core follows it and needs the job's files
 
-    async def _report(self, engine: Engine, number: int, job: Job) -> Report:
+    async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:
             await self._lifecycle.progress(number, progress)
             known = self._job_id_known.get(number)
@@ -217,16 +223,17 @@ class Runner:
             return await engine.run(job, on_progress)
         except Exception:
             log.exception("engine_failed", action_id=job.action_id, engine=engine.name)
-            return Report(False, message=f"The engine {engine.name} broke while it ran this; the log says why.")
+            message = f"The engine {engine.name} had an internal error; core's log has the details."
+            return Report(False, message=f"{message} Look at the target before you run it again.")
 
     async def _clean_up(self, engine: Engine, number: int, job: Job) -> None:
         """Have the engine clean up after the job, unless it was taken over from a core that is still alive.
 
-        That core may only have been suspended; without the job's files it would run the job again. The sweep of the
-        next start removes them.
+        That core may only have been suspended; without the job's files it would run the job again. The next
+        start removes them.
         """
-        if number in self._taken_from_living:
-            self._taken_from_living.discard(number)
+        if number in self._keep_job_files:
+            self._keep_job_files.discard(number)
         else:
             await engine.clean_up(job.action_id)
 
@@ -237,9 +244,9 @@ class Runner:
         except ResponderBotError:
             await self._lifecycle.withdraw_cancel(number)
 
-    async def _end(self, number: int, report: Report | None) -> bool:
+    async def _apply_report(self, number: int, report: Report | None) -> bool:
         """Store the end; False if the action isn't this process's to end."""
-        return await _retry_until_writable(lambda: self._lifecycle.end(number, report))
+        return await _retry_until_writable(lambda: self._lifecycle.apply_report(number, report))
 
     async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from core.access import Caller
-from core.actions import policy
 from core.actions import report as reports
+from core.actions import rights
 from core.actions import target as targets
-from core.actions.catalog import Choice, Responders
 from core.actions.lifecycle import Lifecycle, find
+from core.actions.offers import Choice, Offers
 from core.actions.runner import Runner
 from core.actions.target import Target
 from core.common.clock import Clock
@@ -45,7 +45,7 @@ class Actions:
         self,
         lifecycle: Lifecycle,
         runner: Runner,
-        responders: Responders,
+        offers: Offers,
         database: Database,
         feed: Feed,
         clock: Clock,
@@ -54,7 +54,7 @@ class Actions:
     ) -> None:
         self._lifecycle = lifecycle
         self._runner = runner
-        self._responders = responders
+        self._offers = offers
         self._database = database
         self._feed = feed
         self._clock = clock
@@ -70,15 +70,15 @@ class Actions:
         if earlier is not None:
             return StartedRun(earlier, False)
         target = targets.load(self._database, request.object_type, objects.parse_id(request.object_id), on_run=True)
-        choice = self._responders.choose(target, request.responder_id, request.engine_id)
-        section = self._responders.policy(choice.offer.name)
+        choice = self._offers.choose(target, request.responder_id, request.engine_id)
+        section = self._offers.section(choice.offer.name)
 
         def work(tx: Transaction) -> StartedRun:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
                 return StartedRun(earlier, False)
             if request.only_if_idle:
-                policy.require_idle(tx, target, choice.offer.name)
+                rights.require_idle(tx, target, choice.offer.name)
             with_slot = self._with_free_slot(tx, choice, request, target)
             action = self._lifecycle.record(tx, caller, request, target, with_slot, section)
             if key:
@@ -123,9 +123,9 @@ class Actions:
 
         def work(tx: Transaction) -> tuple[Action, str]:
             row = find(tx, action_id)
-            action, approval = policy.require_vote(tx, caller, row, self._clock())
-            if reason := policy.why_requester_may_not(tx, row["created_by"]):
-                return self._lifecycle.end_unrun(tx, row, "Failure", reason, caller.login), reason
+            action, approval = rights.require_vote(tx, caller, row, self._clock())
+            if reason := rights.why_requester_may_not(tx, row["created_by"]):
+                return self._lifecycle.end_without_report(tx, row, "Failure", reason, caller.login), reason
             return self._lifecycle.vote(tx, caller, row, action, approval), ""
 
         action, reason = await self._database.transaction(work)
@@ -140,9 +140,9 @@ class Actions:
 
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
-            policy.require_vote(tx, caller, row, self._clock())
+            rights.require_vote(tx, caller, row, self._clock())
             sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-            return self._lifecycle.end_unrun(tx, row, "Failure", sentence, caller.login)
+            return self._lifecycle.end_without_report(tx, row, "Failure", sentence, caller.login)
 
         return await self._database.transaction(work)
 
@@ -210,8 +210,8 @@ class Actions:
         """
         if not self._spread_load or request.engine_id is not None or choice.engine.capacity is None:
             return choice
-        full = self._responders.full(stored.slots_taken(tx, self._lifecycle.holder))
-        return self._responders.choose(target, request.responder_id, None, full=full)
+        full = self._offers.full(stored.slots_taken(tx, self._lifecycle.holder))
+        return self._offers.choose(target, request.responder_id, None, full=full)
 
     def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
         """The action that this caller started with the same key. Raises ResponderBotError("key_reused")."""

@@ -10,7 +10,7 @@ from core.common.errors import ResponderBotError
 from core.models import Alert, Artifact, Case, Kind, Task
 from core.records import alerts, cases
 from core.records.case_templates import custom_fields
-from core.records.writes import refuse_growth
+from core.records.writes import check_growth
 
 Operation = Mapping[str, Any]
 
@@ -123,7 +123,7 @@ class UnitOfWork:
         return self._loaded[kind]
 
     def _check_growth(self, kind: Kind) -> None:
-        refuse_growth(self._before[kind], self._loaded[kind])
+        check_growth(self._before[kind], self._loaded[kind])
 
     def _case(self, operation: Operation) -> Case:
         if self.context.kind != "alert":

@@ -177,8 +177,8 @@ def endpoints(
 
     async def get_health(request: Request) -> Response:
         components = [await probe.check(), *(component for check in parts for component in check())]
-        if trouble := logs.problem():
-            components.append(ComponentHealth("log", False, trouble))
+        if problem := logs.problem():
+            components.append(ComponentHealth("log", False, problem))
         if not request.caller.may("manageUser"):
             components = [replace(item, message=strip_paths(item.message, folders)) for item in components]
         health = overall_health(components)

@@ -4,7 +4,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from core.actions import target as targets
-from core.actions.catalog import Responders
+from core.actions.offers import Offers
 from core.actions.service import Actions
 from core.api.endpoint import Endpoint, Request, bool_param, json_response
 from core.common.database.sqlite import Reads
@@ -14,16 +14,16 @@ from core.store.objects import parse_id
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
 
-def endpoints(responders: Responders, actions: Actions, reads: Reads) -> list[Endpoint]:
+def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
     """Routes of responders and of objects as responders get them."""
 
     async def list_responders(request: Request) -> Response:
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
         if not bool_param(request, "explain"):
-            return json_response(_json(responders.offered(target)))
+            return json_response(_json(offers.offered(target)))
         may_run = request.caller.may("manageAction")
-        return json_response(_json(responders.explained(target, may_run=may_run, running=actions.running_on(target))))
+        return json_response(_json(offers.explained(target, may_run=may_run, running=actions.running_on(target))))
 
     async def get_in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))

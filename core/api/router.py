@@ -232,15 +232,15 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     """Raises ResponderBotError("forbidden") if the caller's permissions or profile don't suffice."""
     if endpoint.is_public:
         return
-    refusal = ""
+    reason = ""
     if endpoint.permission and not (endpoint.or_permission and caller.may(endpoint.or_permission)):
         purpose = endpoint.purpose or endpoint.summary
-        refusal = caller.refusal(endpoint.permission, purpose, label=endpoint.permission_label)
+        reason = caller.why_not(endpoint.permission, purpose, label=endpoint.permission_label)
     if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, say for whom in the header X-On-Behalf-Of"
-        refusal = f"{refusal}; {hint}" if refusal else f"{hint[0].upper()}{hint[1:]}."
-    elif caller.profile == "source" and (refusal or not (endpoint.permission or endpoint.allow_source_profile)):
+        reason = f"{reason}; {hint}" if reason else f"{hint[0].upper()}{hint[1:]}."
+    elif caller.profile == "source" and (reason or not (endpoint.permission or endpoint.allow_source_profile)):
         hint = "a key with the profile source may only create alerts"
-        refusal = f"{refusal or 'You are not authorized to read this'}; {hint}"
-    if refusal:
-        raise ResponderBotError("forbidden", refusal)
+        reason = f"{reason or 'You are not authorized to read this'}; {hint}"
+    if reason:
+        raise ResponderBotError("forbidden", reason)

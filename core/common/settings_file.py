@@ -67,7 +67,7 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
     sections = Sections(file.absolute().parent, str(file), found, dict(environ))
     for name, value in found.items():
         if name not in SECTIONS and not isinstance(value, dict | list):
-            raise wrong(f"{file}: {name} is outside any section; move it into one, such as [core].")
+            raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
     words = [name.upper() for name in SECTIONS if name != "channel"]
     for variable in own:
@@ -86,10 +86,10 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
     table = sections.tables.get(name, {})
     place = f"{sections.source}: [{name}]"
     if not isinstance(table, Mapping):
-        raise wrong(f"{place} must be a table: write its keys below a line [{name}].")
+        raise settings_error(f"{place} must be a table: write its keys below a line [{name}].")
     prefix = f"{PREFIX}{name.upper()}_"
     given = variables(sections.environ, prefix, tuple(model.model_fields), name)
-    names = {key: prefix + plain(key) for key in given}
+    names = {key: prefix + variable_name(key) for key in given}
     for key, variable in (also or {}).items():
         value = with_file(sections.environ, variable)
         if value and key not in given:
@@ -105,7 +105,7 @@ def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[
     )
 
 
-def plain(name: str) -> str:
+def variable_name(name: str) -> str:
     """A name as part of an environment variable: upper case, `_` for every other character."""
     return re.sub(r"[^A-Z0-9]", "_", name.upper())
 
@@ -113,13 +113,13 @@ def plain(name: str) -> str:
 def tables_of(name: str, sections: Sections) -> Sequence[Mapping[str, Any]]:
     found = sections.tables.get(name, [])
     if not isinstance(found, list) or not all(isinstance(table, Mapping) for table in found):
-        raise wrong(f"{sections.source}: write [[{name}]], with two brackets: there may be several.")
+        raise settings_error(f"{sections.source}: write [[{name}]], with two brackets: there may be several.")
     return found
 
 
 def variables(environ: Mapping[str, str], prefix: str, keys: Sequence[str], name: str) -> dict[str, Any]:
     """The keys that variables with this prefix set. Raises ResponderBotError for an unknown key."""
-    by_variable = {plain(key): key for key in keys}
+    by_variable = {variable_name(key): key for key in keys}
     found: dict[str, Any] = {}
     for variable in sorted(environ):
         word = variable.removeprefix(prefix)
@@ -135,30 +135,32 @@ def with_file(environ: Mapping[str, str], variable: str) -> str:
     """The value of a variable, or the content of the file in `<variable>_FILE`; "" without either."""
     value, file = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
     if value and file:
-        raise wrong(f"Both {variable} and {variable}_FILE are set; unset one of them.")
+        raise settings_error(f"Both {variable} and {variable}_FILE are set; unset one of them.")
     if not file:
         return value
     try:
         return Path(file).read_text().strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise wrong(f"{variable}_FILE names {file}, which can't be read ({reason}); correct the path.") from error
+        raise settings_error(
+            f"{variable}_FILE names {file}, which can't be read ({reason}); correct the path."
+        ) from error
 
 
 def _toml(file: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise wrong(
+        raise settings_error(
             f"The settings file {file} can't be read ({error.strerror}); give another with --config."
         ) from error
     except UnicodeDecodeError as error:
-        raise wrong(
+        raise settings_error(
             f"The settings file {file} is not valid TOML, since it is not UTF-8 text; save it as UTF-8."
         ) from error
     except (ValueError, RecursionError) as error:
         hint = " (quote strings; write true and false in lower case)" if "Invalid value" in str(error) else ""
-        raise wrong(f"The settings file {file} is not valid TOML: {error}; correct that{hint}.") from error
+        raise settings_error(f"The settings file {file} is not valid TOML: {error}; correct that{hint}.") from error
 
 
 def checked(
@@ -176,7 +178,9 @@ def checked(
     try:
         made = model.model_validate(dict(values))
     except ValidationError as error:
-        raise wrong(_sentence(model, error, place, names or {})) from None  # the cause would show values, secrets too
+        raise settings_error(
+            _sentence(model, error, place, names or {})
+        ) from None  # the cause would show values, secrets too
     return made.model_copy(update=_absolute(made, folder))
 
 
@@ -253,8 +257,8 @@ def reject_unknown(name: str, known: Sequence[str], sentence: str) -> None:
         return
     near = get_close_matches(name, known, 1, 0.5)
     hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}."
-    raise wrong(f"{sentence}; {hint}")
+    raise settings_error(f"{sentence}; {hint}")
 
 
-def wrong(sentence: str) -> ResponderBotError:
+def settings_error(sentence: str) -> ResponderBotError:
     return ResponderBotError("bad_request", sentence)

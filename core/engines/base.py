@@ -31,17 +31,17 @@ class Responder:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A responder that can't be used. Stored as JSON with the catalogue, as `Responder` is: fields keep their names."""
+    """A responder that can't be used. Stored as JSON with the catalogue, as `Responder` is."""
 
     name: str
     reason: str
     """A sentence for administrators that names file and reason."""
     responder: Responder | None = None
     """What it would offer, if its definition could be read."""
-    objection: str = ""
+    public_reason: str = ""
     """The reason for everyone else, without paths, such as `not configured: url missing`."""
     is_wanted: bool = True
-    """False for a bundled responder that the settings don't mention: it is no fault that it can't be used."""
+    """False for a bundled responder that the settings don't mention: that is nothing to report."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Engine(Protocol):
     async def clean_up(self, action_id: str) -> None:
         """Remove what is kept of a job whose report is stored. May be called twice."""
 
-    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         """At start, remove what is left of actions that have ended.
 
         `open_action_ids` must be called after the leftovers are listed: then an action that another core accepts

@@ -63,11 +63,11 @@ def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRes
     try:
         return _configure(definition, given)
     except _MissingValuesError as error:
-        objection = f"not configured: {', '.join(error.missing)} missing; an administrator can set it"
-        return Skipped(definition.name, f"{definition.file}: {error}", objection=objection)
+        reason = f"not configured: {', '.join(error.missing)} missing; an administrator can set it"
+        return Skipped(definition.name, f"{definition.file}: {error}", public_reason=reason)
     except UnusableDefinitionError as error:
-        objection = f"wrongly configured: {str(error).rstrip('.')}; an administrator can correct it"
-        return Skipped(definition.name, f"{definition.file}: {error}", objection=objection)
+        reason = f"wrongly configured: {str(error).rstrip('.')}; an administrator can correct it"
+        return Skipped(definition.name, f"{definition.file}: {error}", public_reason=reason)
 
 
 def with_read_values(configured: ConfiguredResponder, texts: Mapping[str, str]) -> ConfiguredResponder:

@@ -45,7 +45,7 @@ class Confinement:
     writable: tuple[Path, ...]
     network: bool = True
 
-    def policy(self) -> str:
+    def ruleset(self) -> str:
         """The text that `confine.apply` takes. Raises ValueError for a path with a line break."""
         lines = [f"read {path}" for path in _resolved((*map(Path, SYSTEM), *self.readable))]
         lines += [f"write {path}" for path in _resolved((*map(Path, DEVICES), *self.writable))]

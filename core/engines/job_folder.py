@@ -292,10 +292,10 @@ def secrets_of(configured: ConfiguredResponder, environ: Mapping[str, str]) -> l
 
 
 def lock(folder: JobFolder) -> int:
-    """Take a shared lock on `JOB/follower`, so that no core sweeps the folder; close the descriptor to release it.
+    """Take a shared lock on `JOB/follower`, so that no core removes the folder; close the descriptor to release it.
 
-    Raises OSError. A sweep holds the lock exclusively only for a moment, so after some retries the descriptor is
-    returned without a lock: what still holds the lock then is the program, and it blocks sweeps as well.
+    Raises OSError. A core that cleans up holds the lock exclusively only for a moment, so after some retries the
+    descriptor is returned without a lock: what still holds the lock then is the program, and it blocks removal as well.
     """
     descriptor = _open_follower(folder)
     for _ in range(_LOCK_TRIES):
@@ -344,7 +344,7 @@ def list_folders(jobs: Path, engine: str) -> list[JobFolder]:
     return [JobFolder(path) for path in sorted(jobs.iterdir()) if pattern.fullmatch(path.name)]
 
 
-def orphans(folders: Iterable[JobFolder], engine: str, open_action_ids: Collection[str]) -> list[JobFolder]:
+def of_ended_actions(folders: Iterable[JobFolder], engine: str, open_action_ids: Collection[str]) -> list[JobFolder]:
     """The folders of actions that aren't open; another core may still follow some of them."""
     open_names = {folder_name(engine, action_id) for action_id in open_action_ids}
     return [folder for folder in folders if folder.path.name not in open_names]

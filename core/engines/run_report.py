@@ -36,7 +36,7 @@ class RunOutput:
 
     output: Any
     """The parsed `output.json`."""
-    fault: str
+    problem: str
     """Why there is no usable output, as the end of a sentence about the responder; `""` when there is."""
     printed: str
 
@@ -111,7 +111,7 @@ def interpret(
     names: Mapping[str, str] | None = None,
 ) -> Report:
     """Decide how a run ended, and redact what it returned. `names` are replacements beside those of `facts`."""
-    report = _judge(facts, run_output, stop_reason, exit_description, names)
+    report = _report_from_output(facts, run_output, stop_reason, exit_description, names)
     was_refused = any(word in text for word in _REFUSALS for text in (report.message, last_lines(report.printed)))
     if report.success or not facts.confined or not was_refused:
         return report
@@ -119,7 +119,7 @@ def interpret(
     return replace(report, message=message, error_message=report.error_message and message)
 
 
-def _judge(
+def _report_from_output(
     facts: RunFacts,
     run_output: RunOutput,
     stop_reason: str,
@@ -132,8 +132,8 @@ def _judge(
         return _failure(facts, f"Timed out after {facts.timeout_minutes:g} minutes", printed)
     if stop_reason == "cancel":
         return _failure(facts, "Cancelled", printed)
-    if run_output.fault:
-        return _failure(facts, _no_output(redactor.text(run_output.fault), exit_description, printed), printed)
+    if run_output.problem:
+        return _failure(facts, _no_output(redactor.text(run_output.problem), exit_description, printed), printed)
     raw = run_output.output
     if not isinstance(raw, dict) or not isinstance(raw.get("success"), bool):
         return _failure(
@@ -147,8 +147,8 @@ def _judge(
     return _reported_success(facts, output, printed)
 
 
-def _no_output(fault: str, exit_description: str, printed: str) -> str:
-    sentence = f"The responder {fault}"
+def _no_output(problem: str, exit_description: str, printed: str) -> str:
+    sentence = f"The responder {problem}"
     if exit_description:
         sentence += f" ({exit_description})"
     lines = last_lines(printed)

@@ -26,7 +26,7 @@ from core.records import cases
 from core.records.artifacts import COPIED_LIMIT_CHARS, add_to_case, artifact_of, expand_artifacts, identity, store_files
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
-from core.records.writes import merge_tags, number_of, record_event, refuse_growth, requested_changes
+from core.records.writes import check_growth, merge_tags, number_of, record_event, requested_changes
 from core.store import objects
 
 KIND: Literal["alert"] = "alert"
@@ -191,7 +191,7 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     """
     number = number_of(alert)
     before = before or load(tx, number)
-    refuse_growth(before, alert)
+    check_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())

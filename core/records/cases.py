@@ -29,7 +29,7 @@ from core.models import (
 from core.records.artifacts import add_to_case, expand_artifacts
 from core.records.case_templates import by_name, with_ids
 from core.records.search import SearchResult, search
-from core.records.writes import insert_children, merge_tags, number_of, record_event, refuse_growth, requested_changes
+from core.records.writes import check_growth, insert_children, merge_tags, number_of, record_event, requested_changes
 from core.store import objects
 from core.store.search import newest
 
@@ -258,7 +258,7 @@ def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case 
     """
     number = number_of(case)
     before = before or load_case(tx, number)
-    refuse_growth(before, case)
+    check_growth(before, case)
     fields = with_ids(tx, case.custom_fields, before.custom_fields)
     saved = case.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())

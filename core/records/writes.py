@@ -49,7 +49,7 @@ def merge_tags(*lists: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(tag for tags in lists for tag in tags))
 
 
-def refuse_growth(before: Alert | Case, after: Alert | Case) -> None:
+def check_growth(before: Alert | Case, after: Alert | Case) -> None:
     """Raises ResponderBotError("bad_request") if a change adds more tags, artifacts or custom fields than are kept."""
     for name, most in (("tags", MAX_TAGS), ("artifacts", MAX_ARTIFACTS), ("custom_fields", MAX_CUSTOM_FIELDS)):
         had, has = (len(getattr(item, name, ())) for item in (before, after))

@@ -63,12 +63,12 @@ def open_on(reads: Reads, object_id: int) -> list[Row]:
     )
 
 
-def dispatch(tx: Transaction, action_id: int, owner: str, now: int) -> int:
-    """Mark an action as dispatched, before the engine is called. Returns 0 if it isn't this core's or has moved on."""
+def dispatch(tx: Transaction, action_id: int, holder: str, now: int) -> int:
+    """Mark an action as dispatched, before its engine is called. Returns 0 if it is not this core's to dispatch."""
     return tx.run(
-        "UPDATE action SET dispatched_at = :now WHERE id = :id AND owner = :owner AND status = 'Waiting'"
+        "UPDATE action SET dispatched_at = :now WHERE id = :id AND owner = :holder AND status = 'Waiting'"
         " AND dispatched_at IS NULL AND approval_expires_at IS NULL",
-        {"id": action_id, "owner": owner, "now": now},
+        {"id": action_id, "holder": holder, "now": now},
     )
 
 
@@ -106,7 +106,7 @@ def set_end(
     )
 
 
-def ending(reads: Reads, action_id: int) -> Row | None:
+def find_report(reads: Reads, action_id: int) -> Row | None:
     """The end of an action while it is applied in several commits (`at, report`), or None."""
     return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})
 
@@ -117,7 +117,7 @@ def outcomes(reads: Reads, action_id: int) -> str | None:
     return None if row is None else str(row["outcomes"])
 
 
-def begin_ending(tx: Transaction, action_id: int, at: int, report: str) -> None:
+def insert_report(tx: Transaction, action_id: int, at: int, report: str) -> None:
     tx.run(
         "INSERT INTO ending (action_id, at, report, outcomes) VALUES (:id, :at, :report, '[]')",
         {"id": action_id, "at": at, "report": report},
@@ -128,16 +128,16 @@ def set_outcomes(tx: Transaction, action_id: int, outcomes: str) -> None:
     tx.run("UPDATE ending SET outcomes = :outcomes WHERE action_id = :id", {"id": action_id, "outcomes": outcomes})
 
 
-def forget_ending(tx: Transaction, action_id: int) -> None:
+def delete_report(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM ending WHERE action_id = :id", {"id": action_id})
 
 
-def set_approved(tx: Transaction, action_id: int, doc: str, owner: str | None) -> None:
-    """Store an approval. `owner` is given with the last one: the action is then ready to be dispatched by that core."""
+def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
+    """Store an approval. `holder` comes with the last one: that core may then dispatch the action."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = :owner,"
-        " approval_expires_at = CASE WHEN :owner IS NULL THEN approval_expires_at END WHERE id = :id",
-        {"id": action_id, "doc": doc, "owner": owner},
+        "UPDATE action SET doc = :doc, owner = :holder,"
+        " approval_expires_at = CASE WHEN :holder IS NULL THEN approval_expires_at END WHERE id = :id",
+        {"id": action_id, "doc": doc, "holder": holder},
     )
 
 
@@ -145,48 +145,48 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-def renew_lease(tx: Transaction, owner: str, lease_until: int) -> None:
+def renew_lease(tx: Transaction, holder: str, lease_until: int) -> None:
     """Renew a core's lease on its actions. A core without a row has lost its lease."""
     tx.run(
-        "INSERT INTO owner (id, lease_until) VALUES (:owner, :until)"
+        "INSERT INTO owner (id, lease_until) VALUES (:holder, :until)"
         " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
-        {"owner": owner, "until": lease_until},
+        {"holder": holder, "until": lease_until},
     )
 
 
-def lease_until(reads: Reads, owner: str) -> int:
-    row = reads.row("SELECT lease_until FROM owner WHERE id = :owner", {"owner": owner})
+def lease_until(reads: Reads, holder: str) -> int:
+    row = reads.row("SELECT lease_until FROM owner WHERE id = :holder", {"holder": holder})
     return int(row["lease_until"]) if row else 0
 
 
 LEASE_HOLDERS = f"SELECT id FROM owner UNION SELECT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL"
-"""Cores with a lease, expired ones too, and those that own open actions."""
+"""Cores with a lease, expired ones too, and those that hold open actions."""
 
-OWNED_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :owner"
-"""The open actions that a core owns."""
-
-
-def release_lease(tx: Transaction, owner: str) -> None:
-    tx.run("DELETE FROM owner WHERE id = :owner", {"owner": owner})
+HELD_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :holder"
+"""The open actions whose lease a core holds."""
 
 
-def slots_taken(reads: Reads, owner: str) -> dict[str, int]:
+def release_lease(tx: Transaction, holder: str) -> None:
+    tx.run("DELETE FROM owner WHERE id = :holder", {"holder": holder})
+
+
+def slots_taken(reads: Reads, holder: str) -> dict[str, int]:
     """Number of open actions of a core by engine, those that wait for a slot included."""
     rows = reads.rows(
-        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND owner = :owner GROUP BY engine_name",
-        {"owner": owner},
+        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND owner = :holder GROUP BY engine_name",
+        {"holder": holder},
     )
     return {row["engine_name"]: row["count"] for row in rows}
 
 
-def take_over(tx: Transaction, old_owner: str, owner: str) -> list[Row]:
-    """Make another core the owner of all open actions of a core.
+def take_over(tx: Transaction, old_holder: str, holder: str) -> list[Row]:
+    """Give another core the lease on all open actions of a core.
 
     Returns `id, engine_name, dispatched_at`, dispatched ones first.
     """
     rows = tx.rows(
-        f"UPDATE action SET owner = :owner WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, dispatched_at",
-        {"old": old_owner, "owner": owner},
+        f"UPDATE action SET owner = :holder WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, dispatched_at",
+        {"old": old_holder, "holder": holder},
     )
     return sorted(rows, key=lambda row: (row["dispatched_at"] is None, row["id"]))
 

@@ -88,7 +88,7 @@ class ScriptedEngine(Engine):
     async def clean_up(self, action_id: str) -> None:
         self.forgotten.append(action_id)
 
-    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         self.swept.append(set(open_action_ids()))
 
     async def close(self) -> None:

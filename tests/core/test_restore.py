@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from core.actions import operations
-from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
+from core.actions.offers import Offers
 from core.actions.report import ReportLimits
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
@@ -112,14 +112,14 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         ending, run = await started_run(harness)
         running, _ = await started_run(harness)
         run.finish(Report(True, operations=tuple(many)))
-        while not harness.lifecycle.is_ending(int(ending.id[1:])):
+        while not harness.lifecycle.has_stored_report(int(ending.id[1:])):
             await harness.database.transaction(lambda tx: None)
         copy(tmp_path / "core.db", tmp_path / "copy.db", harness.clock())
     engine = ScriptedEngine()
     async with opened(tmp_path / "copy.db") as database:
-        responders = Responders([engine], {}, database, harness.clock)
+        offers = Offers([engine], {}, database, harness.clock)
         lifecycle = Lifecycle(
-            database, responders, harness.clock, organisation="soc", product="thehive", limits=ReportLimits()
+            database, offers, harness.clock, organisation="soc", product="thehive", limits=ReportLimits()
         )
         await lifecycle.end_restored()
         async with action_parts(database, harness.clock, engine) as core:

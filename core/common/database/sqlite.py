@@ -43,7 +43,7 @@ FILE_ERRORS = (
     *DAMAGE,
 )
 
-CommitInDoubt = sqlite3.OperationalError
+OperationalError = sqlite3.OperationalError
 """Raised in a transaction when the whole commit is in doubt, such as on a full disk."""
 
 STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter when SQLite's message quotes damaged text
@@ -466,7 +466,7 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
     try:
         item.result = item.work(transaction)
     except Exception as error:
-        if isinstance(error, CommitInDoubt) and not _is_damage(error):
+        if isinstance(error, OperationalError) and not _is_damage(error):
             raise  # such as a full disk: the whole commit is in doubt
         item.error = error
 

@@ -12,7 +12,7 @@ from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
-from core.engines.cortex.translate import find_job, parse_catalogue, parse_id, refusal, run_body
+from core.engines.cortex.translate import describe_refusal, find_job, parse_catalogue, parse_id, run_body
 
 _KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
 
@@ -103,7 +103,7 @@ class CortexEngine:
     async def clean_up(self, action_id: str) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
-    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
     async def close(self) -> None:
@@ -126,11 +126,13 @@ class CortexEngine:
 
     def _require_list(self, answer: CortexAnswer) -> list[Any]:
         if answer.status in (401, 403):
-            raise ResponderBotError("unavailable", refusal(self._name, answer, "list responders"))
+            raise ResponderBotError("unavailable", describe_refusal(self._name, answer, "list responders"))
         if not answer.ok:
             raise self._unavailable(f"answered {answer.status} when asked for its responders. {answer.message}")
         if not isinstance(answer.body, list):
-            raise self._unavailable("returned no list of responders" + (f": {answer.fault}" if answer.fault else ""))
+            raise self._unavailable(
+                "returned no list of responders" + (f": {answer.problem}" if answer.problem else "")
+            )
         return answer.body
 
     async def _start(self, job: Job) -> str | Report:
@@ -163,7 +165,9 @@ class CortexEngine:
                 f"Engine {self._name!r} no longer knows responder {job.responder_name}. "
                 "Nothing was started; enable the responder there.",
             )
-        return Report(False, refusal(self._name, answer, f"run {job.responder_name}") + " Nothing was started.")
+        return Report(
+            False, describe_refusal(self._name, answer, f"run {job.responder_name}") + " Nothing was started."
+        )
 
     async def _find(self, job: Job, why: str) -> str | Report:
         """Search for a job by its label, when the answer to its start was lost. It is never started again."""
@@ -177,31 +181,31 @@ class CortexEngine:
                 return found
             if not await backoff.sleep(pause_s):
                 break
-        return Report(False, f"{self._unknown(job)} ({why.rstrip('.')}.)")
+        return Report(False, f"{self._describe_lost_job(job)} ({why.rstrip('.')}.)")
 
     async def _search(self, job: Job, backoff: Backoff) -> list[Any] | str:
         """The jobs with its label, after retries; or why the server doesn't list them."""
         query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
-        fault, unusable = "", 0
+        problem, unusable = "", 0
         while unusable <= len(self._timing.backoff_s):
             retry_after_s = None
             try:
                 answer = await self._http.call("POST", "job/_search", query)
             except NoAnswer as lost:
-                fault = lost.reason
+                problem = lost.reason
             else:
                 if answer.ok and isinstance(answer.body, list):
                     return answer.body
                 if answer.is_refusal:
-                    return refusal(self._name, answer, "search jobs")
-                fault = answer.fault or f"it answered the search with {answer.status}"
+                    return describe_refusal(self._name, answer, "search jobs")
+                problem = answer.problem or f"it answered the search with {answer.status}"
                 retry_after_s = answer.retry_after_s
                 unusable += answer.ok
             if not await backoff.pause(retry_after_s):
                 break
-        return fault
+        return problem
 
-    def _unknown(self, job: Job) -> str:
+    def _describe_lost_job(self, job: Job) -> str:
         return (
             f"It is not known whether {job.responder_name} ran on engine {self._name!r}: the answer to the call was "
             f"lost, and no job with the label {job.action_id} was found there. It was not started again; "

@@ -40,8 +40,8 @@ class CortexAnswer:
 
     status: int
     body: Any = None
-    """Its parsed JSON; None if `fault` says why it can't be used."""
-    fault: str = ""
+    """Its parsed JSON; None if `problem` says why it can't be used."""
+    problem: str = ""
     retry_after_s: float | None = None
     server_time_ms: int | None = None
     """From the `Date` header."""
@@ -122,14 +122,14 @@ class CortexHttp:
         async for chunk in response.aiter_bytes():
             raw += chunk
             if len(raw) > self._answer_limit_bytes:
-                return CortexAnswer(response.status_code, fault=f"it is longer than {self._answer_limit_bytes} bytes")
+                return CortexAnswer(response.status_code, problem=f"it is longer than {self._answer_limit_bytes} bytes")
         in_thread = len(raw) > INLINE_BYTES
         content = bytes(raw)
-        body, fault = await asyncio.to_thread(self._decode, content) if in_thread else self._decode(content)
+        body, problem = await asyncio.to_thread(self._decode, content) if in_thread else self._decode(content)
         return CortexAnswer(
             response.status_code,
             body,
-            fault,
+            problem,
             _retry_after_s(response.headers.get("Retry-After")),
             _server_time_ms(response.headers),
         )

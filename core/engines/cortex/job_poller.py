@@ -8,9 +8,9 @@ from urllib.parse import quote
 from core.engines.base import OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
-from core.engines.cortex.translate import JobUpdate, parse_update, refusal
+from core.engines.cortex.translate import JobUpdate, describe_refusal, parse_update
 
-_IN_A_ROW = {"missing": 3, "unusable": 6}
+_GIVE_UP_AFTER = {"missing": 3, "unusable": 6}
 """How many such answers in a row are believed: a single one may come from a proxy in between."""
 
 
@@ -38,8 +38,8 @@ class JobPoller:
         self._queueing = Backoff(clock, timing.waiting_limit_s, timing)
         self._running = False
         self._last_kind = ""
-        self._in_a_row = 0
-        self._fault = ""
+        self._repeats = 0
+        self._last_problem = ""
 
     async def poll(self) -> Report:
         """Poll until there is a report, or it is clear that there will be none."""
@@ -47,7 +47,7 @@ class JobPoller:
             asked_at = self._clock()
             answer = await self._ask()
             if isinstance(answer, CortexAnswer) and answer.is_refusal and answer.status != 404:
-                reason = refusal(self._name, answer, "read jobs")
+                reason = describe_refusal(self._name, answer, "read jobs")
                 return Report(False, f"{reason} The responder may still run there.")
             update = await self._interpret(answer)
             await self._report_start(update)
@@ -66,7 +66,7 @@ class JobPoller:
 
     async def _interpret(self, answer: CortexAnswer | NoAnswer) -> JobUpdate:
         if isinstance(answer, NoAnswer):
-            return JobUpdate("busy", fault=answer.reason)
+            return JobUpdate("busy", problem=answer.reason)
         return await asyncio.to_thread(parse_update, answer)  # a report may be large
 
     def _poll_s(self) -> int:
@@ -83,10 +83,10 @@ class JobPoller:
         """The report of the update, or a failure if the last updates in a row mean that there will be none."""
         if update.report is not None:
             return update.report
-        self._fault = update.fault
-        self._in_a_row = self._in_a_row + 1 if update.kind == self._last_kind else 1
+        self._last_problem = update.problem
+        self._repeats = self._repeats + 1 if update.kind == self._last_kind else 1
         self._last_kind = update.kind
-        if self._in_a_row < _IN_A_ROW.get(update.kind, math.inf):
+        if self._repeats < _GIVE_UP_AFTER.get(update.kind, math.inf):
             return None
         if update.kind == "missing":
             return Report(
@@ -96,7 +96,7 @@ class JobPoller:
             )
         return Report(
             False,
-            f"Engine {self._name!r} returned no usable report on job {self._engine_job_id}: {update.fault}. "
+            f"Engine {self._name!r} returned no usable report on job {self._engine_job_id}: {update.problem}. "
             "It is not known how the responder ended; check that server.",
         )
 
@@ -114,5 +114,5 @@ class JobPoller:
         sentence = f"Timed out after {self._deadline_minutes:g} minutes."
         if self._queueing.left_s == 0 and not self._running:
             sentence = f"Engine {self._name!r} had not started it after {self._timing.waiting_limit_s / 3600:g} hours."
-        fault = f" The last fault of the engine: {self._fault}." if self._fault else ""
-        return Report(False, f"{sentence} The responder may still run on engine {self._name!r}.{fault}")
+        problem = f" The engine's last problem: {self._last_problem}." if self._last_problem else ""
+        return Report(False, f"{sentence} The responder may still run on engine {self._name!r}.{problem}")

@@ -35,7 +35,7 @@ class JobUpdate:
     ran_s: float = 0
     """Seconds since the start of the program, by the server's clock."""
     retry_after_s: float | None = None
-    fault: str = ""
+    problem: str = ""
     """Why it is busy or unusable, as part of a sentence."""
 
 
@@ -125,15 +125,15 @@ def _matches(found: JsonObject, job: Job) -> bool:
 def parse_update(answer: CortexAnswer) -> JobUpdate:
     """The meaning of an answer about a job. Refusals other than 404 must be handled before."""
     if answer.status == 429:
-        return JobUpdate("busy", retry_after_s=answer.retry_after_s, fault="it limits the rate of calls")
+        return JobUpdate("busy", retry_after_s=answer.retry_after_s, problem="it limits the rate of calls")
     if answer.status == 404:
         return JobUpdate("missing")
     if answer.status >= 500:
         if "AskTimeoutException" in answer.type:
             return JobUpdate("not_ended")
-        return JobUpdate("busy", retry_after_s=answer.retry_after_s, fault=f"it answered {answer.status}")
+        return JobUpdate("busy", retry_after_s=answer.retry_after_s, problem=f"it answered {answer.status}")
     if not isinstance(answer.body, Mapping):
-        return JobUpdate("unusable", fault=answer.fault or "its answer is not a job")
+        return JobUpdate("unusable", problem=answer.problem or "its answer is not a job")
     return _parse_job(answer.body, answer.server_time_ms)
 
 
@@ -146,10 +146,10 @@ def _parse_job(body: JsonObject, server_time_ms: int | None) -> JobUpdate:
     if status == "Deleted":
         return JobUpdate("ended", Report(False, "The job was deleted on the engine, so it is not known how it ended."))
     if status not in ("Success", "Failure"):
-        return JobUpdate("unusable", fault="its answer is not a job")
+        return JobUpdate("unusable", problem="its answer is not a job")
     report = _success(body) if status == "Success" else _failure(body)
     if report is None:
-        return JobUpdate("unusable", fault=f"the job has status {status} but no report")
+        return JobUpdate("unusable", problem=f"the job has status {status} but no report")
     return JobUpdate("ended", report, started=status == "Success" or _is_time(body.get("startDate")))
 
 
@@ -246,7 +246,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def refusal(name: str, answer: CortexAnswer, what: str) -> str:
+def describe_refusal(name: str, answer: CortexAnswer, what: str) -> str:
     """A sentence about an answer that a retry would not change. `what` completes "does not allow to"."""
     if answer.status == 401:
         return f"Engine {name!r} refused the API key. Put a valid one into api_key of this engine in the settings."

@@ -23,16 +23,16 @@ class Refused(OSError):
     """The kernel would not confine this process."""
 
 
-def apply(policy: str) -> None:
-    """Confine this process as `policy` says, for good. Raises OSError.
+def apply(ruleset: str) -> None:
+    """Confine this process as `ruleset` says, for good. Raises OSError.
 
-    A policy has a line for each path, `read PATH` or `write PATH`, and the line `network` if there is to be any. An
+    A ruleset has a line for each path, `read PATH` or `write PATH`, and the line `network` if there is to be any. An
     empty one only forbids new privileges.
     """
     forbid_new_privileges()
-    if not policy:
+    if not ruleset:
         return
-    lines = [line.partition(" ") for line in policy.splitlines()]
+    lines = [line.partition(" ") for line in ruleset.splitlines()]
     drop_capabilities()
     restrict([path for word, _, path in lines if word == "read"], [path for word, _, path in lines if word == "write"])
     filter_system_calls(network=any(word == "network" for word, _, _ in lines))

@@ -20,7 +20,7 @@ from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import processes
-from core.engines.process.catalogue import CatalogueLoader
+from core.engines.process.catalogue_loader import CatalogueLoader
 from core.engines.process.fork_server import ForkServers
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import ProgramStarter, RunLimits
@@ -148,10 +148,10 @@ class ProcessEngine:
         """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
         await asyncio.to_thread(self._kill_and_remove, self._folder(action_id))
 
-    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
-        await asyncio.to_thread(self._sweep, job_folder.orphans(folders, self._name, open_action_ids()))
+        await asyncio.to_thread(self._clean_up_all, job_folder.of_ended_actions(folders, self._name, open_action_ids()))
 
     async def close(self) -> None:
         """End the fork servers, and commands that print secrets.
@@ -214,7 +214,7 @@ class ProcessEngine:
             log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
             raise _CannotRunError(str(error)) from None
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        confined = self._starter.confines(runnable)
+        confined = self._starter.is_confined(runnable)
         lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured, confined=confined)
         try:
             facts = await asyncio.to_thread(folder.facts)  # before the program can change them
@@ -291,13 +291,13 @@ class ProcessEngine:
 
     # --- leftovers
 
-    def _sweep(self, orphans: Sequence[JobFolder]) -> None:
+    def _clean_up_all(self, ended: Sequence[JobFolder]) -> None:
         with contextlib.suppress(OSError):
             self._jobs.chmod(0o700)  # an early release left that to the umask
-        if not orphans:
+        if not ended:
             return
         homes = processes.homes_in_use()
-        for folder in orphans:
+        for folder in ended:
             with job_folder.locked_for_removal(folder) as is_free:
                 if is_free:
                     self._kill_and_remove(folder, homes)

@@ -133,7 +133,7 @@ def fork_program(
         run.close()
         os.chdir(request["folder"])
         launcher.apply_limits(request["limits"])
-        confine(request["policy"])
+        confine(request["ruleset"])
     except OSError as error:
         print(f"{argv[0]} could not be started: {error.strerror}.", file=sys.stderr)  # noqa: T201 - into JOB/printed
         os._exit(CANNOT_START)

@@ -58,14 +58,14 @@ class ForkRequest:
     program: Path
     limits: str
     """As `launcher.apply_limits` takes them."""
-    policy: str
+    ruleset: str
     """As `confine.apply` takes it."""
     environment: Mapping[str, str]
 
     def to_line(self) -> bytes:
         paths = {"job": self.job, "home": self.home, "folder": self.folder, "program": self.program}
         texts = {name: str(path) for name, path in paths.items()}
-        texts |= {"limits": self.limits, "policy": self.policy}
+        texts |= {"limits": self.limits, "ruleset": self.ruleset}
         return json.dumps({**texts, "environment": dict(self.environment)}).encode() + b"\n"
 
 

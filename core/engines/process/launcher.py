@@ -44,7 +44,7 @@ _DEFAULT, _IGNORE = 0, 1
 
 def main(arguments: list[str]) -> int:
     """Become the program. Returns an exit code only if that fails."""
-    job, status_text, folder, limits, policy, *program = arguments
+    job, status_text, folder, limits, ruleset, *program = arguments
     status = int(status_text)
     os.set_inheritable(status, False)
     close_all_but(status)
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
             return ALREADY_STARTED
         os.chdir(folder)
         apply_limits(limits)
-        confinement()(policy)
+        confinement()(ruleset)
         os.execve(program[0], program, os.environ)  # noqa: S606 - without a shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."

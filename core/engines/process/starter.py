@@ -12,7 +12,7 @@ from core.engines.configuration import ConfiguredResponder
 from core.engines.confinement import Confinement, Mode, interpreter_folders, unavailable
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
-from core.engines.process.catalogue import RunnableResponder
+from core.engines.process.catalogue_loader import RunnableResponder
 from core.engines.process.fork_server import ForkRequest, ForkServers
 from core.engines.process.processes import StartRecord
 
@@ -85,7 +85,7 @@ class ProgramStarter:
             folder=definition.root,
             program=definition.program,
             limits=self._limits_of(runnable).for_launcher(),
-            policy=self._policy(folder, runnable),
+            ruleset=self._ruleset(folder, runnable),
             environment=program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
         )
 
@@ -96,7 +96,7 @@ class ProgramStarter:
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
         argv = [
             *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
-            *(self._limits_of(runnable).for_launcher(), self._policy(folder, runnable)),
+            *(self._limits_of(runnable).for_launcher(), self._ruleset(folder, runnable)),
             *(*interpreter, str(definition.program), str(folder.run)),
         ]
         # Not through a symlink, and without waiting for the reader of a named pipe.
@@ -115,7 +115,7 @@ class ProgramStarter:
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
 
-    def confines(self, runnable: RunnableResponder) -> bool:
+    def is_confined(self, runnable: RunnableResponder) -> bool:
         """Whether the program is held to what it may reach."""
         return (runnable.section.confinement or self._confinement) == "landlock" and not unavailable()
 
@@ -125,17 +125,17 @@ class ProgramStarter:
             memory_bytes=section.memory_mib * mib, file_bytes=section.file_mib * mib, processes=section.processes
         )
 
-    def _policy(self, folder: JobFolder, runnable: RunnableResponder) -> str:
+    def _ruleset(self, folder: JobFolder, runnable: RunnableResponder) -> str:
         """What the program may reach, for `confine.apply`; empty where it is not confined."""
         section = runnable.section
-        if not self.confines(runnable):
+        if not self.is_confined(runnable):
             return ""
         own = (runnable.configured.definition.folder, folder.run, *interpreter_folders(runnable.interpreter.path))
         return Confinement(
             readable=(*own, *section.readable),
             writable=(folder.run / "output", folder.home, folder.printed, *section.writable),
             network=section.network == "all",
-        ).policy()
+        ).ruleset()
 
 
 def program_environment(

@@ -50,7 +50,7 @@ class IdleEngine(Engine):
     async def clean_up(self, action_id: str) -> None:
         return
 
-    async def sweep(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
         return
 
     async def close(self) -> None:

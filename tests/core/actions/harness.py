@@ -9,8 +9,8 @@ from typing import Any
 
 from core.access import Access, Caller
 from core.actions import operations
-from core.actions.catalog import Responders
 from core.actions.lifecycle import Lifecycle
+from core.actions.offers import Offers
 from core.actions.report import ReportLimits
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
@@ -56,18 +56,16 @@ async def action_parts(
     tick_s: float = TICK_S,
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one."""
-    responders = Responders([engine], policies or {}, database, clock)
-    await responders.open()
-    lifecycle = Lifecycle(database, responders, clock, organisation="soc", product="thehive", limits=limits)
-    runner = Runner(lifecycle, responders, database, clock, tick_s=tick_s)
+    offers = Offers([engine], policies or {}, database, clock)
+    await offers.open()
+    lifecycle = Lifecycle(database, offers, clock, organisation="soc", product="thehive", limits=limits)
+    runner = Runner(lifecycle, offers, database, clock, tick_s=tick_s)
     await runner.open()
     try:
-        yield ActionParts(
-            lifecycle, runner, Actions(lifecycle, runner, responders, database, Feed(database, clock), clock)
-        )
+        yield ActionParts(lifecycle, runner, Actions(lifecycle, runner, offers, database, Feed(database, clock), clock))
     finally:
         await runner.close()
-        await responders.close()
+        await offers.close()
 
 
 @dataclass

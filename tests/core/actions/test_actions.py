@@ -218,7 +218,7 @@ async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path
         assert harness.engine.runs == []
     assert reasons == [
         "Denied by ben@example.org: wrong host",
-        "Nobody agreed in time; run it again if it is still needed.",
+        "Not approved in time; run it again if it is still needed.",
     ]
 
 
@@ -317,7 +317,7 @@ async def test_the_next_core_continues_after_the_last_stored_slice_without_the_e
         run = await harness.engine.taken.get()
         number = int(started.action.id[1:])
         run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
-        while not harness.lifecycle.is_ending(number):
+        while not harness.lifecycle.has_stored_report(number):
             await harness.database.transaction(lambda tx: None)
         await harness.runner.close()  # between two slices
         half = json.loads(harness.alert_json())["tags"]

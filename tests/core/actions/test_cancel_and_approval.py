@@ -256,14 +256,14 @@ async def test_an_approval_expires_also_while_core_is_down(tmp_path: Path) -> No
         ended = await running.ended(action)
     assert (late.status_code, late.json()["message"]) == (409, "The time to approve this action is over; run it again.")
     assert ended.status == "Failure"
-    assert json.loads(ended.report)["message"] == "Nobody agreed in time; run it again if it is still needed."
+    assert json.loads(ended.report)["message"] == "Not approved in time; run it again if it is still needed."
     assert not (tmp_path / "runs").exists()
 
 
 async def test_the_last_vote_checks_again_whether_the_responder_is_offered(running: CoreWithUsers) -> None:
     action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count"])
     (running.folder / "responders" / "Asking" / "stepwise.py").unlink()
-    await running.core.responders.refresh()
+    await running.core.offers.refresh()
     await decide(running, "ben", action)
     await decide(running, "carl", action)
     ended = await running.ended(action)

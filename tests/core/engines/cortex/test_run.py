@@ -352,7 +352,7 @@ async def test_a_job_on_an_unreachable_engine_ends_at_the_deadline(
     await cortex.stop()
     report = await run
     assert "Timed out" in report.message
-    assert "The last fault of the engine" in report.message
+    assert "The engine's last problem" in report.message
 
 
 async def test_stopping_core_leaves_the_job_alone(
@@ -385,7 +385,7 @@ async def test_the_engine_has_no_job_id_in_advance_and_no_capacity(make_engine: 
     engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
     await engine.clean_up("~12")
-    await engine.sweep(lambda: ["~12"])
+    await engine.clean_up_ended(lambda: ["~12"])
 
 
 def test_polls_are_long_by_default() -> None:

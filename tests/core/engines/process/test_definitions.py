@@ -120,7 +120,7 @@ async def test_a_bundled_responder_is_wanted_once_it_is_configured(make_engine: 
     webhook, mail = "ResponderBot_Webhook_1_0", "ResponderBot_Mail_1_0"
     found = {one.name: one for one in (await make_engine(config={webhook: {"ulr": "x"}}).catalogue()).skipped}
     assert (found[webhook].is_wanted, found[mail].is_wanted) == (True, False)
-    assert found[mail].objection == "not configured: smtp_host, from, to missing; an administrator can set it"
+    assert found[mail].public_reason == "not configured: smtp_host, from, to missing; an administrator can set it"
     would_be = found[mail].responder
     assert would_be is not None
     assert {"smtp_host", "max_tlp"} <= set(would_be.items)
@@ -129,8 +129,10 @@ async def test_a_bundled_responder_is_wanted_once_it_is_configured(make_engine: 
 async def test_an_invalid_list_is_not_shown_since_it_may_hold_a_secret(tmp_path: Path) -> None:
     skipped = configure(definition(tmp_path, configurationItems=[item("a", multi=True)]), {"a": "[hunter2"})
     assert isinstance(skipped, Skipped)
-    assert "hunter2" not in f"{skipped.reason} {skipped.objection}"
-    assert skipped.objection.startswith("wrongly configured: the list of the configuration item 'a' is not valid JSON")
+    assert "hunter2" not in f"{skipped.reason} {skipped.public_reason}"
+    assert skipped.public_reason.startswith(
+        "wrongly configured: the list of the configuration item 'a' is not valid JSON"
+    )
 
 
 async def test_the_first_of_a_name_is_used_and_configured_folders_win_over_bundled_ones(

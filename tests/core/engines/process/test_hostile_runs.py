@@ -270,7 +270,7 @@ async def test_a_run_whose_folder_was_removed_is_killed(
 
 @EXEC_AND_FORK
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
-async def test_a_sweep_kills_what_runs_in_a_folder_that_it_cannot_read(
+async def test_a_clean_up_at_start_kills_what_runs_in_a_folder_that_it_cannot_read(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
@@ -280,12 +280,12 @@ async def test_a_sweep_kills_what_runs_in_a_folder_that_it_cannot_read(
     pid = int(await bell.rung())
     dead.kill()
     await dead.wait()
-    await engine.sweep(lambda: [])
+    await engine.clean_up_ended(lambda: [])
     await wait_gone(pid)
     assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
 
 
-@pytest.mark.parametrize("removal", ["clean_up", "sweep"])
+@pytest.mark.parametrize("removal", ["clean_up", "clean_up_ended"])
 async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     removal: str, make_engine: MakeEngine, tmp_path: Path, target: Path
 ) -> None:
@@ -303,7 +303,7 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     await engine.run(job, ProgressLog())
     place = tmp_path / "jobs" / engine.job_id(job.action_id)
     assert place.is_symlink()
-    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.sweep(lambda: []))
+    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.clean_up_ended(lambda: []))
     assert not place.is_symlink()
 
 
@@ -362,9 +362,11 @@ async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: Mak
     assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()} == {"0o600"}
 
 
-async def test_a_sweep_makes_a_folder_of_an_earlier_release_private(make_engine: MakeEngine, tmp_path: Path) -> None:
+async def test_the_folder_of_an_earlier_release_becomes_private_at_start(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
     (tmp_path / "jobs").mkdir(mode=0o755)
-    await make_engine().sweep(lambda: [])
+    await make_engine().clean_up_ended(lambda: [])
     assert oct((tmp_path / "jobs").stat().st_mode & 0o777) == "0o700"
 
 
@@ -401,13 +403,13 @@ async def test_clean_up_kills_a_run(
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
 
 
-async def test_a_sweep_kills_even_if_job_folders_are_kept(
+async def test_a_clean_up_at_start_kills_even_if_job_folders_are_kept(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine, pid = await run_without_core(make_engine, tmp_path, bell, go, keep_jobs=True)
-    await engine.sweep(lambda: ["~8257"])
+    await engine.clean_up_ended(lambda: ["~8257"])
     assert is_alive(pid)
-    await engine.sweep(lambda: [])
+    await engine.clean_up_ended(lambda: [])
     await wait_gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists()
 

@@ -205,7 +205,7 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
 
 
 @EXEC_AND_FORK
-async def test_a_sweep_removes_folders_of_actions_that_are_not_open(
+async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
@@ -219,20 +219,20 @@ async def test_a_sweep_removes_folders_of_actions_that_are_not_open(
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
     (tmp_path / "jobs" / "other-1").mkdir()
-    await engine.sweep(lambda: [job.action_id])
+    await engine.clean_up_ended(lambda: [job.action_id])
     assert folder.exists()
-    await engine.sweep(lambda: ["~1"])
+    await engine.clean_up_ended(lambda: ["~1"])
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["other-1"]
     assert not is_alive(started.pid)
 
 
-async def test_a_sweep_keeps_folders_that_another_core_follows(
+async def test_a_clean_up_at_start_keeps_folders_that_another_core_follows(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
     engine = make_engine()
     job = await slow_job(make_engine, tmp_path, bell, go)
     running = asyncio.create_task(engine.run(job, ProgressLog()))
     await bell.rung()
-    await make_engine().sweep(lambda: [])
+    await make_engine().clean_up_ended(lambda: [])
     go.ring()
     assert (await running).message == "Slow"

@@ -14,7 +14,7 @@ from core.actions.target import Target
 from core.common.clock import Clock
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
-from core.common.settings_file import plain
+from core.common.settings_file import variable_name
 from core.engines.base import Catalogue, Engine, Responder, Skipped
 from core.models import OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
 from core.settings import ResponderSection
@@ -65,21 +65,21 @@ class EngineState:
     """Whether the catalogue is its answer to this process, rather than a stored one."""
 
 
-class Responders:
+class Offers:
     """The responders on offer, merged over engines and refreshed in the background, so that no request waits."""
 
     def __init__(
         self,
         engines: Sequence[Engine],
-        policies: Mapping[str, ResponderSection],
+        sections: Mapping[str, ResponderSection],
         database: Database,
         clock: Clock,
     ) -> None:
         self._states = {engine.name: EngineState(engine) for engine in engines}
-        self._policies = policies
+        self._sections = sections
         self._database = database
         self._clock = clock
-        self._offers: Mapping[str, Offer] = {}
+        self._by_name: Mapping[str, Offer] = {}
         self._names_by_id: dict[str, str] = {}
         self._logged_problems: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
@@ -114,21 +114,21 @@ class Responders:
     def states(self) -> Sequence[EngineState]:
         return list(self._states.values())
 
-    def offers(self) -> Sequence[Offer]:
+    def all(self) -> Sequence[Offer]:
         """All offers, sorted by name."""
-        return list(self._offers.values())
+        return list(self._by_name.values())
 
     def skipped(self) -> Sequence[tuple[str, Skipped]]:
         """Engine name and definition, for each that can't be used."""
         return [(name, skipped) for name, state in self._states.items() for skipped in state.catalogue.skipped]
 
-    def policy(self, responder_name: str) -> ResponderSection:
-        return self._policies.get(responder_name) or ResponderSection()
+    def section(self, responder_name: str) -> ResponderSection:
+        return self._sections.get(responder_name) or ResponderSection()
 
     def settings_problems(self) -> list[str]:
         """As the function `settings_problems`, for the engines that have answered."""
         answers = [state.catalogue for state in self._states.values() if state.has_answered]
-        return settings_problems(self._policies, answers, is_complete=len(answers) == len(self._states))
+        return settings_problems(self._sections, answers, is_complete=len(answers) == len(self._states))
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -141,8 +141,8 @@ class Responders:
         """The responders that can run on an object."""
         return [
             _offered(offer)
-            for offer in self._offers.values()
-            if any(not _objections(entry, target) for _, entry in offer.entries)
+            for offer in self._by_name.values()
+            if any(not _reasons_not(entry, target) for _, entry in offer.entries)
         ]
 
     def explained(self, target: Target, *, may_run: bool, running: Mapping[str, str]) -> list[OfferedResponder]:
@@ -150,7 +150,7 @@ class Responders:
 
         With those that can't be used at all, if they are for this kind of object.
         """
-        usable = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._offers.values()]
+        usable = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._by_name.values()]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
     def choose(
@@ -165,13 +165,13 @@ class Responders:
         """
         if engine_name is not None:
             self.engine(engine_name)
-        offer = self._offers.get(self._names_by_id.get(responder_id, responder_id))
+        offer = self._by_name.get(self._names_by_id.get(responder_id, responder_id))
         entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []
         if offer is None or not entries:
             raise self._missing(responder_id, offer.name if offer else responder_id, engine_name)
-        allowed = [entry for entry in entries if not _objections(entry[1], target)]
+        allowed = [entry for entry in entries if not _reasons_not(entry[1], target)]
         if not allowed:
-            raise ResponderBotError("bad_request", _sentence(offer.name, _objections(entries[0][1], target)))
+            raise ResponderBotError("bad_request", _cannot_run(offer.name, _reasons_not(entries[0][1], target)))
         up = [entry for entry in allowed if self._states[entry[0]].up] or allowed[:1]
         name, entry = next((entry for entry in up if entry[0] not in full), up[0])
         return Choice(offer, self._states[name].engine, entry)
@@ -184,36 +184,36 @@ class Responders:
             if state.engine.capacity is not None and slots_taken.get(name, 0) >= state.engine.capacity
         ]
 
-    def refuse(self, target: Target, responder_name: str, engine_name: str) -> str:
+    def why_not(self, target: Target, responder_name: str, engine_name: str) -> str:
         """Why an engine may no longer run a responder on an object, or `""`; checked again just before it is called."""
-        offer = self._offers.get(responder_name)
+        offer = self._by_name.get(responder_name)
         entry = offer.on(engine_name) if offer else None
         if entry is None:
             return f"The engine {engine_name} no longer offers {responder_name}."
-        objections = _objections(entry, target)
-        return _sentence(responder_name, objections) if objections else ""
+        reasons = _reasons_not(entry, target)
+        return _cannot_run(responder_name, reasons) if reasons else ""
 
     def _missing(self, responder_id: str, name: str, engine_name: str | None) -> ResponderBotError:
         """The error for a responder that isn't on offer: it can't be used, or no engine has it."""
         for engine, skipped in self.skipped():
             known = (skipped.name, *((skipped.responder.id, skipped.responder.name) if skipped.responder else ()))
             if engine_name in (None, engine) and (name in known or responder_id in known):
-                reason = skipped.objection or "it can't be used; `responder-bot responders list` says why"
+                reason = skipped.public_reason or "it can't be used; `responder-bot responders list` says why"
                 return ResponderBotError("bad_request", f"{skipped.name} can't run on the engine {engine}: {reason}.")
         return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
     def _explain(self, offer: Offer, target: Target, may_run: bool, started_by: str | None) -> OfferedResponder:
-        objections = min((_objections(entry, target) for _, entry in offer.entries), key=len)
+        reasons = min((_reasons_not(entry, target) for _, entry in offer.entries), key=len)
         if not may_run:
-            objections = [*objections, "you haven't the permission manageAction; an org-admin can give it"]
+            reasons = [*reasons, "you haven't the permission manageAction; an org-admin can give it"]
         if not any(self._states[name].up for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
-            objections = [*objections, f"its engine {names} does not answer"]
+            reasons = [*reasons, f"its engine {names} does not answer"]
         notes = [f"already running, started by {started_by}"] if started_by else []
         return _offered(offer).model_copy(
             update={
-                "verdict": "cannot_run" if objections else "can_run",
-                "reasons": [*objections, *notes],
+                "verdict": "cannot_run" if reasons else "can_run",
+                "reasons": [*reasons, *notes],
                 "policy": self._policy(offer.name),
             }
         )
@@ -222,15 +222,19 @@ class Responders:
         found: dict[str, OfferedResponder] = {}
         for engine_name, skipped in self.skipped():
             responder = skipped.responder
-            if responder is None or responder.name in self._offers or not applies(responder.data_types, target.kind):
+            if responder is None or responder.name in self._by_name or not applies(responder.data_types, target.kind):
                 continue
             offered = _offered(Offer(responder.name, ((engine_name, responder),)))
-            verdict = {"verdict": "cannot_run", "reasons": [skipped.objection], "policy": self._policy(responder.name)}
+            verdict = {
+                "verdict": "cannot_run",
+                "reasons": [skipped.public_reason],
+                "policy": self._policy(responder.name),
+            }
             found.setdefault(responder.name, offered.model_copy(update=verdict))
         return list(found.values())
 
     def _policy(self, responder_name: str) -> Policy:
-        section = self.policy(responder_name)
+        section = self.section(responder_name)
         return Policy(confirm=section.confirm, approval=section.approval)
 
     async def _refresh_repeatedly(self, state: EngineState, first: asyncio.Task[None]) -> None:
@@ -247,7 +251,8 @@ class Responders:
             return
         except Exception:  # it is asked again: what failed once may work the next time
             log.exception("engine_failed", engine=state.engine.name)
-            state.up, state.message = False, "It broke when it was asked for its responders; the log says why."
+            state.up = False
+            state.message = "Listing its responders failed with an internal error; core's log has the details."
             return
         changed = not state.has_answered or catalogue != state.catalogue
         state.catalogue, state.up, state.message, state.has_answered = catalogue, True, "", True
@@ -267,7 +272,7 @@ class Responders:
         self._logged_problems = problems
 
     def _merge(self) -> None:
-        self._offers = merge((name, state.catalogue) for name, state in self._states.items())
+        self._by_name = merge((name, state.catalogue) for name, state in self._states.items())
         self._names_by_id = {}
         for state in self._states.values():
             for entry in state.catalogue.responders:
@@ -287,7 +292,7 @@ def without_duplicates(catalogue: Catalogue) -> Catalogue:
             by_key |= dict.fromkeys(keys, responder)
         else:
             reason = f"another responder of this engine, {by_key[taken].name}, has the same {taken[0]} and comes first"
-            skipped.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", objection=reason))
+            skipped.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", public_reason=reason))
     if not skipped:
         return catalogue
     return replace(catalogue, responders=tuple(kept), skipped=(*catalogue.skipped, *skipped))
@@ -320,11 +325,11 @@ def settings_problems(
             known.setdefault(responder.name, []).append(responder)
         for skipped in catalogue.skipped:
             known.setdefault(skipped.name, []).extend([skipped.responder] if skipped.responder else [])
-    by_plain_name = {plain(name): responders for name, responders in known.items()}
+    by_variable_name = {variable_name(name): responders for name, responders in known.items()}
     for name, section in sections.items():
-        if plain(name) not in by_plain_name:
+        if variable_name(name) not in by_variable_name:
             problems.append(_unknown_section(name, list(known)))
-        elif responders := by_plain_name[plain(name)]:
+        elif responders := by_variable_name[variable_name(name)]:
             problems += _unknown_items(name, section, [item for responder in responders for item in responder.items])
     return problems
 
@@ -339,12 +344,12 @@ def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -
     place = f'The settings\' [responder."{name}"] config'
     if section.config and not known:
         return [f"{place} does nothing: only a remote engine has that responder; set it there."]
-    as_variables = {plain(item): item for item in known}
+    as_variables = {variable_name(item): item for item in known}
     sentences = []
     for item in section.config:
-        if plain(item) in as_variables:
+        if variable_name(item) in as_variables:
             continue
-        near = get_close_matches(plain(item), as_variables, 1)
+        near = get_close_matches(variable_name(item), as_variables, 1)
         hint = f'did you mean "{as_variables[near[0]]}"?' if near else f"there are {', '.join(as_variables.values())}."
         sentences.append(f'{place} names an item "{item}" that the responder does not have; {hint}')
     return sentences
@@ -355,23 +360,23 @@ def applies(data_types: Iterable[str], kind: Kind) -> bool:
     return any(data_type.rpartition(":")[2].lower() == kind for data_type in data_types)
 
 
-def _objections(responder: Responder, target: Target) -> list[str]:
-    objections = []
+def _reasons_not(responder: Responder, target: Target) -> list[str]:
+    reasons = []
     if not applies(responder.data_types, target.kind):
-        objections.append(f"it is not for this kind of object ({OBJECT_TYPES[target.kind]})")
+        reasons.append(f"it is not for this kind of object ({OBJECT_TYPES[target.kind]})")
     if target.tlp > responder.max_tlp:
-        objections.append(_too_high("TLP", target.tlp, responder.max_tlp))
+        reasons.append(_too_high("TLP", target.tlp, responder.max_tlp))
     if target.pap > responder.max_pap:
-        objections.append(_too_high("PAP", target.pap, responder.max_pap))
-    return objections
+        reasons.append(_too_high("PAP", target.pap, responder.max_pap))
+    return reasons
 
 
 def _too_high(scale: str, level: int, limit: int) -> str:
     return f"{scale}:{TLP_NAMES[level].upper()} is above the {scale}:{TLP_NAMES[limit].upper()} that it may see"
 
 
-def _sentence(name: str, objections: Sequence[str]) -> str:
-    return f"{name} can't run on this object: {'; '.join(objections)}."
+def _cannot_run(name: str, reasons: Sequence[str]) -> str:
+    return f"{name} can't run on this object: {'; '.join(reasons)}."
 
 
 def _offered(offer: Offer) -> OfferedResponder:
@@ -386,6 +391,10 @@ def _offered(offer: Offer) -> OfferedResponder:
     )
 
 
+_RENAMED = {"objection": "public_reason"}
+"""Fields of catalogues that earlier releases have stored."""
+
+
 def _catalogue(doc: str) -> Catalogue:
     stored = json.loads(doc)
     return Catalogue(
@@ -396,7 +405,8 @@ def _catalogue(doc: str) -> Catalogue:
 
 def _skipped(entry: Mapping[str, Any]) -> Skipped:
     responder = entry.get("responder")
-    return Skipped(**{**entry, "responder": _responder(responder) if responder else None})
+    current = {_RENAMED.get(key, key): value for key, value in entry.items()}
+    return Skipped(**{**current, "responder": _responder(responder) if responder else None})
 
 
 def _responder(entry: Mapping[str, Any]) -> Responder:

@@ -1,8 +1,9 @@
 """Responders merged over several engines, and why some can't run."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from core.actions.catalog import Responders, applies, merge, settings_problems
+from core.actions.offers import Offers, applies, merge, settings_problems
 from core.actions.target import Target
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Skipped
 from core.models import KINDS
 from core.settings import ResponderSection
+from core.store import catalogues
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened
@@ -25,24 +27,24 @@ RED = Target("alert", 1, 1, tlp=3, pap=2, json={})
 
 
 @asynccontextmanager
-async def opened_responders(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIterator[Responders]:
+async def opened_offers(tmp_path: Path, engines: Sequence[ScriptedEngine]) -> AsyncIterator[Offers]:
     policies = {"BlockHost_1_0": ResponderSection(confirm="It cuts the host off.", approval=1)}
     async with opened(tmp_path / "core.db") as database:
-        responders = Responders(engines, policies, database, SetClock())
-        await responders.open()
+        offers = Offers(engines, policies, database, SetClock())
+        await offers.open()
         try:
-            yield responders
+            yield offers
         finally:
-            await responders.close()
+            await offers.close()
 
 
 async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp_path: Path) -> None:
     second = replace(BLOCK_HOST, id="other-id", description="other words")
     engines = [ScriptedEngine("one", [NOTIFY, BLOCK_HOST]), ScriptedEngine("two", [second])]
-    async with opened_responders(tmp_path, engines) as responders:
-        offered = responders.offered(ALERT)
-        by_second_id = responders.choose(ALERT, "other-id", None)
-        by_name_on_second = responders.choose(ALERT, "BlockHost_1_0", "two")
+    async with opened_offers(tmp_path, engines) as offers:
+        offered = offers.offered(ALERT)
+        by_second_id = offers.choose(ALERT, "other-id", None)
+        by_name_on_second = offers.choose(ALERT, "BlockHost_1_0", "two")
     assert [(o.id, o.name, o.description, o.engine_ids) for o in offered] == [
         ("r-block", "BlockHost_1_0", "Cuts a host off the network", ["one", "two"]),
         ("r-notify", "Notify_2_1", "Tells somebody", ["one"]),
@@ -53,10 +55,10 @@ async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp
 
 
 async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(tmp_path: Path) -> None:
-    async with opened_responders(tmp_path, [ScriptedEngine()]) as responders:
-        offered = [o.name for o in responders.offered(RED)]
-        explained = responders.explained(RED, may_run=True, running={"Notify_2_1": "anna@example.org"})
-        unable = responders.explained(ALERT, may_run=False, running={})
+    async with opened_offers(tmp_path, [ScriptedEngine()]) as offers:
+        offered = [o.name for o in offers.offered(RED)]
+        explained = offers.explained(RED, may_run=True, running={"Notify_2_1": "anna@example.org"})
+        unable = offers.explained(ALERT, may_run=False, running={})
     assert offered == ["Notify_2_1"]
     assert [(o.name, o.verdict, o.reasons) for o in explained] == [
         ("BlockHost_1_0", "cannot_run", ["TLP:RED is above the TLP:AMBER that it may see"]),
@@ -69,34 +71,34 @@ async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(t
 
 async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None:
     engines = [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [BLOCK_HOST])]
-    async with opened_responders(tmp_path, engines) as responders:
+    async with opened_offers(tmp_path, engines) as offers:
         engines[0].down = "Connection refused"
-        await responders.refresh()
-        chosen = responders.choose(ALERT, "BlockHost_1_0", None)
-        still_listed = responders.offered(ALERT)[0].engine_ids
+        await offers.refresh()
+        chosen = offers.choose(ALERT, "BlockHost_1_0", None)
+        still_listed = offers.offered(ALERT)[0].engine_ids
         engines[0].down = ""
-        await responders.refresh()
-        back = responders.choose(ALERT, "BlockHost_1_0", None)
+        await offers.refresh()
+        back = offers.choose(ALERT, "BlockHost_1_0", None)
     assert chosen.engine.name == "two"
     assert still_listed == ["one", "two"]
     assert back.engine.name == "one"
 
 
 async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_path: Path) -> None:
-    async with opened_responders(tmp_path, [ScriptedEngine("one", [BLOCK_HOST])]):
+    async with opened_offers(tmp_path, [ScriptedEngine("one", [BLOCK_HOST])]):
         pass
-    async with opened_responders(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as responders:
-        assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0"]
-        explained = responders.explained(ALERT, may_run=True, running={})
-        assert [(state.up, state.message) for state in responders.states()] == [(False, "Connection refused")]
+    async with opened_offers(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as offers:
+        assert [o.name for o in offers.offered(ALERT)] == ["BlockHost_1_0"]
+        explained = offers.explained(ALERT, may_run=True, running={})
+        assert [(state.up, state.message) for state in offers.states()] == [(False, "Connection refused")]
     assert explained[0].reasons == ["its engine one does not answer"]
 
 
 @pytest.mark.parametrize("asked", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
 async def test_an_unknown_responder_or_engine_is_not_found(tmp_path: Path, asked: tuple[str, str | None]) -> None:
-    async with opened_responders(tmp_path, [ScriptedEngine()]) as responders:
+    async with opened_offers(tmp_path, [ScriptedEngine()]) as offers:
         with pytest.raises(ResponderBotError, match="not found") as caught:
-            responders.choose(ALERT, *asked)
+            offers.choose(ALERT, *asked)
     assert caught.value.code == "not_found"
 
 
@@ -116,12 +118,12 @@ async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> 
     engine = ScriptedEngine()
     policies = {"BLOCKHOST_1_0": ResponderSection(), "BlokHost_1_0": ResponderSection(approval=1)}
     async with opened(tmp_path / "core.db") as database:
-        responders = Responders([engine], policies, database, SetClock())
-        before = responders.settings_problems()
+        offers = Offers([engine], policies, database, SetClock())
+        before = offers.settings_problems()
         with capture_logs() as logged:
-            await responders.open()
-            told = responders.settings_problems()
-            await responders.close()
+            await offers.open()
+            told = offers.settings_problems()
+            await offers.close()
     assert before == []
     assert told == [
         'The settings\' [responder."BlokHost_1_0"] names no responder that an engine knows;'
@@ -159,13 +161,31 @@ async def test_a_responder_that_is_not_configured_is_explained_also_while_its_en
     offered_elsewhere = Skipped(NOTIFY.name, "...", NOTIFY, "not configured")
     engine = ScriptedEngine(left_out=(missing, elsewhere, offered_elsewhere, Skipped("Broken", "...")))
     for engine.down in ("", "It sleeps."):
-        async with opened_responders(tmp_path, [engine]) as responders:
-            explained = responders.explained(ALERT, may_run=True, running={})
-            assert [o.name for o in responders.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
+        async with opened_offers(tmp_path, [engine]) as offers:
+            explained = offers.explained(ALERT, may_run=True, running={})
+            assert [o.name for o in offers.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
             with pytest.raises(ResponderBotError, match="not configured: to missing"):
-                responders.choose(ALERT, "Mail_1_0", None)
+                offers.choose(ALERT, "Mail_1_0", None)
         assert [o.name for o in explained] == ["BlockHost_1_0", "Mail_1_0", "Notify_2_1"]
         assert (explained[1].verdict, explained[1].reasons) == ("cannot_run", ["not configured: to missing"])
+
+
+async def test_the_reasons_in_a_catalogue_that_an_earlier_release_stored_are_read(tmp_path: Path) -> None:
+    mail = replace(NOTIFY, name="Mail_1_0")
+    missing = {
+        "name": "Mail_1_0",
+        "reason": "...",
+        "responder": asdict(mail),
+        "objection": "not configured: to missing",
+    }
+    doc = json.dumps({"responders": [], "skipped": [missing]})
+    async with opened(tmp_path / "core.db") as database:
+        await database.transaction(lambda tx: catalogues.save(tx, "engine", doc, 1))
+    engine = ScriptedEngine("engine")
+    engine.down = "Connection refused"
+    async with opened_offers(tmp_path, [engine]) as offers:
+        [explained] = offers.explained(ALERT, may_run=True, running={})
+    assert (explained.name, explained.reasons) == ("Mail_1_0", ["not configured: to missing"])
 
 
 async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_counts(tmp_path: Path) -> None:
@@ -173,15 +193,15 @@ async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_coun
     same_name = replace(BLOCK_HOST, id="r-second")
     engine = ScriptedEngine("soc", [BLOCK_HOST, same_id, same_name, NOTIFY])
     for _ in range(2):  # the second time with the stored catalogue
-        async with opened_responders(tmp_path, [engine]) as responders:
-            offered = [(one.id, one.name, one.engine_ids) for one in responders.offered(ALERT)]
-            chosen = [responders.choose(ALERT, key, None).responder for key in (BLOCK_HOST.id, BLOCK_HOST.name)]
+        async with opened_offers(tmp_path, [engine]) as offers:
+            offered = [(one.id, one.name, one.engine_ids) for one in offers.offered(ALERT)]
+            chosen = [offers.choose(ALERT, key, None).responder for key in (BLOCK_HOST.id, BLOCK_HOST.name)]
             reasons = {}
             for key in (same_id.name, same_name.id):
                 with pytest.raises(ResponderBotError) as caught:
-                    responders.choose(ALERT, key, None)
+                    offers.choose(ALERT, key, None)
                 reasons[key] = caught.value.code
-            left_out = [skipped.reason for _, skipped in responders.skipped()]
+            left_out = [skipped.reason for _, skipped in offers.skipped()]
         assert offered == [("r-block", "BlockHost_1_0", ["soc"]), ("r-notify", "Notify_2_1", ["soc"])]
         assert chosen == [BLOCK_HOST, BLOCK_HOST]
         assert reasons == {"Another_1_0": "bad_request", "r-second": "not_found"}
@@ -194,28 +214,26 @@ async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_coun
 
 async def test_an_id_used_by_two_engines_means_the_first_engine_s_responder(tmp_path: Path) -> None:
     later = replace(NOTIFY, id=BLOCK_HOST.id, name="Zebra_1_0")  # sorts last
-    async with opened_responders(
-        tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]
-    ) as responders:
-        by_id, by_name = (responders.choose(ALERT, key, None) for key in (BLOCK_HOST.id, later.name))
+    async with opened_offers(tmp_path, [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [later])]) as offers:
+        by_id, by_name = (offers.choose(ALERT, key, None) for key in (BLOCK_HOST.id, later.name))
     assert (by_id.responder, by_name.responder) == (BLOCK_HOST, later)
 
 
 async def test_running_an_unusable_responder_is_refused_with_the_reason(tmp_path: Path) -> None:
-    objection = "not configured: url missing"
-    skipped = Skipped("BlockHost_1_0", "/srv/x.json: url", BLOCK_HOST, objection)
+    reason = "not configured: url missing"
+    skipped = Skipped("BlockHost_1_0", "/srv/x.json: url", BLOCK_HOST, reason)
     unread = Skipped("Broken_1_0", "/srv/y.json: no JSON")
     engines = [ScriptedEngine("one", [NOTIFY], left_out=(skipped, unread)), ScriptedEngine("two", [BLOCK_HOST])]
-    async with opened_responders(tmp_path, engines) as responders:
-        found = responders.choose(ALERT, "BlockHost_1_0", None).engine.name
+    async with opened_offers(tmp_path, engines) as offers:
+        found = offers.choose(ALERT, "BlockHost_1_0", None).engine.name
         messages = []
         for key, engine in (("r-block", "one"), ("BlockHost_1_0", "one"), ("Broken_1_0", None)):
             with pytest.raises(ResponderBotError) as caught:
-                responders.choose(ALERT, key, engine)
+                offers.choose(ALERT, key, engine)
             assert caught.value.code == "bad_request"
             messages.append(caught.value.message)
         with pytest.raises(ResponderBotError, match="Responder Broken_1_0 not found"):
-            responders.choose(ALERT, "Broken_1_0", "two")
+            offers.choose(ALERT, "Broken_1_0", "two")
     assert found == "two"
     assert messages == [
         "BlockHost_1_0 can't run on the engine one: not configured: url missing.",
