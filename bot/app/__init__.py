@@ -18,7 +18,7 @@ from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Trans
 from bot.app.workers import Workers, cancel_and_wait
 from bot.features.base import Check, Services
 from bot.identity import Identity
-from bot.notifier import ChannelPolicy, Notifier
+from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import classify
 from bot.outbox.models import is_person
@@ -56,10 +56,10 @@ class Bot:
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
-        policy = ChannelPolicy(
+        access = ChannelAccess(
             channels.routes, channels.clearance, channels.is_known, channels.refreshed, identity.person
         )
-        self.notifier = Notifier(core, self.outbox, policy, clock_ms)
+        self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self.leading = asyncio.Event()
         """Set while this replica holds the lease."""
         services = Services(

@@ -11,8 +11,7 @@ from core.models import Permission, Person
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from bot.outbox.buttons import Buttons
-    from bot.outbox.watches import Watches
+    from bot.outbox import MessageOutbox
     from core.client import CoreClient
 
 Json = Mapping[str, Any]
@@ -24,37 +23,6 @@ class Ack(Enum):
     READ = "read"  # at once; the handler runs later, from a bounded queue in memory
     WRITE = "write"  # once the interaction is committed to the inbox, which is replayed after a crash
     ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
-
-
-class PostedMessage(Protocol):
-    """A message of the bot that stands in Slack."""
-
-    @property
-    def subject(self) -> str:
-        """Id of the alert or case that the message is about; may be empty."""
-        ...
-
-
-class Outbox(Protocol):
-    """What features use of `bot.outbox`."""
-
-    @property
-    def buttons(self) -> "Buttons":
-        """Opaque ids of buttons, and what they mean."""
-        ...
-
-    @property
-    def watches(self) -> "Watches":
-        """Who watches what."""
-        ...
-
-    async def subjects(self, channel: str, limit: int) -> Sequence[str]:
-        """Return the ids of the alerts and cases with a card in this channel, newest first."""
-        ...
-
-    def message_at(self, channel: str, ts: str) -> PostedMessage | None:
-        """Return the bot's message with this `ts`."""
-        ...
 
 
 class Refresh(Protocol):
@@ -82,7 +50,7 @@ class Services:
     """What features may use; created once by bot.app."""
 
     slack: "AsyncWebClient"
-    outbox: Outbox
+    outbox: "MessageOutbox"
     core: "CoreClient"  # with the bot's own key, which may only read
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings

@@ -34,7 +34,7 @@ async def on_mistyped_command(context: Context) -> Json:
 
 
 async def _help(context: Context) -> list[str]:
-    example_id = next(iter(await context.services.outbox.subjects(context.channel, 1)), EXAMPLE_ID)
+    example_id = next(iter(await context.services.outbox.roots_in(context.channel, 1)), EXAMPLE_ID)
     return help_lines(context.person, context.services.command, example_id, _commands())
 
 

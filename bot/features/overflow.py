@@ -55,7 +55,7 @@ async def _refresh(context: Context, intent: Intent) -> None:
     """Refresh one card, or the newest ones of this channel if the button names no object."""
     object_ids, done = [intent.object_id], f"The card of {intent.object_id} is refreshed."
     if not intent.object_id:
-        object_ids = list(await context.services.outbox.subjects(context.channel, REFRESH_LIMIT))
+        object_ids = list(await context.services.outbox.roots_in(context.channel, REFRESH_LIMIT))
         done = "The newest cards of this channel are refreshed."
     for object_id in object_ids:
         await context.services.refresh(object_id)

@@ -47,20 +47,20 @@ async def clicked_intent(context: Context) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        subject_id = str(error.details.get("subject") or "") or _subject_of_message(context)
-        await respond_with_buttons(context, f"stale:{subject_id}", lambda b: questions.expired_button(subject_id, b))
+        object_id = str(error.details.get("root_id") or "") or _root_of_message(context)
+        await respond_with_buttons(context, f"stale:{object_id}", lambda b: questions.expired_button(object_id, b))
         return None
 
 
-def _subject_of_message(context: Context) -> str:
+def _root_of_message(context: Context) -> str:
     """What the clicked message or its thread is about; "" stands for the whole channel."""
-    return next(iter(subjects_at(context, context.message_ts, context.thread_ts)), "")
+    return next(iter(roots_at(context, context.message_ts, context.thread_ts)), "")
 
 
-def subjects_at(context: Context, *message_ts: str) -> list[str]:
-    """Ids of the objects that the bot's messages at these places of the channel are about."""
+def roots_at(context: Context, *message_ts: str) -> list[str]:
+    """Ids of the alerts and cases that the bot's messages with these `ts` are about."""
     messages = [context.services.outbox.message_at(context.channel, ts) for ts in message_ts if ts]
-    return [message.subject for message in messages if message is not None and message.subject]
+    return [message.root_id for message in messages if message is not None and message.root_id]
 
 
 def require_permission(context: Context, permission: str, task: str) -> None:

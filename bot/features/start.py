@@ -30,7 +30,7 @@ async def on_message_shortcut(context: Context) -> None:
     await context.show_modal(views.loading(start.TITLE))
     message = context.payload.get("message")
     places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
-    found = [*responses.subjects_at(context, *places), *find_ids(" ".join(_texts(message)))]
+    found = [*responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
     await context.show_modal(await _view_of_first_known(context, list(dict.fromkeys(found))))
 
 

@@ -2,6 +2,6 @@
 
 from bot.notifier.changes import FeedChanges
 from bot.notifier.notifier import Notifier
-from bot.notifier.timeline import ChannelPolicy
+from bot.notifier.timeline import ChannelAccess
 
-__all__ = ["ChannelPolicy", "FeedChanges", "Notifier"]
+__all__ = ["ChannelAccess", "FeedChanges", "Notifier"]

@@ -9,7 +9,7 @@ import structlog
 from bot.cards.message import Message
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
-from bot.notifier.timeline import ChannelPolicy, Timeline
+from bot.notifier.timeline import ChannelAccess, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.models import is_person
 from bot.redaction import RED, RedactedView, Subject, withheld
@@ -24,10 +24,10 @@ log = structlog.get_logger("bot.notifier")
 class ClearanceEnforcer:
     """Compares each message with the clearance of its channel or person, and with the TLP of its object."""
 
-    def __init__(self, renderer: Renderer, outbox: MessageOutbox, policy: ChannelPolicy) -> None:
+    def __init__(self, renderer: Renderer, outbox: MessageOutbox, channels: ChannelAccess) -> None:
         self._renderer = renderer
         self._outbox = outbox
-        self._policy = policy
+        self._channels = channels
 
     async def run(self, is_ready: asyncio.Event) -> None:
         """Enforce the clearances after each change, while `is_ready` is set; runs until cancelled.
@@ -37,7 +37,7 @@ class ClearanceEnforcer:
         failures = 0
         while True:
             await is_ready.wait()
-            self._policy.changed.clear()
+            self._channels.changed.clear()
             try:
                 await self._enforce_everywhere()
             except ResponderBotError as error:
@@ -46,7 +46,7 @@ class ClearanceEnforcer:
                 failures += 1
             else:
                 failures = 0
-                await self._policy.changed.wait()
+                await self._channels.changed.wait()
 
     async def _enforce_everywhere(self) -> None:
         for channel, key in self._outbox.channels().items():
@@ -59,15 +59,15 @@ class ClearanceEnforcer:
 
     async def _enforce(self, channel: str, clearance: int) -> None:
         # While Slack can't be asked about a channel, what is posted there stays, and only unsent messages are checked.
-        unsent_only = not self._policy.is_known(channel)
-        for root_id in self._outbox.stale_subjects(channel, clearance, unsent_only=unsent_only):
+        unsent_only = not self._channels.is_known(channel)
+        for root_id in self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only):
             since = self._outbox.last_write()
             here = [message for message in self._outbox.messages_of(root_id) if message.channel == channel]
             stale = [m for m in here if m.clearance != clearance and not (unsent_only and m.is_delivered)]
             desired, kept = await self.refresh(stale, await self._renderer.timeline(root_id), clearance)
             desired = [replace(message, in_bulk=True) for message in desired]
             if not await self._outbox.enforce_clearance(desired, kept, since=since):
-                self._policy.changed.set()  # somebody else wrote meanwhile: check again
+                self._channels.changed.set()  # somebody else wrote meanwhile: check again
 
     async def refresh(
         self, messages: Sequence[MessageRecord], timeline: Timeline, clearance: int | None = None
@@ -79,7 +79,7 @@ class ClearanceEnforcer:
         desired: list[DesiredMessage] = []
         kept: dict[str, int] = {}
         for message in messages:
-            own = message.clearance if is_person(message.channel) else self._policy.clearance_of(message.channel)
+            own = message.clearance if is_person(message.channel) else self._channels.clearance_of(message.channel)
             now = own if clearance is None else clearance
             if await isolated(self._is_current(message, timeline, now), timeline.root_id, otherwise=False):
                 kept[message.key] = now
@@ -111,8 +111,8 @@ class ClearanceEnforcer:
 def _withheld(message: MessageRecord, clearance: int) -> DesiredMessage:
     """What replaces a message that can't be rendered."""
     why = "it could not be read just now" if clearance == WITHHELD_FOR_NOW else "core no longer knows it"
-    content = Message(f"{message.subject}: {withheld(RED)}, since {why}.")
-    view = RedactedView(Subject("alert", message.subject, "", RED, RED), clearance)
+    content = Message(f"{message.root_id}: {withheld(RED)}, since {why}.")
+    view = RedactedView(Subject("alert", message.root_id, "", RED, RED), clearance)
     return DesiredMessage(
-        message.key, message.channel, content, thread_of=message.thread_of, subject=message.subject, view=view
+        message.key, message.channel, content, thread_of=message.thread_of, root_id=message.root_id, view=view
     )

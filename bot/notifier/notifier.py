@@ -12,7 +12,7 @@ from bot.notifier.clearances import BACKOFF_S, ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
-from bot.notifier.timeline import ChannelPolicy
+from bot.notifier.timeline import ChannelAccess
 from bot.outbox import IGNORE_LATER_WRITES, REFRESH_MS, DesiredMessage, MessageOutbox
 from core.common.errors import ResponderBotError
 
@@ -29,15 +29,15 @@ class Notifier:
     """Turns events into desired messages. Of several replicas only the leader runs it."""
 
     def __init__(
-        self, core: "CoreClient", outbox: MessageOutbox, policy: ChannelPolicy, clock_ms: Callable[[], int]
+        self, core: "CoreClient", outbox: MessageOutbox, channels: ChannelAccess, clock_ms: Callable[[], int]
     ) -> None:
         self._core = core
         self._outbox = outbox
-        self._policy = policy
+        self._channels = channels
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
-        self._renderer = Renderer(core, outbox, policy, clock_ms)
-        self._enforcer = ClearanceEnforcer(self._renderer, outbox, policy)
+        self._renderer = Renderer(core, outbox, channels, clock_ms)
+        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels)
         self.problem = ""
         """Why the feed isn't followed, as a sentence; "" while it is."""
 
@@ -141,7 +141,7 @@ class Notifier:
         """The bot was away longer than core keeps events: render recent cards again, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
         await self._outbox.invalidate_clearances()
-        for root_id in self._outbox.recent_subjects(self._clock() - REFRESH_MS):
+        for root_id in self._outbox.recent_roots(self._clock() - REFRESH_MS):
             await isolated(self._refresh(root_id, by_person=False), root_id, otherwise=[])
         await self._outbox.commit_page([], last)
-        self._policy.changed.set()
+        self._channels.changed.set()

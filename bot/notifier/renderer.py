@@ -9,7 +9,7 @@ from bot.cards import replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.notifier.isolation import isolated
-from bot.notifier.timeline import ChannelPolicy, Thread, Timeline
+from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.models import is_person
 from bot.redaction import RedactedView, Subject, kind_of
@@ -26,11 +26,11 @@ class Renderer:
     """Reads core and renders; writes nothing but button ids."""
 
     def __init__(
-        self, core: "CoreClient", outbox: MessageOutbox, policy: ChannelPolicy, clock_ms: Callable[[], int]
+        self, core: "CoreClient", outbox: MessageOutbox, channels: ChannelAccess, clock_ms: Callable[[], int]
     ) -> None:
         self._core = core
         self._outbox = outbox
-        self._policy = policy
+        self._channels = channels
         self._clock = clock_ms
 
     # --- where to ---------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Renderer:
     def _routed(self, alert: Alert) -> list[Thread]:
         return [
             Thread(channel, f"alert:{alert.id}:{channel}")
-            for channel, route in self._policy.routes.items()
+            for channel, route in self._channels.routes.items()
             if route.matches(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
         ]
 
@@ -66,16 +66,16 @@ class Renderer:
         """Where a case without an alert goes. It has no source and type, so severity and tags decide."""
         return [
             channel
-            for channel, route in self._policy.routes.items()
+            for channel, route in self._channels.routes.items()
             if route.matches(severity=case.severity, source="", type="", tags=case.tags)
         ]
 
     async def clearance(self, channel: str, key: str) -> int:
         """The clearance of a channel, or of the person to whom the message with this key goes."""
         if not is_person(channel):
-            return self._policy.clearance_of(channel)
+            return self._channels.clearance_of(channel)
         team = key.split(":")[2]  # watch:<action>:<team>:<user>
-        person = await self._policy.person(team, channel)
+        person = await self._channels.person(team, channel)
         return person.clearance if person else 0
 
     # --- what they are about ----------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Renderer:
             await self._message(thread.key, self._view(Subject.alert(alert), thread.channel), thread.channel, render)
             for thread in timeline.threads
         ]
-        return [replace(card, subject=alert.id, by_person=by_person, is_progress=is_progress) for card in cards]
+        return [replace(card, root_id=alert.id, by_person=by_person, is_progress=is_progress) for card in cards]
 
     async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
         """The card of a task log in each thread; without any, in the channels of its case, whose threads they begin."""
@@ -145,7 +145,7 @@ class Renderer:
             key = f"log:{log.id}:{thread.channel}"
             card = await self._message(key, self._view(subject, thread.channel), thread.channel, render)
             root = "" if thread.key == key else thread.key
-            desired.append(replace(card, thread_of=root, subject=case.id))
+            desired.append(replace(card, thread_of=root, root_id=case.id))
         if not timeline.threads:
             timeline.threads = [Thread(card.channel, card.key) for card in desired]
         return desired
@@ -195,7 +195,7 @@ class Renderer:
         for thread in timeline.threads:
             key = f"approval:{action.id}:{thread.channel}"
             request = await self._message(key, self._view(subject, thread.channel), thread.channel, render)
-            desired.append(replace(request, thread_of=thread.key, subject=timeline.root_id))
+            desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id))
         return desired
 
     async def _end_replies(self, action: Action, subject: Subject, threads: Sequence[Thread]) -> list[DesiredMessage]:
@@ -210,14 +210,14 @@ class Renderer:
             reply = await self._message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
             file = replies.report_file(action, subject, clearance=view.clearance)
             root_id = subject.root_id or subject.id
-            desired.append(replace(reply, thread_of=thread.key, subject=root_id, file=file))
+            desired.append(replace(reply, thread_of=thread.key, root_id=root_id, file=file))
         return desired
 
     async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
         for team, user in self._outbox.watches.watchers(list(dict.fromkeys(watched))):
-            person = await self._policy.person(team, user)
+            person = await self._channels.person(team, user)
             if person is not None:  # nothing goes to somebody who is no longer linked
                 view = RedactedView(subject, person.clearance)
                 desired.append(_watcher_message(action, view, f"watch:{action.id}:{team}:{user}"))
@@ -230,7 +230,7 @@ class Renderer:
         return found.policy.confirm if found and found.policy else ""
 
     def _view(self, subject: Subject, channel: str) -> RedactedView:
-        return RedactedView(subject, self._policy.clearance_of(channel))
+        return RedactedView(subject, self._channels.clearance_of(channel))
 
     async def _message(
         self, key: str, view: RedactedView, channel: str, render: Callable[[int, ButtonIds], Message]
@@ -247,4 +247,4 @@ class Renderer:
 def _watcher_message(action: Action, view: RedactedView, key: str) -> DesiredMessage:
     message = replies.watcher_message(action, view.subject, clearance=view.clearance)
     user = key.rpartition(":")[2]
-    return DesiredMessage(key, user, message, subject=view.subject.root_id or view.subject.id, view=view)
+    return DesiredMessage(key, user, message, root_id=view.subject.root_id or view.subject.id, view=view)

@@ -18,7 +18,7 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class ChannelPolicy:
+class ChannelAccess:
     """Which messages go where, and who sees what there."""
 
     routes: Mapping[str, Route]  # by channel: which alerts are posted there

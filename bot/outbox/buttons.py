@@ -62,7 +62,7 @@ class Buttons:
     async def resolve(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
         """What a clicked button means; it can be clicked again.
 
-        Raises ResponderBotError: "gone" for one that is expired, forwarded or forged (with `subject` in the details
+        Raises ResponderBotError: "gone" for one that is expired, forwarded or forged (with `root_id` in the details
         where it is ours and only expired, so that Refresh can be offered); "conflict" while core's database is not the
         one that the messages belong to.
         """
@@ -72,9 +72,9 @@ class Buttons:
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
         if row["expires_at"] <= self._clock():
             message = self._message(row)
-            subject = (message.subject if message else "") or str(row["object_id"])
+            root_id = (message.root_id if message else "") or str(row["object_id"])
             sentence = "This button is too old; nothing was run. Refresh the card."
-            raise ResponderBotError("gone", sentence, details={"subject": subject})
+            raise ResponderBotError("gone", sentence, details={"root_id": root_id})
         return _intent(row)
 
     def _belongs_here(self, row: Row, channel: str, message_ts: str, user: str) -> bool:

@@ -31,7 +31,7 @@ class Inbox:
     async def accept(self, key: str, payload: Mapping[str, Any]) -> bool:
         """Store an interaction before it is acknowledged; False if this key came before."""
         now = self._clock()
-        sql = """INSERT INTO inbox (key, payload, at, owner, owned_until, done_at)
+        sql = """INSERT INTO inbox (key, payload, at, holder, leased_until, done_at)
                  VALUES (:key, :payload, :now, :holder, :until, 0) ON CONFLICT (key) DO NOTHING"""
         values = {"key": key, "payload": json.dumps(payload), "now": now}
         lease = {"holder": self._holder, "until": now + LEASE_MS}
@@ -47,16 +47,16 @@ class Inbox:
         """Lease the interactions whose process died or took too long, oldest first."""
         now = self._clock()
         pending = self._store.rows("SELECT * FROM inbox WHERE done_at = 0 ORDER BY at")
-        abandoned = [row for row in pending if is_expired(row["owner"], row["owned_until"], now, self._holder)]
-        sql = """UPDATE inbox SET owner = :holder, owned_until = :until
-                 WHERE key = :key AND owner = :before AND done_at = 0"""
+        abandoned = [row for row in pending if is_expired(row["holder"], row["leased_until"], now, self._holder)]
+        sql = """UPDATE inbox SET holder = :holder, leased_until = :until
+                 WHERE key = :key AND holder = :before AND done_at = 0"""
         lease = {"holder": self._holder, "until": now + LEASE_MS}
 
         def work(tx: Transaction) -> list[PendingInteraction]:
             return [
                 PendingInteraction(row["key"], json.loads(row["payload"]), row["at"])
                 for row in abandoned
-                if tx.run(sql, {**lease, "key": row["key"], "before": row["owner"]})
+                if tx.run(sql, {**lease, "key": row["key"], "before": row["holder"]})
             ]
 
         return await self._store.transaction(work) if abandoned else []

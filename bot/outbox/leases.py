@@ -24,11 +24,11 @@ class LeaderLease:
 
         def work(tx: Transaction) -> bool:
             row = tx.row("SELECT * FROM lease WHERE name = :name", {"name": _LEADER})
-            if row and row["owner"] != self._holder and not is_expired(row["owner"], row["until"], now, self._holder):
+            if row and row["holder"] != self._holder and not is_expired(row["holder"], row["until"], now, self._holder):
                 return False
             tx.run(
-                """INSERT INTO lease (name, owner, until) VALUES (:name, :holder, :until)
-                   ON CONFLICT (name) DO UPDATE SET owner = :holder, until = :until""",
+                """INSERT INTO lease (name, holder, until) VALUES (:name, :holder, :until)
+                   ON CONFLICT (name) DO UPDATE SET holder = :holder, until = :until""",
                 {"name": _LEADER, "holder": self._holder, "until": now + self._lease_ms},
             )
             return True
@@ -37,7 +37,7 @@ class LeaderLease:
 
     async def release(self) -> None:
         """Let another replica lead at once."""
-        sql = "DELETE FROM lease WHERE name = :name AND owner = :holder"
+        sql = "DELETE FROM lease WHERE name = :name AND holder = :holder"
         await self._store.transaction(lambda tx: tx.run(sql, {"name": _LEADER, "holder": self._holder}))
 
 

@@ -1,4 +1,4 @@
-"""Finds posts in Slack whose answer was lost, by the mark in their metadata."""
+"""Finds posts in Slack whose answer was lost, by the id in their metadata."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -12,9 +12,9 @@ CLOCK_SKEW_S = 600  # Slack's clock and ours may differ by this much
 MAX_PAGES = 10
 
 
-def metadata(mark: str) -> dict[str, Any]:
-    """The metadata of a message with this mark."""
-    return {"event_type": EVENT_TYPE, "event_payload": {"key": mark}}
+def metadata(post_id: str) -> dict[str, Any]:
+    """The metadata of a message whose posts have this id."""
+    return {"event_type": EVENT_TYPE, "event_payload": {"key": post_id}}
 
 
 async def posts_of(
@@ -33,14 +33,14 @@ async def posts_of(
     for _ in range(MAX_PAGES):
         answer = await slack.api_call(method, http_verb="GET", params=query_params(request))
         for candidate in answer.get("messages") or []:
-            if _mark(candidate) == message.mark:
+            if _post_id(candidate) == message.post_id:
                 yield str(candidate["ts"])
         request["cursor"] = (answer.get("response_metadata") or {}).get("next_cursor") or ""
         if not request["cursor"]:
             break
 
 
-def _mark(message: dict[str, Any]) -> str:
+def _post_id(message: dict[str, Any]) -> str:
     found = message.get("metadata") or {}
     if found.get("event_type") != EVENT_TYPE:
         return ""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ from bot.cards.message import Message
 from bot.redaction import RedactedView
 from core.common.database.sqlite import Row
 
-# Values of the column `by_person`: what is sent first has the highest.
+# Values of the column `priority`: what is sent first has the highest.
 FOR_PERSON = 1  # a person waits for it
 FOR_EVENT = 0
 IN_BULK = -1  # one of many that are rendered again
@@ -21,7 +20,7 @@ class DesiredMessage:
     """The content that a message should have. Of several that pile up only the last is sent.
 
     `key` identifies the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
-    replies to; `subject` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
+    replies to; `root_id` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
     it. `view` is the view that the content was rendered from.
     """
 
@@ -29,7 +28,7 @@ class DesiredMessage:
     channel: str
     message: Message
     thread_of: str = ""
-    subject: str = ""
+    root_id: str = ""
     by_person: bool = False  # a person waits for it: it goes first
     is_progress: bool = False  # more is likely to follow soon: it may wait to be merged with that
     in_bulk: bool = False  # one of many that are rendered again: it goes last
@@ -48,18 +47,17 @@ class MessageRecord:
     key: str
     channel: str  # as in the settings; a user id for a direct message
     conversation: str  # the channel id that Slack answers with; differs for a direct message
-    subject: str
+    root_id: str
     thread_of: str
     payload: str
     version: int  # of the desired content; grows with each change
     sent_version: int  # what Slack has
     attempted_version: int  # of the post that is under way
     attempted_at: int  # when a post began whose outcome isn't known
-    mark: str  # random, in the message's metadata, by which a post is found in Slack
+    post_id: str  # random, in the message's metadata, by which a post is found in Slack
     ts: str
-    by_person: bool
-    in_bulk: bool
-    wanted_at: int  # since when Slack lacks something
+    priority: int  # FOR_PERSON, FOR_EVENT or IN_BULK
+    pending_since: int  # since when Slack lacks something
     failures: int
     problem: str  # why it couldn't be sent, for `doctor`
     is_plain: bool  # Slack refused its blocks: only text is sent
@@ -79,6 +77,16 @@ class MessageRecord:
         return self.conversation or self.channel
 
     @property
+    def by_person(self) -> bool:
+        """Whether a person waits for it."""
+        return self.priority == FOR_PERSON
+
+    @property
+    def in_bulk(self) -> bool:
+        """Whether it is one of many that are rendered again."""
+        return self.priority == IN_BULK
+
+    @property
     def is_delivered(self) -> bool:
         """Whether Slack has all of it."""
         return self.sent_version >= self.version and self.file_sent
@@ -89,23 +97,9 @@ class MessageRecord:
         return content
 
 
-_COLUMNS: Mapping[str, str] = {  # where a field and its column differ
-    "version": "wanted",
-    "sent_version": "sent",
-    "attempted_version": "tried",
-    "attempted_at": "tried_at",
-    "is_plain": "plain",
-    "is_deleted": "gone",
-    "fingerprint": "sight",
-}
-
-
 def record_of(row: Row) -> MessageRecord:
     """A row of the message table, with its root's `ts` as `root_ts`."""
-    fields = MessageRecord.__dataclass_fields__.keys() - {"in_bulk"}
-    values = {name: row[_COLUMNS.get(name, name)] for name in fields}
-    values["in_bulk"] = values["by_person"] == IN_BULK
-    values["by_person"] = values["by_person"] == FOR_PERSON
+    values = {name: row[name] for name in MessageRecord.__dataclass_fields__}
     for name in ("is_plain", "is_deleted", "file_sent"):
         values[name] = bool(values[name])
     return MessageRecord(**values)

@@ -20,11 +20,11 @@ from core.common import process_identity
 from core.common.database.probe import Probe
 from core.common.database.sqlite import Transaction
 
-UPDATE_EVERY_MS = 3_000  # events update a message at most this often, with progress and other news each
+UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 MERGE_MS = 250  # progress waits this long: a quick run is over by then, and is shown once
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key
 BUTTONS_KEEP_MS = 30 * LIFE_MS  # so that an expired one can still offer Refresh
-MARK_BYTES = 16
+POST_ID_BYTES = 16
 IGNORE_LATER_WRITES = 2**62  # as `since`: no write has a higher number, so none counts as later
 
 
@@ -80,7 +80,7 @@ class MessageOutbox:
 
     def last_write(self) -> int:
         """The number of the last write. Ask for it before core is read, and pass it as `since` with the result."""
-        return int(state.value(self._store, "written") or 0)
+        return int(state.value(self._store, "last_write") or 0)
 
     async def upsert(self, *desired: DesiredMessage, since: int = IGNORE_LATER_WRITES) -> set[str]:
         """Store what these messages should show, durably.
@@ -129,19 +129,19 @@ class MessageOutbox:
         after: Callable[[Transaction, set[str]], None] = lambda _tx, _overtaken: None,
     ) -> set[str]:
         now = self._clock()
-        rows = [(message.subject, {**_row(message, now), "since": since}) for message in desired]
+        rows = [(message.root_id, {**_row(message, now), "since": since}) for message in desired]
 
         def work(tx: Transaction) -> set[str]:
             state.refuse_mismatch(tx)
-            number = int(state.value(tx, "written") or 0) + 1
+            number = int(state.value(tx, "last_write") or 0) + 1
             overtaken = set()
-            for subject, row in rows:
+            for root_id, row in rows:
                 if messages.is_overtaken(tx, row):
-                    overtaken.add(subject)
+                    overtaken.add(root_id)
                 else:
-                    messages.upsert(tx, {**row, "written": number})
+                    messages.upsert(tx, {**row, "write_number": number})
             if rows:
-                state.set_value(tx, "written", str(number))
+                state.set_value(tx, "last_write", str(number))
             after(tx, overtaken)
             return overtaken
 
@@ -155,14 +155,14 @@ class MessageOutbox:
 
         def work(tx: Transaction) -> None:
             messages.retry_now(tx, channel, now)
-            state.set_value(tx, "to_look", str(now))
+            state.set_value(tx, "channels_changed_at", str(now))
 
         await self._store.transaction(work)
         self.sender.wake()
 
     def channels_changed_at(self) -> str:
         """Another text than before once any replica has heard that a channel changed."""
-        return state.value(self._store, "to_look") or ""
+        return state.value(self._store, "channels_changed_at") or ""
 
     async def prune(self) -> None:
         """Delete completed interactions and long expired buttons. Messages stay, as old cards live for ever."""
@@ -183,19 +183,19 @@ class MessageOutbox:
 
     def checkpoint(self) -> FeedCheckpoint | None:
         """The last event that was followed, and of which database; None before the first time."""
-        rows = self._store.rows("SELECT name, value FROM state WHERE name IN ('cursor', 'core', 'last_event')")
+        rows = self._store.rows("SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')")
         found = {row["name"]: row["value"] for row in rows}
         if not found.get("cursor"):
             return None
-        return FeedCheckpoint(int(found["cursor"]), found.get("core", ""), found.get("last_event", ""))
+        return FeedCheckpoint(int(found["cursor"]), found.get("core_database", ""), found.get("last_event", ""))
 
     async def accept_database(self, database: str) -> None:
         """Note that this database of core is the one that the messages belong to."""
-        if (state.value(self._store, "core"), state.value(self._store, "mismatch")) == (database, None):
+        if (state.value(self._store, "core_database"), state.value(self._store, "mismatch")) == (database, None):
             return
 
         def work(tx: Transaction) -> None:
-            state.set_value(tx, "core", database)
+            state.set_value(tx, "core_database", database)
             state.delete_value(tx, "mismatch")
 
         await self._store.transaction(work)
@@ -220,29 +220,29 @@ class MessageOutbox:
         row = messages.by_ts(self._store, channel, ts)
         return record_of(row) if row else None
 
-    def cards(self, subject: str) -> list[MessageRecord]:
+    def cards(self, root_id: str) -> list[MessageRecord]:
         """The top-level messages of an alert or a case."""
-        return [record_of(row) for row in messages.cards_of(self._store, subject)]
+        return [record_of(row) for row in messages.cards_of(self._store, root_id)]
 
-    def messages_of(self, subject: str) -> list[MessageRecord]:
+    def messages_of(self, root_id: str) -> list[MessageRecord]:
         """All messages of an alert or a case, its cards among them, oldest first."""
-        return [record_of(row) for row in messages.of_subject(self._store, subject)]
+        return [record_of(row) for row in messages.of_root(self._store, root_id)]
 
     def channels(self) -> Mapping[str, str]:
         """Each channel (or user, for direct messages) that has messages, with the key of one of them."""
         return {row["channel"]: row["key"] for row in messages.channels(self._store)}
 
-    def stale_subjects(self, channel: str, clearance: int, *, unsent_only: bool = False) -> Sequence[str]:
+    def stale_roots(self, channel: str, clearance: int, *, unsent_only: bool = False) -> Sequence[str]:
         """Alerts and cases with a message there that was rendered for another clearance than this, newest first."""
-        return messages.stale_subjects(self._store, channel, clearance, unsent_only)
+        return messages.stale_roots(self._store, channel, clearance, unsent_only)
 
-    async def subjects(self, channel: str, limit: int) -> Sequence[str]:
+    async def roots_in(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card in this channel, newest first."""
-        return [row["subject"] for row in messages.subjects(self._store, channel, limit)]
+        return [row["root_id"] for row in messages.roots_in(self._store, channel, limit)]
 
-    def recent_subjects(self, since: int) -> Sequence[str]:
+    def recent_roots(self, since: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card that was posted or updated since then (ms)."""
-        return [row["subject"] for row in messages.recent_subjects(self._store, since)]
+        return [row["root_id"] for row in messages.recent_roots(self._store, since)]
 
     def waiting(self) -> int:
         """How many messages Slack doesn't have as desired."""
@@ -267,8 +267,8 @@ async def forget_messages(path: Path) -> int:
         count = tx.run("DELETE FROM message")
         tx.run("DELETE FROM button")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
-        tx.run("DELETE FROM watch WHERE subject LIKE '~%'")
-        tx.run("DELETE FROM state WHERE name IN ('cursor', 'core', 'last_event', 'mismatch')")
+        tx.run("DELETE FROM watch WHERE watched LIKE '~%'")
+        tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")
         return count
 
     store = open_store(path)
@@ -291,20 +291,20 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     return {
         "key": desired.key,
         "channel": desired.channel,
-        "subject": desired.subject,
+        "root_id": desired.root_id,
         "thread_of": desired.thread_of,
         "payload": payload,
         "digest": digest(payload),
-        "mark": secrets.token_hex(MARK_BYTES),
-        "by_person": _priority(desired),
+        "post_id": secrets.token_hex(POST_ID_BYTES),
+        "priority": _priority(desired),
         "now": now,
         "soon": now + MERGE_MS if desired.is_progress else now,
-        "news": int(not desired.is_progress),
+        "is_progress": int(desired.is_progress),
         "bundle_ms": UPDATE_EVERY_MS,
         "file_name": name,
         "file_text": text,
         "file_sent": int(desired.file is None),
         "clearance": view.clearance if view else 0,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
-        "sight": view.fingerprint if view else "",
+        "fingerprint": view.fingerprint if view else "",
     }

@@ -69,7 +69,7 @@ class Sender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled. A post that is under way then is found again by its mark."""
+        """Send until cancelled. A post that is under way then is found again by its `post_id`."""
         self._busy.clear()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -201,12 +201,12 @@ class Sender:
         if message.is_plain:
             first_lines = "\n".join(content["text"].splitlines()[:3])[:3000]
             content = {"text": first_lines or "A message of responder-bot.", "blocks": [], "attachments": []}
-        waited_ms = self._clock() - message.wanted_at
-        # Only Slack's own limits are worth a line, and only in news.
+        waited_ms = self._clock() - message.pending_since
+        # Only Slack's own limits are worth a line, and not where many are rendered again.
         was_limited = not message.in_bulk and (not message.problem or "429" in message.problem)
         if was_limited and waited_ms >= LATE_MS:
             content = _with_late_note(content, waited_ms)
-        return {**content, "metadata": lookup.metadata(message.mark)}
+        return {**content, "metadata": lookup.metadata(message.post_id)}
 
     # --- duplicates -------------------------------------------------------------------------------------------------
 

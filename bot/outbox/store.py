@@ -34,12 +34,13 @@ def _resume(db: sqlite_utils.Database) -> None:
     db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # never carried out again
     # Pending posts are looked for in Slack first.
     db.execute(
-        "UPDATE message SET tried = wanted, tried_at = CASE WHEN tried_at = 0 THEN wanted_at ELSE tried_at END"
-        " WHERE ts = '' AND sent < wanted AND gone = 0"
+        "UPDATE message SET attempted_version = version,"
+        " attempted_at = CASE WHEN attempted_at = 0 THEN pending_since ELSE attempted_at END"
+        " WHERE ts = '' AND sent_version < version AND is_deleted = 0"
     )
     # Slack may show later content than this backup has: recent messages are rendered again.
     db.execute(
-        "UPDATE message SET clearance = -1, sight = '', digest = '' WHERE max(created_at, changed_at) > ?",
+        "UPDATE message SET clearance = -1, fingerprint = '', digest = '' WHERE max(created_at, changed_at) > ?",
         [made_at - REFRESH_MS],
     )
     db.execute("DELETE FROM lease")
@@ -132,3 +133,37 @@ def columns_of_every_commit(db: sqlite_utils.Database) -> None:
             message.add_column(column, int, not_null_default=0)
     if "seen_at" in message.columns_dict:
         db.execute("ALTER TABLE message DROP COLUMN seen_at")  # what `written` replaced
+
+
+@migrations()
+def plain_names(db: sqlite_utils.Database) -> None:
+    """One name for each column and the field that is read from it."""
+    renamed = {
+        "message": {
+            "subject": "root_id",
+            "wanted": "version",
+            "sent": "sent_version",
+            "tried": "attempted_version",
+            "tried_at": "attempted_at",
+            "mark": "post_id",
+            "by_person": "priority",
+            "wanted_at": "pending_since",
+            "machine_at": "event_updated_at",
+            "news_at": "nonprogress_updated_at",  # when an event that is more than progress updated it last
+            "news": "is_progress",  # the desired content changes only a progress; inverted below
+            "plain": "is_plain",
+            "gone": "is_deleted",
+            "sight": "fingerprint",
+            "written": "write_number",
+            "doubt_at": "duplicate_check_at",
+        },
+        "watch": {"subject": "watched"},
+        "inbox": {"owner": "holder", "owned_until": "leased_until"},
+        "lease": {"owner": "holder"},
+    }
+    for table, columns in renamed.items():
+        for before, after in columns.items():
+            db.execute(f"ALTER TABLE {table} RENAME COLUMN {before} TO {after}")
+    db.execute("UPDATE message SET is_progress = 1 - is_progress")
+    for before, after in (("written", "last_write"), ("to_look", "channels_changed_at"), ("core", "core_database")):
+        db.execute("UPDATE state SET name = ? WHERE name = ?", [after, before])

@@ -12,26 +12,26 @@ class Watches:
         self._store = store
         self._clock = clock_ms
 
-    async def add(self, team: str, user: str, subject: str) -> bool:
+    async def add(self, team: str, user: str, watched: str) -> bool:
         """Start to watch; False if they do already."""
-        sql = "INSERT INTO watch (team, user, subject, at) VALUES (:team, :user, :subject, :now) ON CONFLICT DO NOTHING"
-        values = {"team": team, "user": user, "subject": subject, "now": self._clock()}
+        sql = "INSERT INTO watch (team, user, watched, at) VALUES (:team, :user, :watched, :now) ON CONFLICT DO NOTHING"
+        values = {"team": team, "user": user, "watched": watched, "now": self._clock()}
         return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
 
-    async def remove(self, team: str, user: str, subject: str) -> bool:
+    async def remove(self, team: str, user: str, watched: str) -> bool:
         """Stop to watch; False if they don't."""
-        sql = "DELETE FROM watch WHERE team = :team AND user = :user AND subject = :subject"
-        values = {"team": team, "user": user, "subject": subject}
+        sql = "DELETE FROM watch WHERE team = :team AND user = :user AND watched = :watched"
+        values = {"team": team, "user": user, "watched": watched}
         return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
 
     async def of_user(self, team: str, user: str) -> Sequence[str]:
         """What this person watches, oldest first."""
-        sql = "SELECT subject FROM watch WHERE team = :team AND user = :user ORDER BY at"
-        return [row["subject"] for row in self._store.rows(sql, {"team": team, "user": user})]
+        sql = "SELECT watched FROM watch WHERE team = :team AND user = :user ORDER BY at"
+        return [row["watched"] for row in self._store.rows(sql, {"team": team, "user": user})]
 
-    def watchers(self, subjects: Sequence[str]) -> list[tuple[str, str]]:
+    def watchers(self, watched: Sequence[str]) -> list[tuple[str, str]]:
         """Team and user of those who watch any of these; each person once."""
-        names = {f"s{n}": subject for n, subject in enumerate(subjects)}
+        names = {f"w{n}": name for n, name in enumerate(watched)}
         placeholders = ",".join(f":{name}" for name in names)
-        sql = f"SELECT DISTINCT team, user FROM watch WHERE subject IN ({placeholders})"  # noqa: S608  # values are bound
+        sql = f"SELECT DISTINCT team, user FROM watch WHERE watched IN ({placeholders})"  # noqa: S608  # values are bound
         return [(row["team"], row["user"]) for row in self._store.rows(sql, names)]

@@ -120,7 +120,7 @@ async def settled(scene: BotEnvironment, bot: Bot) -> None:
 
     def is_at_rest() -> bool:
         clearance = bot.channels.clearance
-        stale = [one for one in ROUTED if bot.outbox.stale_subjects(one, clearance(one) or 0)]
+        stale = [one for one in ROUTED if bot.outbox.stale_roots(one, clearance(one) or 0)]
         return not stale and bot.outbox.waiting() == 0
 
     await until(is_at_rest)

@@ -160,7 +160,7 @@ async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tm
     await outbox.inbox.accept("click", {"what": "run"})
     await outbox.watches.add("T0LOCAL", ANNA, "responder:Mailer_1_0")
     await outbox.watches.add("T0LOCAL", ANNA, "~1")
-    await outbox.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), subject="~1"))
+    await outbox.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), root_id="~1"))
     copy(tmp_path / "slack.db", tmp_path / "copy.db", now_ms())
     await outbox.close()
     for name in ("copy.db", "copy.db"):  # the second time as a live database

@@ -53,7 +53,7 @@ def texts_in(view: EmulatorView) -> list[str]:
 
 
 def desired(key: str, text: str, **more: Any) -> DesiredMessage:
-    return DesiredMessage(key, SOC, Message(text), subject="~1", **more)
+    return DesiredMessage(key, SOC, Message(text), root_id="~1", **more)
 
 
 @asynccontextmanager

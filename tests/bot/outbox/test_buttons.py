@@ -28,7 +28,7 @@ async def test_a_button_works_only_in_its_message_and_until_it_expires(tmp_path:
         env.clock.ahead_ms = 8 * 86_400_000
         with pytest.raises(ResponderBotError, match="too old") as old:
             await press(token, channel=SOC, message_ts=ts, user="U0ANNA")
-        assert old.value.details == {"subject": "~1"}
+        assert old.value.details == {"root_id": "~1"}
 
 
 async def test_the_button_of_an_ephemeral_message_works_only_for_its_person(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ async def test_an_overtaken_write_changes_nothing_and_is_reported(tmp_path: Path
         assert await env.outbox.commit_page(late, 12, since=since) == {"~1"}
         assert not await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 0}, since=since)
         assert env.outbox.cursor() == 10
-        assert env.outbox.stale_subjects(SOC, 2) == ["~1"]  # the other one, which was made for nobody
+        assert env.outbox.stale_roots(SOC, 2) == ["~1"]  # the other one, which was made for nobody
         await env.shows("withheld", "b")
         assert await env.outbox.commit_page(late, 12, since=env.outbox.last_write()) == set()
         assert env.outbox.cursor() == 12

@@ -31,9 +31,9 @@ async def main(database, url, token):
     outbox = MessageOutbox(Path(database), slack, now_ms, rate_limiter=rate_limiter)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
-        card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), subject=f"~{n}", by_person=True)
+        card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), root_id=f"~{n}", by_person=True)
         await outbox.upsert(card)
-        await outbox.upsert(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, subject=f"~{n}"))
+        await outbox.upsert(DesiredMessage(f"end:{n}", "C0SOC", Message(f"reply {n}"), thread_of=root, root_id=f"~{n}"))
     print("wanted", flush=True)
     await outbox.sender.run()
 
@@ -104,6 +104,6 @@ async def all_texts(anna: EmulatedUser) -> list[str]:
 def begun(folder: Path, keys: str) -> bool:
     """Whether an attempt to post one of these is on its way."""
     reads = sqlite3.connect(folder / "slack.db")
-    found = reads.execute("SELECT 1 FROM message WHERE key LIKE ? AND tried_at > 0", [keys]).fetchone()
+    found = reads.execute("SELECT 1 FROM message WHERE key LIKE ? AND attempted_at > 0", [keys]).fetchone()
     reads.close()
     return found is not None

@@ -29,7 +29,7 @@ async def test_a_post_that_fails_is_in_slack_once(tmp_path: Path, trouble: str) 
     async with outbox_environment(tmp_path) as env:
         getattr(env.emulator.faults, trouble)("chat.postMessage")
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
-        await env.outbox.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), subject="~2"))
+        await env.outbox.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), root_id="~2"))
         await env.shows("card", "another")
 
 
@@ -37,7 +37,7 @@ async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
     block = {"type": "section", "text": {"type": "plain_text", "text": "card"}}
     async with outbox_environment(tmp_path) as env:
         env.emulator.faults.ratelimit("chat.postMessage", retry_after_s=30)
-        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), subject="~1"))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), root_id="~1"))
         await until(env.outbox.problems)
         env.clock.ahead_ms = 31_000
         env.outbox.sender.wake()
@@ -114,14 +114,14 @@ async def test_a_post_is_not_repeated_before_it_could_be_looked_for(tmp_path: Pa
 async def test_a_message_whose_blocks_slack_refuses_is_sent_as_text(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         wrong = Message("High alert ~1", ({"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}},))
-        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, wrong, subject="~1"))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, wrong, root_id="~1"))
         await env.shows("High alert ~1")
 
 
 async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.emulator.add_channel("C0LATER", name="later", is_private=True, bot=False)
-        await env.outbox.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), subject="~1"))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), root_id="~1"))
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
         await until(env.outbox.problems)

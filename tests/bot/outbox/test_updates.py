@@ -60,7 +60,7 @@ async def test_a_bulk_update_does_not_say_that_it_is_late(tmp_path: Path) -> Non
         await all_sent(env)
         env.emulator.faults.ratelimit("chat.update", retry_after_s=30)
         again = Message("withheld", (block,))
-        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, again, subject="~1", in_bulk=True))
+        await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, again, root_id="~1", in_bulk=True))
         await until(env.outbox.problems)
         env.clock.ahead_ms = 31_000
         env.outbox.sender.wake()

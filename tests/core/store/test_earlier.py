@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import MessageOutbox
+from bot.outbox import FeedCheckpoint, MessageOutbox
 from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
@@ -93,6 +93,25 @@ async def test_the_message_and_the_watch_of_the_first_bot_are_still_known(tmp_pa
     assert [shown.key for shown in delivery.cards("~1")] == ["alert:~1:C0SOC"]
     assert delivery.watches.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
     await delivery.close()
+
+
+async def test_what_an_earlier_bot_left_pending_goes_on(tmp_path: Path) -> None:
+    unpacked("bot-95a74fa", tmp_path / "slack.db")
+    outbox = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
+    found = [outbox.message(f"alert:~{number}:C0SOC") for number in (99, 98, 97)]
+    assert [(m.root_id, m.by_person, m.in_bulk, m.version, m.sent_version) for m in found if m] == [
+        ("~99", True, False, 1, 0),
+        ("~98", False, True, 1, 0),
+        ("~97", False, False, 2, 0),
+    ]
+    assert outbox.checkpoint() == FeedCheckpoint(
+        24, "b6bd298dfa22207361bd7e181587d299", "24 1795333492337 case_template.created ~24"
+    )
+    assert (outbox.last_write(), outbox.channels_changed_at()) == (22, "1795333522002")
+    assert outbox.watches.watchers(["responder:Mailer_1_0"]) == [("T0LOCAL", "U0ANNA")]
+    assert [pending.key for pending in await outbox.inbox.take_over_abandoned()] == ["click"]
+    assert await outbox.leader.acquire()
+    await outbox.close()
 
 
 @pytest.mark.parametrize("name", ["core-f3ef3d2", "bot-f3ef3d2"])
