@@ -58,6 +58,7 @@ class CoreSection(_Section):
     keep_jobs: bool = False
     environments: Path = Path("environments")
     fork_server: bool = True
+    """Of earlier releases; has no effect."""
     confinement: Literal["landlock", "none"] = "landlock"
     """How the programs of responders are held to what they need."""
     body_limit_bytes: int = Field(1_048_576, ge=1024)

@@ -13,7 +13,6 @@ Factory = Callable[[EngineSection, CoreSettings], Engine]
 
 def _process(section: EngineSection, settings: CoreSettings) -> Engine:
     from core.engines.process.engine import ProcessEngine
-    from core.engines.process.fork_server import ForkServers
 
     core = settings.core
     return ProcessEngine(
@@ -28,7 +27,6 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         capacity=core.max_concurrent_actions,
         keep_jobs=core.keep_jobs,
         python=section.python,
-        fork_servers=ForkServers() if core.fork_server else None,
         output_limit_bytes=core.output_limit_bytes,
         confinement=core.confinement,
     )

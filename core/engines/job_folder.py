@@ -105,10 +105,6 @@ class JobFolder:
     def cacerts(self) -> Path:
         return self.run / "input" / "cacerts"
 
-    def is_decided(self) -> bool:
-        """Whether a program was started here, or `stop` forbids to start one."""
-        return os.path.lexists(self.started) or os.path.lexists(self.stop)
-
     def stop_reason(self) -> str:
         """One of STOP_REASONS if core ended the run, else `""`."""
         try:

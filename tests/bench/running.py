@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from core.client import CoreClient
@@ -16,49 +17,54 @@ from tests.bench.programs import CLIENT_CORES, ROOT, SERVER_CORES, serving
 
 RESPONDERS = Path(__file__).with_name("responders")
 BUNDLED = ROOT / "core" / "bundled"
-FORK, EXEC, BARE = "core, fork server", "core, exec", "xargs -P2"
+OURS, UNCONFINED, BARE = "core", "unconfined", "xargs -P2"
+PROGRAMS = (
+    (
+        "responder that imports requests",
+        "Bench_Importing_1_0",
+        RESPONDERS / "Importing" / "importing.py",
+        Goal("at least", 0.9),
+    ),
+    (
+        "bundled responder (close as false positive)",
+        "ResponderBot_CloseAsFalsePositive_1_0",
+        BUNDLED / "CloseAsFalsePositive" / "close_as_false_positive.py",
+        None,
+    ),
+)
 
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
     both = SERVER_CORES | CLIENT_CORES
     engine = {"name": "local", "python": sys.executable, "responders": [RESPONDERS]}
-    for place in (folder / "fork", folder / "exec"):
-        await asyncio.to_thread(fill, place / "core.db", 1, 0)
-    async with (
-        serving("servers.ours", folder / "fork", on=both, engines=[engine], core={"fork_server": True}) as forking,
-        serving("servers.ours", folder / "exec", on=both, engines=[engine], core={"fork_server": False}) as plain,
-        CoreClient(forking.url, KEY) as fork_client,
-        CoreClient(plain.url, KEY) as exec_client,
-    ):
-        clients = {FORK: fork_client, EXEC: exec_client}
-        imports = await _against_bare(
-            folder, clients, scale, "Bench_Importing_1_0", RESPONDERS / "Importing" / "importing.py"
-        )
-        bundled = await _against_bare(
-            folder,
-            clients,
-            scale,
-            "ResponderBot_CloseAsFalsePositive_1_0",
-            BUNDLED / "CloseAsFalsePositive" / "close_as_false_positive.py",
-        )
-    what = "responder that imports requests, through core's HTTP interface, two cores"
-    also = "bundled responder (close as false positive), the same"
-    return [
-        figures.row(f"{what}; fork server", imports, FORK, BARE, figures.per_second, Goal("at least", 10)),
-        figures.row(f"{what}; each by exec", imports, EXEC, BARE, figures.per_second),
-        figures.row(f"{also}; fork server", bundled, FORK, BARE, figures.per_second),
-        figures.row(f"{also}; each by exec", bundled, EXEC, BARE, figures.per_second),
-    ]
+    clients, offered = {}, {}
+    async with AsyncExitStack() as stack:
+        for mode in ("landlock", "none"):
+            place = folder / mode
+            await asyncio.to_thread(fill, place / "core.db", 1, 0)
+            core = {"confinement": mode}
+            server = await stack.enter_async_context(
+                serving("servers.ours", place, on=both, engines=[engine], core=core)
+            )
+            clients[mode] = await stack.enter_async_context(CoreClient(server.url, KEY))
+            offered = {item.name: item.id for item in await clients[mode].responders("alert", "~1")}
+        rows = []
+        for what, name, program, goal in PROGRAMS:
+            found = await _in_turns(folder, clients, offered[name], program, scale)
+            rows += [
+                figures.row(f"{what}, through core's HTTP interface", found, OURS, BARE, figures.per_second, goal),
+                figures.row(f"{what}, confined by Landlock", found, OURS, UNCONFINED, figures.per_second),
+            ]
+        return rows
 
 
-async def _against_bare(
-    folder: Path, clients: Mapping[str, CoreClient], scale: Scale, name: str, program: Path
+async def _in_turns(
+    folder: Path, clients: Mapping[str, CoreClient], responder_id: str, program: Path, scale: Scale
 ) -> dict[str, list[Figure]]:
-    offered = {responder.name: responder.id for responder in await clients[EXEC].responders("alert", "~1")}
     return await figures.in_turns(
         {
-            FORK: lambda: _through_core(clients[FORK], offered[name], scale.runs),
-            EXEC: lambda: _through_core(clients[EXEC], offered[name], scale.runs),
+            OURS: lambda: _through_core(clients["landlock"], responder_id, scale.runs),
+            UNCONFINED: lambda: _through_core(clients["none"], responder_id, scale.runs),
             BARE: lambda: _bare(folder / "bare", program, scale.runs),
         },
         scale.rounds,

@@ -1,8 +1,7 @@
 """Confine the calling process, and all that it starts, before it becomes a responder's program.
 
-The launcher and the fork server's children import this file from its folder, in whatever interpreter a responder has.
-So it needs nothing but the standard library and imports nothing of core. What to allow is decided in
-`core/engines/confinement.py` and arrives as text, see `apply`.
+The launcher imports this file from its folder, with `-I -S`. So it needs nothing but the standard library and imports
+nothing of core. What to allow is decided in `core/engines/confinement.py` and arrives as text, see `apply`.
 
 The kernel does the work: Landlock for files, signals and abstract sockets (`landlock(7)`), a seccomp filter for system
 calls that no responder needs (`seccomp(2)`), and no capabilities (`capabilities(7)`). What is refused fails inside the

@@ -21,7 +21,6 @@ from core.engines.environments import Environments
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import processes
 from core.engines.process.catalogue_loader import CatalogueLoader
-from core.engines.process.fork_server import ForkServers
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import ProgramStarter, RunLimits
 from core.engines.secret_reader import SecretReader, UnreadableSecretError
@@ -55,15 +54,11 @@ class ProcessEngine:
         python: Path | None = None,
         limits: RunLimits | None = None,
         grace_s: float = _GRACE_S,
-        fork_servers: ForkServers | None = None,
         output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
         confinement: Mode = "landlock",
         secret_reader: SecretReader | None = None,
     ) -> None:
-        """`folders` hold responder folders and win over the bundled ones; `clock` returns seconds since the epoch.
-
-        Without `fork_servers` each program is started by the launcher.
-        """
+        """`folders` hold responder folders and win over the bundled ones; `clock` returns seconds since the epoch."""
         self._name = name
         self._product = product
         self._jobs = jobs.absolute()
@@ -79,7 +74,7 @@ class ProcessEngine:
             sections=responders,
             environments=Environments(environments.absolute(), python=python),
         )
-        self._starter = ProgramStarter(limits, fork_servers, confinement)
+        self._starter = ProgramStarter(limits, confinement)
         self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
         """How many `run` calls each action has now."""
@@ -154,13 +149,8 @@ class ProcessEngine:
         await asyncio.to_thread(self._clean_up_all, job_folder.of_ended_actions(folders, self._name, open_action_ids()))
 
     async def close(self) -> None:
-        """End the fork servers, and commands that print secrets.
-
-        Running jobs go on; their descriptors are closed by `run`.
-        """
+        """End commands that print secrets. Running jobs go on; their descriptors are closed by `run`."""
         self._secret_reader.close()
-        if self._starter.fork_servers:
-            await asyncio.to_thread(self._starter.fork_servers.close)
 
     def _folder(self, action_id: str) -> JobFolder:
         return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
@@ -275,19 +265,12 @@ class ProcessEngine:
         """
         folder = self._folder(action_id)
         pid, _ = record.watched
-        exit_description = self._exit_of(pid, reap=False)
+        exit_description = processes.exit_of_child(pid, reap=False)
         if not record.supervisor or not processes.is_exit(exit_description):
             processes.kill_leftovers(record, folder.homes, just_ended=just_ended)
-        self._exit_of(pid, reap=True)
+        processes.exit_of_child(pid, reap=True)
         reason = self._stop_reasons.get(action_id) or folder.stop_reason()
         return run_report.make_report(folder, facts, reason, exit_description)
-
-    def _exit_of(self, pid: int, *, reap: bool) -> str:
-        """How a child of this core or of its fork servers ended; `""` for a run that was adopted."""
-        description = processes.exit_of_child(pid, reap=reap)
-        if description or not self._starter.fork_servers:
-            return description
-        return self._starter.fork_servers.exit_of_child(pid, reap=reap)
 
     # --- leftovers
 

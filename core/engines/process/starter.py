@@ -1,4 +1,4 @@
-"""Starts the program of a run: by a fork server where possible, else by the launcher."""
+"""Starts the program of a run by the launcher."""
 
 import contextlib
 import os
@@ -13,7 +13,6 @@ from core.engines.confinement import Confinement, Mode, interpreter_folders, una
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
 from core.engines.process.catalogue_loader import RunnableResponder
-from core.engines.process.fork_server import ForkRequest, ForkServers
 from core.engines.process.processes import StartRecord
 
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
@@ -42,13 +41,12 @@ class RunLimits:
 
 
 class ProgramStarter:
-    """Starts programs, with or without fork servers, each confined to what it needs."""
+    """Starts programs, each confined to what it needs."""
 
-    def __init__(self, limits: RunLimits | None, fork_servers: ForkServers | None, confinement: Mode) -> None:
+    def __init__(self, limits: RunLimits | None, confinement: Mode) -> None:
         """`limits` in place of those of the settings; `confinement` where a responder's settings name none."""
         self._limits = limits
         self._confinement = confinement
-        self.fork_servers = fork_servers
 
     def start(self, folder: JobFolder, runnable: RunnableResponder) -> StartRecord | None:
         """Start the program; return when it runs, or None when it can't be started or must not be.
@@ -56,10 +54,6 @@ class ProgramStarter:
         Blocks for some milliseconds. Call it in a thread, so that it finishes even when core stops meanwhile. Raises
         OSError or ValueError.
         """
-        if self.fork_servers and runnable.configured.definition.is_python:
-            record = self.fork_servers.launch(runnable.interpreter.path, self.fork_request(folder, runnable))
-            if record or folder.is_decided():
-                return record or StartRecord.read(folder.started)
         read_end, write_end = os.pipe()
         try:
             pid = self.spawn(folder, runnable, write_end)
@@ -75,19 +69,6 @@ class ProgramStarter:
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, pid, os.WEXITED)
         return StartRecord.read(folder.started)  # another launcher may have been first
-
-    def fork_request(self, folder: JobFolder, runnable: RunnableResponder) -> ForkRequest:
-        """What a fork server needs to know to start the program."""
-        definition = runnable.configured.definition
-        return ForkRequest(
-            job=folder.path,
-            home=folder.run,
-            folder=definition.root,
-            program=definition.program,
-            limits=self._limits_of(runnable).for_launcher(),
-            ruleset=self._ruleset(folder, runnable),
-            environment=program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
-        )
 
     def spawn(self, folder: JobFolder, runnable: RunnableResponder, status: int) -> int:
         """Start the launcher, which reports on the descriptor `status`. Returns its pid."""

@@ -1,7 +1,9 @@
 """Fixtures of the process engine: engines on real programs, and named pipes to synchronise with programs."""
 
 import asyncio
+import json
 import os
+import textwrap
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,21 @@ from tests.core.engines.process.engines import engine_in
 
 MakeEngine = Callable[..., ProcessEngine]
 
-EXEC_AND_FORK = pytest.mark.parametrize("way", ["exec", "fork"], indirect=True)
-"""For tests that must pass with the launcher and with a fork server."""
+PREAMBLE = """
+    import json, pathlib, sys
+    def say(**full):
+        (pathlib.Path(sys.argv[1]) / "output" / "output.json").write_text(json.dumps({"success": True, "full": full}))
+"""
+"""Begins a program that answers with `say`."""
 
 
-@pytest.fixture
-def way(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """How the engines of this test start their programs; "exec" by default."""
-    way: str = getattr(request, "param", "exec")
-    if way == "fork":
-        (tmp_path / "fork").touch()
-    return way
+def responder(root: Path, name: str, program: str) -> None:
+    """Write the responder `<name>_1_0` with one file below `root`."""
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "program.py").write_text(textwrap.dedent(program))
+    definition = {"name": name, "version": "1.0", "dataTypeList": ["thehive:alert"], "command": f"{name}/program.py"}
+    (folder / f"{name}.json").write_text(json.dumps(definition))
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +41,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def make_engine(tmp_path: Path, way: str, environments: Path) -> AsyncIterator[MakeEngine]:
+async def make_engine(tmp_path: Path, environments: Path) -> AsyncIterator[MakeEngine]:
     """Creates engines on the folder of this test. The second one stands for core after a restart."""
     (tmp_path / "environments").symlink_to(environments)
     made: list[ProcessEngine] = []

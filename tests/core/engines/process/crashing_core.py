@@ -34,12 +34,6 @@ async def live(engine: ProcessEngine, job: Job) -> None:
     if POINT == "launcher sent":
         folder = engine._folder(job.action_id)
         job_folder.create(folder, job, runnable.configured)
-        if engine._starter.fork_servers:
-            request = engine._starter.fork_request(folder, runnable)
-            server = engine._starter.fork_servers.acquire(runnable.interpreter.path, request)
-            assert server
-            server.fork(request)
-            die()
         _, status = os.pipe()
         engine._starter.spawn(folder, runnable, status)
         die()

@@ -5,19 +5,11 @@ from typing import Any
 
 from core.engines.confinement import Mode
 from core.engines.process.engine import ProcessEngine
-from core.engines.process.fork_server import ForkServers
-from core.engines.process.starter import ProgramStarter, RunLimits
+from core.engines.process.starter import RunLimits
 from core.engines.secret_reader import SecretReader
 from core.settings import ResponderSection
 
 RESPONDERS = Path(__file__).parents[3] / "responders"
-
-
-class ForkOnlyStarter(ProgramStarter):
-    """Fails where a run would be started by exec."""
-
-    def spawn(self, *_: Any) -> int:
-        raise RuntimeError("this run should be forked")
 
 
 def engine_in(
@@ -37,9 +29,8 @@ def engine_in(
     """An engine with its state below `folder`; `config` holds values by responder name.
 
     Programs of these tests write to files outside their job folders, so only tests of confinement confine them.
-    It forks its programs if there is a file `fork` in `folder`, else it starts them by exec.
     """
-    engine = ProcessEngine(
+    return ProcessEngine(
         name,
         organisation="default",
         product="thehive",
@@ -55,6 +46,3 @@ def engine_in(
         confinement=confinement,
         secret_reader=secret_reader,
     )
-    if (folder / "fork").exists():
-        engine._starter = ForkOnlyStarter(limits, ForkServers(wait_s=30.0), confinement)
-    return engine

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from core.engines.confinement import unavailable
 from core.engines.run_report import CONFINED
 from core.settings import ResponderSection
-from tests.core.engines.process.conftest import EXEC_AND_FORK, MakeEngine, job_for
+from tests.core.engines.process.conftest import PREAMBLE, MakeEngine, job_for, responder
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
 
@@ -172,7 +173,6 @@ def not_refused(found: dict[str, str]) -> dict[str, str]:
     return {what: outcome for what, outcome in found.items() if not outcome.startswith(refusals)}
 
 
-@EXEC_AND_FORK
 async def test_files_of_core_and_of_others_can_not_be_reached(
     make_engine: MakeEngine, trying: Path, secret: Path
 ) -> None:
@@ -201,7 +201,6 @@ async def test_files_of_core_and_of_others_can_not_be_reached(
     assert other.read_text() == PROGRAM
 
 
-@EXEC_AND_FORK
 async def test_other_processes_can_not_be_reached(
     make_engine: MakeEngine, trying: Path, bystander: subprocess.Popen[bytes]
 ) -> None:
@@ -215,7 +214,6 @@ async def test_other_processes_can_not_be_reached(
     assert bystander.poll() is None
 
 
-@EXEC_AND_FORK
 async def test_no_rights_can_be_gained(make_engine: MakeEngine, trying: Path, tmp_path: Path) -> None:
     clone_newuser, clone_newns = 0x10000000, 0x00020000
     found = await tried(
@@ -237,7 +235,6 @@ async def listening(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
         yield f"127.0.0.1:{tcp.getsockname()[1]}", str(tmp_path / "socket")
 
 
-@EXEC_AND_FORK
 async def test_the_network_is_as_the_settings_say_and_local_sockets_are_closed(
     make_engine: MakeEngine, trying: Path, listening: tuple[str, str]
 ) -> None:
@@ -249,7 +246,6 @@ async def test_the_network_is_as_the_settings_say_and_local_sockets_are_closed(
     assert not_refused(without) == {}
 
 
-@EXEC_AND_FORK
 async def test_what_a_responder_needs_is_there(make_engine: MakeEngine, trying: Path) -> None:
     found = await tried(
         make_engine,
@@ -268,7 +264,6 @@ async def test_what_a_responder_needs_is_there(make_engine: MakeEngine, trying: 
     assert {what: outcome for what, outcome in found.items() if outcome != "done"} == {}
 
 
-@EXEC_AND_FORK
 async def test_the_settings_grant_more_to_one_responder(make_engine: MakeEngine, trying: Path, tmp_path: Path) -> None:
     readable, writable = tmp_path / "list.csv", tmp_path / "state"
     readable.write_text("known")
@@ -281,13 +276,11 @@ async def test_the_settings_grant_more_to_one_responder(make_engine: MakeEngine,
     assert found[f"write {readable}"].startswith("PermissionError")
 
 
-@EXEC_AND_FORK
 async def test_a_responder_may_be_left_unconfined_by_name(make_engine: MakeEngine, trying: Path, secret: Path) -> None:
     found = await tried(make_engine, trying, ("read", secret), section=ResponderSection(confinement="none"))
     assert found[f"read {secret}"] == "done"
 
 
-@EXEC_AND_FORK
 async def test_the_report_of_a_refused_responder_says_what_to_grant(
     make_engine: MakeEngine, trying: Path, secret: Path
 ) -> None:
@@ -297,6 +290,37 @@ async def test_the_report_of_a_refused_responder_says_what_to_grant(
     assert not report.success
     assert f"PermissionError: [Errno 13] Permission denied: '{secret}'" in report.message
     assert report.message.endswith(CONFINED)
+
+
+async def test_packages_of_the_environment_are_confined_too(
+    make_engine: MakeEngine, tmp_path: Path, secret: Path
+) -> None:
+    """They are foreign code as well: a `requirements.txt` can name any package."""
+    environment = tmp_path / "environment"
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(environment)
+    (site,) = environment.glob("lib/python*/site-packages")
+    stealing = f"try:\n    found = open({str(secret)!r}).read()\nexcept OSError as error:\n    found = error.strerror\n"
+    for name in ("requests", "sitecustomize"):
+        (site / f"{name}.py").write_text(stealing)
+    program = f"{PREAMBLE}\n    import requests, sitecustomize\n    say(found=[requests.found, sitecustomize.found])"
+    responder(tmp_path / "own", "Importing", program)
+    engine = make_engine(folders=(tmp_path / "own",), confinement="landlock", python=environment / "bin" / "python")
+    report = await engine.run(await job_for(engine, "Importing_1_0"), _ignore)
+    assert report.full["found"] == ["Permission denied"] * 2
+
+
+async def test_no_two_runs_share_a_memory_layout_or_a_seed(make_engine: MakeEngine, tmp_path: Path) -> None:
+    program = f"""{PREAMBLE}
+    import random, ssl, uuid, tempfile
+    libc = next(line.split("-")[0] for line in open("/proc/self/maps") if "libc" in line)
+    say(libc=libc, object=id(object()), hash=hash("x"), random=random.random(), ssl=ssl.RAND_bytes(8).hex(),
+        uuid=str(uuid.uuid4()), temporary=tempfile.mktemp())
+    """
+    responder(tmp_path / "own", "Dice", program)
+    engine = make_engine(folders=(tmp_path / "own",), confinement="landlock")
+    reports = [await engine.run(await job_for(engine, "Dice_1_0", action_id=f"~{n}"), _ignore) for n in range(3)]
+    for name, value in reports[0].full.items():
+        assert [report.full[name] for report in reports].count(value) == 1, name
 
 
 ORDINARY = """
@@ -346,15 +370,12 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
-@pytest.mark.parametrize("way", ["exec", "fork"])
-def test_an_ordinary_user_s_responders_are_confined_as_root_s_are(way: str, place: Path) -> None:
+def test_an_ordinary_user_s_responders_are_confined_as_root_s_are(place: Path) -> None:
     if as_nobody("-c", "import core.engines.process.engine, tests.core.engines.process.conftest").returncode:
         pytest.skip("an ordinary user can't import this project here")
     responders, secret, state = responders_in(place / "responders"), place / "responder-bot.toml", place / "state"
     secret.write_text("token")
     state.mkdir()
-    if way == "fork":
-        (state / "fork").touch()
     for path in place.rglob("*"):
         os.chown(path, NOBODY, NOBODY)
     victim = subprocess.Popen(["sleep", "600"], user=NOBODY, group=NOBODY)

@@ -18,15 +18,15 @@ from core.common.process_identity import read_stat
 from core.engines import files, job_folder
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.conftest import (
-    EXEC_AND_FORK,
+    PREAMBLE,
     Bell,
     MakeEngine,
     ProgressLog,
     is_alive,
     job_for,
     program_pid,
+    responder,
 )
-from tests.core.engines.process.test_fork_server import PREAMBLE, responder
 from tests.core.engines.process.test_resume import slow_job, start_crashing_core
 
 DAEMON = f"""{PREAMBLE}
@@ -69,7 +69,6 @@ async def wait_gone(pid: int) -> None:
     os.close(watch)
 
 
-@EXEC_AND_FORK
 async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: MakeEngine, own: Path) -> None:
     engine = make_engine(folders=(own,))
     report = await engine.run(await job_for(engine, "Daemon_1_0"), ProgressLog())
@@ -77,7 +76,6 @@ async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: M
     assert not is_alive(report.full["daemon"])
 
 
-@EXEC_AND_FORK
 async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
     make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
 ) -> None:
@@ -92,7 +90,6 @@ async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
     assert not is_alive(daemon)
 
 
-@EXEC_AND_FORK
 async def test_a_daemon_ends_with_a_run_that_is_cancelled(
     make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
 ) -> None:
@@ -105,7 +102,6 @@ async def test_a_daemon_ends_with_a_run_that_is_cancelled(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-@EXEC_AND_FORK
 async def test_a_daemon_ends_with_its_run_while_no_core_lives(
     make_engine: MakeEngine, own: Path, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -137,7 +133,6 @@ UNSUPERVISED = f"""{PREAMBLE}
 """
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_program_that_kills_its_supervisor_ends_with_its_run(
     number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, bell: Bell
@@ -219,7 +214,6 @@ def target(tmp_path: Path) -> Iterator[Path]:
     assert (target / "file").read_text() == "unchanged"
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("kind", ["directory", "link"])
 async def test_a_deadline_holds_whatever_is_in_the_job_folder(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
@@ -249,7 +243,6 @@ async def test_cancelling_works_whatever_is_in_the_job_folder(
     assert not is_alive(pid)
 
 
-@EXEC_AND_FORK
 async def test_a_run_whose_folder_was_removed_is_killed(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -268,7 +261,6 @@ async def test_a_run_whose_folder_was_removed_is_killed(
     await wait_gone(started.pid)
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
 async def test_a_clean_up_at_start_kills_what_runs_in_a_folder_that_it_cannot_read(
     kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
@@ -345,7 +337,6 @@ async def test_many_entries_in_one_directory_are_removed(tmp_path: Path) -> None
     assert not top.exists()
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("umask", [0o000, 0o777])
 async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine()
@@ -423,7 +414,6 @@ def to_early_layout(job: Path) -> None:
     (job / "run").rmdir()
 
 
-@EXEC_AND_FORK
 async def test_an_unstarted_folder_of_an_early_release_is_used(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:

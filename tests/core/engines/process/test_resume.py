@@ -14,7 +14,6 @@ import pytest
 from core.engines.base import Job
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from tests.core.engines.process.conftest import (
-    EXEC_AND_FORK,
     Bell,
     MakeEngine,
     ProgressLog,
@@ -43,7 +42,6 @@ async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, *
     )
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running reported"])
 async def test_the_next_core_ends_the_run_of_a_core_that_died(
     point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
@@ -61,7 +59,6 @@ async def test_the_next_core_ends_the_run_of_a_core_that_died(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@EXEC_AND_FORK
 async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
     job = await slow_job(make_engine, tmp_path, bell, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
@@ -78,7 +75,6 @@ async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: P
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@EXEC_AND_FORK
 async def test_a_program_that_ended_without_a_core_is_collected(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -103,7 +99,6 @@ async def ended(started: StartRecord, go: Bell) -> None:
     os.close(watch)
 
 
-@EXEC_AND_FORK
 async def test_an_early_output_file_does_not_end_a_run(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -117,7 +112,6 @@ async def test_an_early_output_file_does_not_end_a_run(
     assert (await running).message == "Slow"
 
 
-@EXEC_AND_FORK
 async def test_a_report_that_was_not_stored_is_read_again(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -130,7 +124,6 @@ async def test_a_report_that_was_not_stored_is_read_again(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-@EXEC_AND_FORK
 async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell
 ) -> None:
@@ -146,7 +139,6 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-@EXEC_AND_FORK
 async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -160,7 +152,6 @@ async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
 
 
-@EXEC_AND_FORK
 async def test_cancelling_the_coroutine_leaves_the_program_running(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:
@@ -204,7 +195,6 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
     assert not (tmp_path / "runs").exists()
 
 
-@EXEC_AND_FORK
 async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:

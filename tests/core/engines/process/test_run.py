@@ -14,7 +14,6 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.process.starter import RunLimits, program_environment
 from tests.core.engines.process.conftest import (
-    EXEC_AND_FORK,
     Bell,
     MakeEngine,
     ProgressLog,
@@ -51,7 +50,6 @@ async def test_the_input_has_its_keys_in_order_and_the_merged_configuration(make
     ]
 
 
-@EXEC_AND_FORK
 async def test_a_program_gets_only_allowed_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     # LC_CTYPE is set by Python itself when it coerces the C locale
@@ -62,7 +60,6 @@ async def test_a_program_gets_only_allowed_variables_and_no_standard_input(make_
     assert report.full["standard_input"] == ""
 
 
-@EXEC_AND_FORK
 async def test_a_program_runs_above_its_own_folder_with_a_home_in_its_job_folder(
     make_engine: MakeEngine,
 ) -> None:
@@ -74,7 +71,6 @@ async def test_a_program_runs_above_its_own_folder_with_a_home_in_its_job_folder
     assert report.full["session"] is True
 
 
-@EXEC_AND_FORK
 async def test_a_program_inherits_nothing_open_but_its_output(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     printed = f"{Path(report.full['environment']['HOME']).parents[1]}/printed"
@@ -82,14 +78,12 @@ async def test_a_program_inherits_nothing_open_but_its_output(make_engine: MakeE
     assert own == ["/dev/null", printed, printed]
 
 
-@EXEC_AND_FORK
 async def test_a_program_cannot_import_packages_of_core(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     assert not [part for part in report.full["path"] if "site-packages" in part and ".venv" in part]
     assert str(Path(__file__).parents[4]) not in report.full["path"]
 
 
-@EXEC_AND_FORK
 async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
     report = await echoed(make_engine)
     assert "open sesame" not in json.dumps([report.full, report.config, report.printed])
@@ -98,7 +92,6 @@ async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
     assert report.config["jobTimeout"] == 30
 
 
-@EXEC_AND_FORK
 async def test_the_job_folder_is_private_and_removed_by_clean_up(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(config={"Echo_1_0": ECHO})
     await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
@@ -123,7 +116,6 @@ async def test_running_is_reported_once(make_engine: MakeEngine) -> None:
     assert (progress.engine_job_id, progress.running) == (engine.job_id("~8257"), True)
 
 
-@EXEC_AND_FORK
 async def test_without_an_output_file_the_report_has_the_last_lines(make_engine: MakeEngine) -> None:
     engine = make_engine()
     report = await engine.run(await job_for(engine, "Silent_1_0"), ProgressLog())
@@ -231,7 +223,6 @@ async def test_head_and_tail_of_the_printed_text_are_kept(make_engine: MakeEngin
     assert "the tail" in report.printed
 
 
-@EXEC_AND_FORK
 async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(limits=RunLimits(file_bytes=1_000_000))
     report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), ProgressLog())
@@ -239,7 +230,6 @@ async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: Ma
     assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
 
 
-@EXEC_AND_FORK
 async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
     engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.05}})
     running = asyncio.create_task(
@@ -252,7 +242,6 @@ async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEn
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-@EXEC_AND_FORK
 async def test_a_program_that_ignores_sigterm_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
     engine, progress_log = make_engine(grace_s=0.2), ProgressLog()
     job = await job_for(engine, "Stubborn_1_0", bell=str(bell.path))
@@ -263,7 +252,6 @@ async def test_a_program_that_ignores_sigterm_is_killed(make_engine: MakeEngine,
     assert not is_alive(program_pid(engine))
 
 
-@EXEC_AND_FORK
 async def test_a_child_that_is_left_behind_is_killed_and_the_run_succeeds(make_engine: MakeEngine) -> None:
     engine = make_engine()
     report = await engine.run(await job_for(engine, "Forking_1_0"), ProgressLog())
@@ -271,7 +259,6 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_run_succeeds(make_e
     assert not is_alive(report.full["child"])
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize(
     ("wants", "limits", "says"),
     [
@@ -304,7 +291,6 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
     assert over.value.message == "This run has already ended."
 
 
-@EXEC_AND_FORK
 async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine, progress_log = make_engine(), ProgressLog()
     runs = tmp_path / "runs"
@@ -324,7 +310,6 @@ async def test_a_responder_that_was_removed_is_a_failure(make_engine: MakeEngine
     assert report == Report(success=False, message="Silent_1_0 is no longer on offer here.")
 
 
-@EXEC_AND_FORK
 async def test_two_runs_of_one_action_at_once_start_one_program(
     make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
 ) -> None:

@@ -20,7 +20,7 @@ from core.engines.process.engine import ProcessEngine
 from core.engines.secret_reader import KEPT_S, LIMIT_BYTES, SecretReader
 from core.settings import ResponderSection, SecretSource
 from tests.core.core_process import until
-from tests.core.engines.process.conftest import EXEC_AND_FORK, MakeEngine, ProgressLog, is_alive, job_for
+from tests.core.engines.process.conftest import MakeEngine, ProgressLog, is_alive, job_for
 
 LEAKY = """
 import base64, json, sys, urllib.parse
@@ -180,7 +180,6 @@ def log_lines() -> Iterator[io.StringIO]:
     root.handlers, root.level = before
 
 
-@EXEC_AND_FORK
 @pytest.mark.parametrize("fails", [False, True])
 async def test_values_of_commands_and_files_reach_the_program_and_nothing_else(
     make_engine: MakeEngine, tmp_path: Path, log_lines: io.StringIO, fails: bool
