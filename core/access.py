@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import PROFILES, PROGRAM_PROFILES, Permission, Person, Profile
+from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile
 from core.store import users
 
 KEY_BYTES = 32
@@ -31,6 +31,12 @@ class Caller:
     """Differs from `login` if the request was made on behalf of another user."""
     profile: Profile
     clearance: int
+    """The highest TLP that the user may see in Slack; it binds whoever acts on the user's behalf."""
+
+    @property
+    def is_represented(self) -> bool:
+        """Whether somebody else, such as the bot, makes the request on this user's behalf."""
+        return self.key_owner != self.login
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
@@ -45,6 +51,20 @@ class Caller:
         """Raises ResponderBotError("forbidden") if the permission is missing."""
         if sentence := self.why_not(permission, what):
             raise ResponderBotError("forbidden", sentence)
+
+    def clearance_refusal(self, tlp: int) -> str:
+        """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.
+
+        `""` if they may see it, or use their own key.
+        """
+        return too_high(tlp, self.clearance) if self.is_represented and tlp > self.clearance else ""
+
+    def require_clearance(self, tlp: int, what: str) -> None:
+        """Raises ResponderBotError("forbidden") with `clearance_refusal`, if there is one."""
+        if refusal := self.clearance_refusal(tlp):
+            raise ResponderBotError(
+                "forbidden", f"You are not authorized to {what}, {refusal}; ask somebody who may see it"
+            )
 
 
 class Access:
@@ -129,6 +149,16 @@ class Access:
             raise self._no_user(login)
         return login
 
+    async def set_clearance(self, name: str, clearance: int) -> str:
+        """Change the highest TLP that a user may see in Slack, with the next request; returns the login.
+
+        Raises ResponderBotError("not_found").
+        """
+        login = self.normalize_login(name)
+        if not await self._database.transaction(lambda tx: users.set_clearance(tx, login, clearance)):
+            raise self._no_user(login)
+        return login
+
     async def _set_disabled(self, name: str, disabled: bool) -> str:
         login = self.normalize_login(name)
         if not await self._database.transaction(lambda tx: users.set_disabled(tx, login, disabled)):
@@ -188,6 +218,18 @@ def current_permissions(reads: Reads, login: str) -> frozenset[Permission]:
     """
     row = users.by_login(reads, login)
     return frozenset() if row is None or row["disabled"] else _PERMISSIONS[row["profile"]]
+
+
+def current_clearance(reads: Reads, login: str) -> int:
+    """A user's clearance at this moment; -1, which covers nothing, if the user is unknown."""
+    row = users.by_login(reads, login)
+    return -1 if row is None else int(row["clearance"])
+
+
+def too_high(tlp: int, clearance: int, who: str = "you") -> str:
+    """Why a user (`who`) with this clearance may not act on an object with this TLP."""
+    seen = f"up to TLP:{TLP_NAMES[clearance].upper()}" if clearance >= 0 else "nothing"
+    return f"it is TLP:{TLP_NAMES[tlp].upper()} and {who} may see {seen}"
 
 
 def parse_slack_id(slack_id: str) -> tuple[str, str]:

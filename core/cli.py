@@ -112,7 +112,8 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
     add.add_argument("--slack-id", metavar="ID", help=f"the Slack person to link: {slack_id}")
-    add.add_argument("--clearance", choices=CLEARANCES, default="amber", help="the highest TLP to show them in Slack")
+    seen = "the highest TLP that they may see and act on in Slack"
+    add.add_argument("--clearance", choices=CLEARANCES, default="amber", help=f"{seen} (default: amber)")
     verb("list", _user_list, "list all users")
     for name, task, text in (
         ("disable", _user_disable, "revoke a user's access"),
@@ -124,6 +125,9 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     profile = verb("profile", _user_profile, "change a user's profile")
     profile.add_argument("login", metavar="LOGIN")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
+    clearance = verb("clearance", _user_clearance, "change what a user may see and act on in Slack")
+    clearance.add_argument("login", metavar="LOGIN")
+    clearance.add_argument("--clearance", required=True, choices=CLEARANCES, help=seen)
     link = verb("link", _user_link, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
@@ -277,6 +281,12 @@ def _user_enable(args: argparse.Namespace) -> int:
 def _user_profile(args: argparse.Namespace) -> int:
     words = f"{{}} has the profile {args.profile} from now on."
     return _with_access(args, _reporting(lambda access: access.set_profile(args.login, args.profile), words))
+
+
+def _user_clearance(args: argparse.Namespace) -> int:
+    words = f"{{}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
+    clearance = CLEARANCES[args.clearance]
+    return _with_access(args, _reporting(lambda access: access.set_clearance(args.login, clearance), words))
 
 
 def _user_key(args: argparse.Namespace) -> int:

@@ -167,6 +167,7 @@ class Lifecycle:
         def work(tx: Transaction) -> tuple[Action, bool]:
             row = find(tx, action_id)
             rights.require_may_cancel(caller, row)
+            rights.require_clearance(tx, caller, row, "cancel action")
             action = rights.require_open(row, "cancelled")
             if row["dispatched_at"] is None:
                 message = _cancelled(caller.login).message
@@ -207,7 +208,7 @@ class Lifecycle:
             if row is None:
                 return None
             target = targets.load(tx, row["kind"], row["object_id"])
-            not_allowed = rights.why_not_start(tx, row)
+            not_allowed = rights.why_not_start(tx, row, target)
             if row["dispatched_at"] is not None:
                 return self._dispatched_before(tx, row, target, not_allowed)
             reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])

@@ -145,12 +145,18 @@ class Offers:
             if any(not _reasons_not(entry, target) for _, entry in offer.entries)
         ]
 
-    def explained(self, target: Target, *, may_run: bool, running: Mapping[str, str]) -> list[OfferedResponder]:
+    def explained(
+        self, target: Target, *, may_run: bool, running: Mapping[str, str], refusal: str = ""
+    ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `running` is responder name to requester.
 
-        With those that can't be used at all, if they are for this kind of object.
+        `refusal` is why the caller may not act on this object, if so. With those that can't be used at all, if they
+        are for this kind of object.
         """
-        usable = [self._explain(offer, target, may_run, running.get(offer.name)) for offer in self._by_name.values()]
+        refusals = [refusal] if refusal else []
+        if not may_run:
+            refusals.append("you haven't the permission manageAction; an org-admin can give it")
+        usable = [self._explain(offer, target, refusals, running.get(offer.name)) for offer in self._by_name.values()]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
     def choose(
@@ -202,10 +208,10 @@ class Offers:
                 return ResponderBotError("bad_request", f"{skipped.name} can't run on the engine {engine}: {reason}.")
         return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
-    def _explain(self, offer: Offer, target: Target, may_run: bool, started_by: str | None) -> OfferedResponder:
-        reasons = min((_reasons_not(entry, target) for _, entry in offer.entries), key=len)
-        if not may_run:
-            reasons = [*reasons, "you haven't the permission manageAction; an org-admin can give it"]
+    def _explain(
+        self, offer: Offer, target: Target, refusals: Sequence[str], started_by: str | None
+    ) -> OfferedResponder:
+        reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *refusals]
         if not any(self._states[name].up for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]

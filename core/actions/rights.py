@@ -6,7 +6,8 @@ Rights are read in the transaction that acts on them, since they may have ended 
 
 import json
 
-from core.access import Caller, current_permissions
+from core.access import Caller, current_clearance, current_permissions, too_high
+from core.actions import target as targets
 from core.actions.target import Target
 from core.common.database.sqlite import Reads, Row
 from core.common.errors import ResponderBotError
@@ -28,10 +29,21 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
     )
 
 
-def why_not_start(reads: Reads, row: Row) -> str:
-    """Why an action may not start because its requester or an approver lost their rights, or `""`."""
-    if reason := why_requester_may_not(reads, row["created_by"]):
+def why_not_start(reads: Reads, row: Row, target: Target) -> str:
+    """Why an action may not start, or `""`.
+
+    Its requester or an approver lost their rights, or the requester, on whose behalf it was asked for, may not see the
+    object any more.
+    """
+    login = row["created_by"]
+    if reason := why_requester_may_not(reads, login):
         return reason
+    clearance = current_clearance(reads, login) if row["acted_through"] not in (None, login) else target.tlp
+    if clearance < target.tlp:
+        return (
+            f"{login} asked for this, but {too_high(target.tlp, clearance, 'they')}, so it did not run;"
+            " ask somebody who may see it."
+        )
     approval = Action.model_validate_json(row["doc"]).approval
     if approval is None:
         return ""
@@ -42,6 +54,12 @@ def why_not_start(reads: Reads, row: Row) -> str:
         f"{' and '.join(void)} agreed to this and may no longer run responders, so it did not run;"
         " run it again if it is still needed."
     )
+
+
+def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
+    """Raises ResponderBotError("forbidden") for who decides in Slack about a run on an object that they may not see."""
+    if caller.is_represented:
+        caller.require_clearance(targets.load(reads, row["kind"], row["object_id"]).tlp, what)
 
 
 def require_open(row: Row, done: str) -> Action:

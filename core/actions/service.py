@@ -64,12 +64,13 @@ class Actions:
         """Record a run, durably, and queue it for its engine (core/docs/semantics.md#starting-an-action).
 
         `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
-        not_found, log_not_found, bad_request, conflict (with `action`), key_reused.
+        not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused.
         """
         earlier = self._earlier(self._database, caller, key, body)
         if earlier is not None:
             return StartedRun(earlier, False)
         target = targets.load(self._database, request.object_type, objects.parse_id(request.object_id), on_run=True)
+        caller.require_clearance(target.tlp, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
         section = self._offers.section(choice.offer.name)
 
@@ -124,6 +125,7 @@ class Actions:
         def work(tx: Transaction) -> tuple[Action, str]:
             row = find(tx, action_id)
             action, approval = rights.require_vote(tx, caller, row, self._clock())
+            rights.require_clearance(tx, caller, row, "approve an action")
             if reason := rights.why_requester_may_not(tx, row["created_by"]):
                 return self._lifecycle.end_without_report(tx, row, "Failure", reason, caller.login), reason
             return self._lifecycle.vote(tx, caller, row, action, approval), ""
@@ -141,6 +143,7 @@ class Actions:
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
             rights.require_vote(tx, caller, row, self._clock())
+            rights.require_clearance(tx, caller, row, "deny an action")
             sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
             return self._lifecycle.end_without_report(tx, row, "Failure", sentence, caller.login)
 

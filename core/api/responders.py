@@ -22,8 +22,9 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         target = targets.load(reads, kind, parse_id(request.path["id"]))
         if not bool_param(request, "explain"):
             return json_response(_json(offers.offered(target)))
-        may_run = request.caller.may("manageAction")
-        return json_response(_json(offers.explained(target, may_run=may_run, running=actions.running_on(target))))
+        may_run, running = request.caller.may("manageAction"), actions.running_on(target)
+        refusal = request.caller.clearance_refusal(target.tlp)
+        return json_response(_json(offers.explained(target, may_run=may_run, running=running, refusal=refusal)))
 
     async def get_in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))

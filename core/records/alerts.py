@@ -86,7 +86,7 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> list[Alert]:
             artifacts = None if request.artifacts is None else store_files(tx, expand_artifacts(request.artifacts))
-            return [_update(tx, number, request, artifacts, caller.login, now) for number in numbers]
+            return [_update(tx, caller, number, request, artifacts, now) for number in numbers]
 
         return await self._change(work)
 
@@ -95,7 +95,7 @@ class Alerts:
         number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
-            alert = load(tx, number)
+            alert = _writable(tx, caller, number, "change alert")
             added = _artifacts(tx, store_files(tx, expand_artifacts([request])), caller.login, now, alert.artifacts)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
@@ -112,7 +112,7 @@ class Alerts:
         number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> Case:
-            alert = _require_no_case(load(tx, number))
+            alert = _require_no_case(_writable(tx, caller, number, "create case"))
             case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
             add_to_case(tx, case, alert.artifacts, caller.login, now, skip_known=True)
             changed = alert.model_copy(update={"case": case.id, "status": "Imported"})
@@ -131,7 +131,8 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> Case:
             case = cases.load_case(tx, case_number)
-            return _merge(tx, numbers, case, caller.login, now)
+            caller.require_clearance(case.tlp, "change case")
+            return _merge(tx, caller, numbers, case, now)
 
         return await self._change(work)
 
@@ -143,7 +144,7 @@ class Alerts:
         number = resolve_alert(self._database, id_or_ref)
 
         def work(tx: Transaction, now: int) -> Alert:
-            alert = load(tx, number)
+            alert = _writable(tx, caller, number, "change alert")
             return save(tx, alert.model_copy(update=update(alert)), caller.login, now, before=alert)
 
         return await self._change(work)
@@ -228,10 +229,22 @@ def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
     return alert
 
 
+def _writable(reads: Reads, caller: Caller, number: int, what: str) -> Alert:
+    """The alert, if the caller may see it. Raises ResponderBotError: not_found, forbidden."""
+    alert = load(reads, number)
+    caller.require_clearance(alert.tlp, what)
+    return alert
+
+
 def _update(
-    tx: Transaction, number: int, request: AlertUpdate, artifacts: list[ArtifactInput] | None, user: str, now: int
+    tx: Transaction,
+    caller: Caller,
+    number: int,
+    request: AlertUpdate,
+    artifacts: list[ArtifactInput] | None,
+    now: int,
 ) -> Alert:
-    alert = load(tx, number)
+    alert, user = _writable(tx, caller, number, "change alert"), caller.login
     changed = requested_changes(request, alert)
     changed.pop("ids", None)
     if artifacts is not None:
@@ -241,10 +254,10 @@ def _update(
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
-def _merge(tx: Transaction, numbers: Iterable[int], case: Case, user: str, now: int) -> Case:
-    alerts = list[Alert]()
+def _merge(tx: Transaction, caller: Caller, numbers: Iterable[int], case: Case, now: int) -> Case:
+    alerts, user = list[Alert](), caller.login
     for number in numbers:
-        alert = _require_no_case(load(tx, number))
+        alert = _require_no_case(_writable(tx, caller, number, "change alert"))
         save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now, before=alert)
         alerts.append(alert)
     artifacts = [artifact for alert in alerts for artifact in alert.artifacts]

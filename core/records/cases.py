@@ -58,12 +58,22 @@ class Cases:
     async def add_task(self, caller: Caller, case_id: str, request: TaskInput) -> Task:
         """Add a task to a case. Raises ResponderBotError("not_found")."""
         number = self._number("case", case_id)
-        return await self._change(lambda tx, now: new_tasks(tx, load_case(tx, number), [request], caller.login, now)[0])
+
+        def work(tx: Transaction, now: int) -> Task:
+            _require_clearance(tx, caller, "case", number, "create task")
+            return new_tasks(tx, load_case(tx, number), [request], caller.login, now)[0]
+
+        return await self._change(work)
 
     async def add_log(self, caller: Caller, task_id: str, request: LogInput) -> Log:
         """Add a log to a task; a `Waiting` task becomes `InProgress`. Raises ResponderBotError("not_found")."""
         number = self._number("case_task", task_id)
-        return await self._change(lambda tx, now: new_log(tx, load_task(tx, number), request, caller.login, now))
+
+        def work(tx: Transaction, now: int) -> Log:
+            _require_clearance(tx, caller, "case_task", number, "create log")
+            return new_log(tx, load_task(tx, number), request, caller.login, now)
+
+        return await self._change(work)
 
     async def add_artifacts(self, caller: Caller, case_id: str, request: ArtifactsInput) -> list[Artifact]:
         """Add artifacts to a case, all or none.
@@ -73,6 +83,7 @@ class Cases:
         number, artifacts = self._number("case", case_id), expand_artifacts([request])
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
+            _require_clearance(tx, caller, "case", number, "create artifact")
             return add_to_case(tx, load_case(tx, number), artifacts, caller.login, now)
 
         return await self._change(work)
@@ -82,6 +93,7 @@ class Cases:
         number = self._number("case", case_id)
 
         def work(tx: Transaction, now: int) -> Case:
+            _require_clearance(tx, caller, "case", number, "change case")
             case = load_case(tx, number)
             changed = case.model_copy(update=_case_changes(request, case, now))
             return save_case(tx, changed, caller.login, now, before=case)
@@ -93,6 +105,7 @@ class Cases:
         number = self._number("case_task", task_id)
 
         def work(tx: Transaction, now: int) -> Task:
+            _require_clearance(tx, caller, "case_task", number, "change task")
             return save_task(tx, load_task(tx, number).model_copy(update=requested_changes(request)), caller.login, now)
 
         return await self._change(work)
@@ -102,6 +115,7 @@ class Cases:
         number = self._number("case_task_log", log_id)
 
         def work(tx: Transaction, now: int) -> Log:
+            _require_clearance(tx, caller, "case_task_log", number, "change log")
             log = Log.model_validate_json(_row(tx, "case_task_log", number)["doc"])
             changed = log.model_copy(update=requested_changes(request))
             return _save(tx, "case_task_log", changed, caller.login, now)
@@ -113,6 +127,7 @@ class Cases:
         number = self._number("case_artifact", artifact_id)
 
         def work(tx: Transaction, now: int) -> Artifact:
+            _require_clearance(tx, caller, "case_artifact", number, "change artifact")
             return save_artifact(
                 tx, load_artifact(tx, number).model_copy(update=requested_changes(request)), caller.login, now
             )
@@ -188,6 +203,16 @@ def task_of_log(reads: Reads, log_id: int) -> Task:
 def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
     """The case that a task, log or artifact belongs to; a case itself."""
     return load_case(reads, _root(reads, kind, object_id))
+
+
+def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int, what: str) -> None:
+    """Raises ResponderBotError("forbidden") if the request is on behalf of a user who may not see the object.
+
+    Tasks and logs have the TLP of their case, an artifact has its own.
+    """
+    if caller.is_represented:
+        seen = load_artifact(reads, object_id) if kind == "case_artifact" else case_of(reads, kind, object_id)
+        caller.require_clearance(seen.tlp, what)
 
 
 def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:

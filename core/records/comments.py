@@ -31,6 +31,7 @@ class Comments:
         parent = resolve(self._database, parent_id)
 
         def work(tx: Transaction, now: int) -> Comment:
+            _require_clearance(tx, caller, kind, parent, "create comment")
             number = objects.next_id(tx)
             comment = Comment(
                 id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=request.message
@@ -86,10 +87,16 @@ class Comments:
 def _writable(reads: Reads, caller: Caller, comment_id: str, purpose: str) -> tuple[Row, Comment]:
     """The comment, if the caller may change its alert or case. Raises ResponderBotError: not_found, forbidden."""
     row = _row(reads, comment_id)
-    of_alert = objects.exists(reads, "alert", row["parent_id"])
-    permission: Permission = "manageAlert" if of_alert else "manageCase"
+    kind: Literal["alert", "case"] = "alert" if objects.exists(reads, "alert", row["parent_id"]) else "case"
+    permission: Permission = "manageAlert" if kind == "alert" else "manageCase"
     caller.require(permission, purpose)
+    _require_clearance(reads, caller, kind, row["parent_id"], purpose)
     return row, Comment.model_validate(objects.parsed(row["doc"]))
+
+
+def _require_clearance(reads: Reads, caller: Caller, kind: Literal["alert", "case"], parent: int, purpose: str) -> None:
+    load = alerts.load if kind == "alert" else cases.load_case
+    caller.require_clearance(load(reads, parent).tlp, purpose)
 
 
 def _row(reads: Reads, comment_id: str) -> Row:

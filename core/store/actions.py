@@ -7,8 +7,8 @@ from core.common.database.sqlite import Reads, Row, Search, Transaction
 
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
-    "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, created_at,"
-    " dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, doc"
+    "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
+    " created_at, dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, doc"
 )
 
 

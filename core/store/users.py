@@ -51,6 +51,11 @@ def set_profile(tx: Transaction, login: str, profile: str) -> int:
     return tx.run("UPDATE user SET profile = :profile WHERE login = :login", {"login": login, "profile": profile})
 
 
+def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
+    values = {"login": login, "clearance": clearance}
+    return tx.run("UPDATE user SET clearance = :clearance WHERE login = :login", values)
+
+
 def set_key(tx: Transaction, login: str, key_hash: str) -> int:
     return tx.run("UPDATE user SET key_hash = :key_hash WHERE login = :login", {"login": login, "key_hash": key_hash})
 

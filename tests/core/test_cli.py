@@ -20,7 +20,7 @@ from tests.core.running import running_core
 
 COMMANDS = ["core", "backup", "restore", "user", "responders"]
 VERBS = [
-    *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "profile", "link", "unlink")),
+    *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "profile", "clearance", "link", "unlink")),
     *(["responders", verb] for verb in ("list", "install", "check")),
 ]
 
@@ -119,6 +119,10 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
     for args, words in (
         (["link", "alice", "--slack-id", "T1:U1"], f"{login} is linked to T1:U1."),
         (["unlink", "alice"], f"{login} is not linked to anybody in Slack any more."),
+        (
+            ["clearance", "alice", "--clearance", "red"],
+            f"{login} may see and act on up to TLP:RED in Slack from now on.",
+        ),
         (["disable", "alice"], f"{login} has no access any more; `responder-bot user enable {login}` gives it back."),
         (["enable", "alice"], f"{login} has access again, with the key of before;"),
     ):
@@ -132,6 +136,7 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
     ("args", "words"),
     [
         (["user", "disable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["user", "clearance", "nobody", "--clearance", "red"], "There is no user nobody@responder-bot.local"),
         (["user", "enable", "nobody"], "There is no user nobody@responder-bot.local"),
         (["user", "unlink", "nobody"], "`responder-bot user list` shows who is"),
         (["user", "add", "x", "--profile", "boss"], "invalid choice: 'boss'"),

@@ -140,6 +140,18 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     assert "Beacon" not in text_of(told)
 
 
+async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvironment) -> None:
+    red = await env.create_alert(tlp=3)
+    card = await env.card("anna", red)
+    await pick(env, "anna", card, "Mark as read")
+    told = text_of(await env.ephemeral("anna", "it is TLP:RED and you may see up to TLP:AMBER"))
+    assert "Beacon" not in told
+    await env["anna"].command(SOC, f"/responder run tell {red.id}")
+    await env.ephemeral("anna", "it is TLP:RED and you may see up to TLP:AMBER; ask somebody who may see it")
+    assert (await env.admin.alert(red.id)).status == "New"
+    assert await env.admin.actions("alert", red.id) == []
+
+
 async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await pick(env, "anna", await env.card("anna", alert), "Mark as read")
