@@ -142,11 +142,11 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Chec
     try:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        refusal = classify(error, "")
-        if refusal.kind != "app_refused":
-            return Check("socket", False, refusal.message)
+        failure = classify(error, "")
+        if failure.kind != "app_refused":
+            return Check("socket", False, failure.message)
         cure = "make an app-level token with connections:write, and switch Socket Mode on"
-        return Check("socket", False, f"Slack refuses the app token ({refusal.code}); {cure}")
+        return Check("socket", False, f"Slack refuses the app token ({failure.code}); {cure}")
     return Check("socket", True, "Socket Mode can connect")
 
 

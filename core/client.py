@@ -279,7 +279,7 @@ class CoreClient:
             return parse(response.content)
         except ValidationError as error:
             sentence = f"What answers at {self._url} does not speak core's interface; check the address."
-            raise ResponderBotError("unavailable", sentence) from error
+            raise ResponderBotError("unavailable", sentence, details={UNANSWERED: True}) from error
 
 
 _OBJECT = TypeAdapter(dict[str, Any])

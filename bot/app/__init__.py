@@ -246,10 +246,10 @@ async def _start(bot: Bot) -> None:
     try:
         await bot.start()
     except (SlackClientError, aiohttp.ClientError) as error:
-        refusal = classify(error, "")
-        sentence = f"Slack refuses the app token ({refusal.code}); check [slack] app_token (xapp-...)."
+        failure = classify(error, "")
+        sentence = f"Slack refuses the app token ({failure.code}); check [slack] app_token (xapp-...)."
         raise ResponderBotError(
-            "bad_request", sentence if refusal.kind == "app_refused" else refusal.message
+            "bad_request", sentence if failure.kind == "app_refused" else failure.message
         ) from error
 
 
@@ -262,9 +262,9 @@ async def _auth_test(settings: BotSettings, session: aiohttp.ClientSession) -> A
         try:
             response = await slack.auth_test()
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            refusal = classify(error, "")
-            message = refusal.message
-            if refusal.kind not in ("not_sent", "unknown", "rate_limited"):
+            failure = classify(error, "")
+            message = failure.message
+            if failure.kind not in ("not_sent", "unknown", "rate_limited"):
                 break
             continue
         return AppInstallation(

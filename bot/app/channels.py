@@ -90,13 +90,13 @@ class Channels:
         try:
             response = await self._slack.conversations_info(channel=channel)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            refusal = classify(error, channel)
-            log.warning("channel_lookup_failed", channel=channel, code=refusal.code)
+            failure = classify(error, channel)
+            log.warning("channel_lookup_failed", channel=channel, code=failure.code)
             previous = self._states.get(channel)
             # A short outage of Slack must not hide what was shown before.
-            is_outage = refusal.kind in ("unknown", "not_sent", "rate_limited")
+            is_outage = failure.kind in ("unknown", "not_sent", "rate_limited")
             is_internal = previous is not None and previous.is_internal and is_outage
-            return _ChannelState(is_internal, refusal.message, is_known=is_internal)
+            return _ChannelState(is_internal, failure.message, is_known=is_internal)
         info = response["channel"]
         is_shared = any(info.get(flag) for flag in SHARED_FLAGS)
         return _ChannelState(not is_shared, _membership_problem(channel, info))

@@ -4,7 +4,11 @@ from typing import Any
 
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
+
+# Requests that may have run something although their answer was lost have sentences of their own.
+NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
 
 
 def notice(text: str) -> Message:
@@ -13,16 +17,23 @@ def notice(text: str) -> Message:
     return Message(text, tuple(section(part) for part in _parts(text)))
 
 
-def error(sentence: str) -> Message:
+def error(text: str) -> Message:
     """An error's sentence, which may hold foreign text."""
-    return notice(foreign(sentence, 2800, lines=True) or "That did not work.")
+    return notice(foreign(text, 2800, lines=True) or "That did not work.")
 
 
-def for_error(problem: ResponderBotError) -> Message:
-    """An error of core; for a missing permission also who can give it."""
-    if problem.code == "forbidden" and "permission" in problem.message and "org-admin" not in problem.message:
-        return error(f"{problem.message.rstrip('.')}. An org-admin of responder-bot can give it.")
-    return error(problem.message)
+def for_error(cause: ResponderBotError) -> Message:
+    """An error of core, with `sentence`."""
+    return error(sentence(cause))
+
+
+def sentence(cause: ResponderBotError) -> str:
+    """What people read of an error: not core's address, and for a missing permission also who can give it."""
+    if UNANSWERED in cause.details:
+        return NOT_ANSWERING
+    if cause.code == "forbidden" and "permission" in cause.message and "org-admin" not in cause.message:
+        return f"{cause.message.rstrip('.')}. An org-admin of responder-bot can give it."
+    return cause.message
 
 
 def acknowledgement(message: Message) -> dict[str, Any]:
@@ -34,7 +45,7 @@ def unlinked(slack_user: str, team: str = "") -> Message:
     """For somebody who isn't linked to a user of core."""
     slack_id = f"{team}:{slack_user}" if team else slack_user
     return notice(
-        "I don't know you yet: your Slack account isn't linked to a user of responder-bot. "
+        "Your Slack account isn't linked to a user of responder-bot yet. "
         f"Ask an administrator to run `responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, "
         "then try again."
     )

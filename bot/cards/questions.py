@@ -23,7 +23,7 @@ def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, bu
     if policy and policy.confirm:
         lines.append(foreign(policy.confirm, 1500, lines=True))
     if policy and policy.approval:
-        lines.append(f"It starts when {count(policy.approval, 'other person', 'other people')} agreed.")
+        lines.append(f"Starts after {count(policy.approval, 'approval')}.")
     run = _button("Run", ids.RUN, button(run_intent("run", subject, responder.id)), style="primary")
     buttons = {"type": "actions", "elements": [run, _dismiss(subject, button)]}
     return Message(f"Run {name} on {subject.id}?", (section("\n".join(lines)), buttons))

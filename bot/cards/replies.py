@@ -12,6 +12,7 @@ from bot.cards.text import (
     clip,
     code,
     context,
+    count,
     defang_indicators,
     foreign,
     person_name,
@@ -139,7 +140,7 @@ def approval_request(
     blocks.append(context(_decision(action, is_open, view)))
     if is_open:
         blocks.append(_approval_buttons(action, button))
-    push = f"Approval wanted: {name} on {subject.id}, asked by {person_name(action.created_by)}"
+    push = f"Approval needed: {name} on {subject.id}, asked by {person_name(action.created_by)}"
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if is_open else _color(action))
 
 
@@ -147,10 +148,12 @@ def _decision(action: Action, is_open: bool, view: RedactedView) -> str:
     approval = action.approval
     if approval is None:
         return "No approval is needed."
-    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20]) or "nobody yet"
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
     if is_open:
         ends = slack_date(approval.expires_at, "{date_short_pretty} {time}")
-        return f"{approval.needed - len(approval.approved_by)} more must agree · agreed: {approvers} · expires {ends}"
+        needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+        by = f" · approved by {approvers}" if approval.approved_by else ""
+        return f"{needs}{by} · expires {ends}"
     if len(approval.approved_by) >= approval.needed:
         return f"Approved by {approvers}."
     if action.status == "Deleted":

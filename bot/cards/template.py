@@ -254,7 +254,7 @@ def _integer(text: str, default: int, block_id: str, errors: dict[str, str]) -> 
         number = 2**40
     if abs(number) < 2**31:
         return number
-    errors[block_id] = "This must be a whole number, such as 1."
+    errors[block_id] = "Enter a whole number, such as 1."
     return default
 
 
@@ -265,7 +265,7 @@ def _custom_value(kind: str, text: str, block_id: str, errors: dict[str, str]) -
     try:
         return _PARSERS[kind](text)
     except (ValueError, KeyError, OverflowError):
-        errors[block_id] = f"This is no {kind}; {_EXAMPLES.get(kind, 'leave it empty')} is one."
+        errors[block_id] = _HINTS.get(kind, "Leave this empty.")
         return None
 
 
@@ -289,7 +289,12 @@ def _float(text: str) -> float:
 
 
 _PARSERS: Mapping[str, Any] = {"string": str, "integer": int, "float": _float, "boolean": _boolean, "date": _date}
-_EXAMPLES = {"integer": "42", "float": "0.5", "boolean": "true", "date": "2025-12-31"}
+_HINTS = {
+    "integer": "Enter a whole number, such as 42.",
+    "float": "Enter a number, such as 0.5.",
+    "boolean": "Enter true or false.",
+    "date": "Enter a date, such as 2025-12-31.",
+}
 
 
 def place_errors(

@@ -3,10 +3,17 @@
 from collections.abc import Awaitable, Callable
 
 from bot.cards import ids, notices, runs
-from bot.cards.text import foreign
+from bot.cards.text import count, foreign
 from bot.features import home, responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature
+from core.client import UNANSWERED
+from core.common.errors import ResponderBotError
 from core.models import Action
+
+UNKNOWN_OUTCOME = (
+    "The responder service stopped answering, so your decision may not have been recorded. "
+    "Check the card before you decide again."
+)
 
 
 async def on_cancel_button(context: Context) -> None:
@@ -31,7 +38,12 @@ async def _decide(
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    action = await decision(intent.object_id)
+    try:
+        action = await decision(intent.object_id)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
     subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     if home.is_home(context):
@@ -44,7 +56,7 @@ async def _decide(
 def _approved(run: str, action: Action) -> str:
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
-        return f"You approved {run}; {approval.needed - len(approval.approved_by)} more must agree."
+        return f"You approved {run}; it needs {count(approval.needed - len(approval.approved_by), 'more approval')}."
     return f"You approved {run}; it starts now."
 
 

@@ -19,10 +19,11 @@ async def on_help_command(context: Context) -> None:
 
 async def on_unknown_command(context: Context) -> Json:
     """Acknowledge an unknown verb with the closest one and the list of all."""
-    command, verb = context.services.command, normalize(context.text).partition(" ")[0].lower()
-    meant = closest_match(verb, _commands())
-    hint = f" Did you mean {code(f'{command} {meant}', 100)}?" if meant else ""
-    lines = [f"There is no verb {code(verb, 60)}.{hint}", *await _help(context)]
+    command = context.services.command
+    verb, _, rest = normalize(context.text).partition(" ")
+    meant = closest_match(verb.lower(), _commands())
+    words = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
+    lines = [f"Unknown command. {words}" if meant else f"Unknown command {code(verb, 60)}.", *await _help(context)]
     return notices.acknowledgement(notices.notice("\n".join(lines)))
 
 
@@ -52,7 +53,7 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
     ]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is None:
-        lines.append("You are not linked to a user yet; an administrator can do that: `responder-bot user link`.")
+        lines.append("Your Slack account isn't linked yet; an administrator does that with `responder-bot user link`.")
     return lines
 
 

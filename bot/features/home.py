@@ -42,7 +42,7 @@ async def _view(context: Context) -> dict[str, Any]:
     try:
         found = await _home(context, person, now)
     except ResponderBotError as error:
-        return home.notice_home(notices.error(f"{error.message} Open this page again to try anew.").text)
+        return home.notice_home(notices.error(f"{notices.sentence(error)} Opening this page again refreshes it.").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
 
     lines = help_lines(person, context.services.command, EXAMPLE_ID, COMMANDS)

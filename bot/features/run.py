@@ -8,7 +8,7 @@ from typing import Any
 from bot.cards import ids, notices, questions, runs
 from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.message import Message
-from bot.cards.text import foreign, slack_date
+from bot.cards.text import count, foreign, slack_date
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
@@ -232,7 +232,7 @@ def _unknown_outcome(request: RunRequest, command: str) -> ResponderBotError:
     name, object_id = request.responder.name[:100], request.subject.id
     return ResponderBotError(
         "unavailable",
-        f"{name} may have started on {object_id}: core stopped answering while it was asked to. Before you ask again, "
+        f"{name} may have started on {object_id}: the responder service stopped answering. Before you ask again, "
         f"see what ran with {command} actions {object_id}.",
     )
 
@@ -258,9 +258,9 @@ def started_message(action: Action, subject: Subject) -> Message:
     name = foreign(action.responder_name, runs.NAME_LIMIT)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
-        left = approval.needed - len(approval.approved_by)
+        approvals = count(approval.needed - len(approval.approved_by), "approval")
         return notices.notice(
-            f"{name} on {subject.id} waits for {left} other {'person' if left == 1 else 'people'} to agree, until "
+            f"{name} on {subject.id} needs {approvals} until "
             f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
         )
     if not runs.is_open(action):

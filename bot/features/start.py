@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, start, views
+from bot.cards import ids, notices, start, views
 from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.start import WizardState
 from bot.cards.text import escape
@@ -56,7 +56,7 @@ async def _view_of_first_known(context: Context, object_ids: list[str]) -> dict[
         except ResponderBotError as error:
             if error.code == "not_found":
                 continue
-            return views.notice("Not now", escape(error.message))
+            return views.notice("Not now", escape(notices.sentence(error)))
         also = tuple(object_ids[number + 1 :])
         return start.start_view(_for_subject(state, subject), subject, clearance=clearance, also=also)
     return start.start_view(state, None, clearance=clearance)
@@ -120,7 +120,7 @@ async def _create_action(context: Context, state: WizardState, request: run.RunR
     except ResponderBotError as error:
         existing = run.open_action(error)
         if existing is None:
-            return views.problem(error.message)
+            return views.problem(notices.sentence(error))
         state = replace(state, anyway=True)
         return views.update(start.collision_view(state, existing, responder, subject, parameters=parameters))
     await responses.refresh_cards(context, subject)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bot.cards import ids, template, views
+from bot.cards import ids, notices, template, views
 from bot.cards.template import Draft
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.payload import clicked_element, view_metadata, view_of
@@ -87,7 +87,7 @@ async def _create(context: Context, body: Mapping[str, Any], places: Mapping[str
 def _core_error(error: ResponderBotError, places: Mapping[str, str], shown: list[str]) -> Json:
     """Core's error at the field that it is about; a name that is taken at the name."""
     if error.code not in ("exists", "invalid_fields") or not shown:
-        return views.problem(error.message)
+        return views.problem(notices.sentence(error))
     fallback = "name" if "name" in shown else shown[0]
     if error.code == "exists" or not error.fields:
         return views.errors({fallback: error.message})

@@ -108,7 +108,9 @@ async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: 
         await env.card(anna, alert_id)
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "does not answer" in m["text"]])
+        told = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
+        assert "127.0.0.1" not in str(told)
+        assert str(settings.core.port) not in str(told)
         async with serving(settings, grace_s=0):
             later = await env.post_alert(sourceRef="eve-2", title="After the pause")
             await env.card(anna, later)

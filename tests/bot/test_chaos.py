@@ -185,7 +185,7 @@ class Scene:
     def refused(self) -> int:
         """How often a person was told that nothing was done, or perhaps nothing, since core was silent."""
         return sum(
-            any(words in text_of(message) for words in ("Core does not answer", "may have started on"))
+            any(words in text_of(message) for words in ("isn't answering", "may have started on"))
             for person in self.people.values()
             for channel in CHANNELS
             for message in person.live_view.ephemerals(channel)

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 import structlog
 
+from bot.cards import ids
+from bot.features.decide import UNKNOWN_OUTCOME
 from bot.settings import Route
+from bot.slack_emulator import EmulatorView
+from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.running import ANNA, NINA, SOC, UNCONFIGURED, running_bot
+from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -19,10 +23,10 @@ COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_i
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("lsit ~1", "Did you mean `/responder list`?"),
+        ("lsit ~1", "Unknown command. Did you mean `/responder list ~1`?"),
         ("list", "Type `/responder list` and the id, such as /responder list ~12."),
         ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
-        ("“Alert”", "There is no verb"),
+        ("“Alert”", "Unknown command"),
     ],
 )
 async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Path, typed: str, words: str) -> None:
@@ -84,6 +88,25 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
         assert f"{CLOSE} may have started on {alert_id}" in told[0]["text"]
         assert f"/responder actions {alert_id}" in told[0]["text"]
         assert len(await env.client.actions("alert", alert_id)) == 1
+
+
+async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve, responder={CLOSE: ResponderSection(approval=1)}) as env:
+        anna, ben = await env.person(ANNA), await env.person(BEN)
+        alert_id = await env.post_alert()
+        card = await env.card(anna, alert_id)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+
+        def request(view: EmulatorView) -> str:
+            return next((m["ts"] for m in view.thread(SOC, card["ts"]) if ids.APPROVE in str(m)), "")
+
+        asked = await ben.until(request)
+        proxy.drop_responses("/approve", times=100)
+        await ben.click(SOC, asked, action_id=ids.APPROVE)
+        told = await ben.until(lambda view: view.ephemerals(SOC))
+        assert told[0]["text"] == UNKNOWN_OUTCOME
+        assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 
 
 @pytest.mark.parametrize("name", ["sources", "tags", "types"])

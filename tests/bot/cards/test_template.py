@@ -85,8 +85,8 @@ def test_each_mistake_is_shown_at_its_field() -> None:
     )
     assert filled.errors == {
         "task:0:title": "A task needs a title; remove the task, or name it.",
-        "task:1:order": "This must be a whole number, such as 1.",
-        "field:2:value": "This is no integer; 42 is one.",
+        "task:1:order": "Enter a whole number, such as 1.",
+        "field:2:value": "Enter a whole number, such as 42.",
         "field:3:name": "There is a custom field 'cost' already.",
         "field:4:name": "A custom field needs a name; remove the field, or name it.",
     }
@@ -150,7 +150,7 @@ def test_custom_fields_past_what_a_view_holds_are_typed_one_in_each_line() -> No
         "a | text | b": "the kind is one of",
         "| string": "no name",
         "a\na": "already",
-        "a | integer | b": "This is no integer",
+        "a | integer | b": "Enter a whole number",
     }.items():
         assert words in more(text).errors[template.MORE_FIELDS]
 

@@ -25,7 +25,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     alert = await env.create_alert()
     card = await env.card("anna", alert)
     await choose(env, "anna", card, "Isolate")
-    await env.ephemeral("anna", "waits for 1 other person")
+    await env.ephemeral("anna", "needs 1 approval until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1): see the thread"))
     await env["anna"].click(SOC, request["ts"], action_id=ids.APPROVE)
@@ -35,8 +35,8 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env["eve"].click(SOC, request["ts"], action_id=ids.APPROVE)
     await env.ephemeral("eve", "manageAction")
     await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
-    agreed = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
-    assert agreed["thread_ts"] == card["ts"]
+    approved = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
+    assert approved["thread_ts"] == card["ts"]
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
     assert ids.APPROVE not in text_of(within_limits(decided))
     assert (await env.ended_run(alert)).status == "Success"
@@ -48,7 +48,7 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
-    await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; 1 more must agree.")
+    await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; it needs 1 more approval.")
 
 
 async def test_click_in_a_thread_is_answered_in_the_thread(env: FeatureEnvironment) -> None:
