@@ -5,9 +5,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from core.common.settings_file import DatabaseFile, Sections, read_sections, section, section_list, settings_error
+from core.common.settings_file import (
+    DatabaseFile,
+    Sections,
+    SettingsSection,
+    read_sections,
+    section,
+    section_list,
+    settings_error,
+)
 from core.models import TLP_NAMES
 
 SLACK_NAMES = {
@@ -18,11 +26,7 @@ SLACK_NAMES = {
 }
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BotSection(_Section):
+class BotSection(SettingsSection):
     """`[bot]`."""
 
     core_url: str = Field(
@@ -34,7 +38,7 @@ class BotSection(_Section):
     """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
 
 
-class SlackSection(_Section):
+class SlackSection(SettingsSection):
     """`[slack]`. With `app_token` the bot uses Socket Mode, else HTTP with `signing_secret` on host and port."""
 
     bot_token: str = Field("", description="the bot's token, xoxb-...; what begins with xapp- is app_token")
@@ -56,7 +60,7 @@ class SlackSection(_Section):
         return token
 
 
-class Route(_Section):
+class Route(SettingsSection):
     """Which alerts are posted into a channel. Every list must match; `*` matches anything, an empty list nothing."""
 
     severity_at_least: int = Field(1, ge=1, le=4)
@@ -74,7 +78,7 @@ class Route(_Section):
         )
 
 
-class ChannelSection(_Section):
+class ChannelSection(SettingsSection):
     """`[[channel]]`. `clearance` is the highest TLP that is shown there."""
 
     id: str = Field(
@@ -94,7 +98,7 @@ class ChannelSection(_Section):
         raise ValueError("no such level")
 
 
-class BotSettings(_Section):
+class BotSettings(SettingsSection):
     """All settings of the bot."""
 
     bot: BotSection = Field(default_factory=BotSection)

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from core.common.settings_file import (
     PREFIX,
     DatabaseFile,
     Sections,
+    SettingsSection,
     checked,
     read_sections,
     section,
@@ -33,11 +34,7 @@ Name = Annotated[
 """Also used as a folder's name, so no slashes."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CoreSection(_Section):
+class CoreSection(SettingsSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
     database: DatabaseFile = Path("responder-bot.db")
@@ -70,7 +67,7 @@ class CoreSection(_Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class EngineSection(_Section):
+class EngineSection(SettingsSection):
     """`[[engine]]`: `process` runs responders here, `cortex` speaks to a remote engine."""
 
     name: Name
@@ -83,7 +80,7 @@ class EngineSection(_Section):
     python: Path | None = None
 
 
-class ResponderSection(_Section):
+class ResponderSection(SettingsSection):
     """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
     config: Mapping[str, Any] = Field(default_factory=dict)
@@ -103,7 +100,7 @@ class ResponderSection(_Section):
     """Size of any file that it writes."""
 
 
-class SecretSource(_Section):
+class SecretSource(SettingsSection):
     """In place of a value of `config`: where a process engine reads it when a run needs it."""
 
     command: tuple[str, ...] = ()
@@ -111,7 +108,7 @@ class SecretSource(_Section):
     file: Path | None = None
 
 
-class CoreSettings(_Section):
+class CoreSettings(SettingsSection):
     """All settings of core."""
 
     core: CoreSection = Field(default_factory=CoreSection)
@@ -153,7 +150,7 @@ def core_settings(sections: Sections) -> CoreSettings:
     )
 
 
-class _BotDatabaseSection(_Section):
+class _BotDatabaseSection(SettingsSection):
     """The key of `[bot]` that core's commands need."""
 
     database: DatabaseFile = Path("responder-bot-slack.db")

@@ -20,6 +20,7 @@ from core.access import Caller
 from core.api import forms
 from core.api.endpoint import Endpoint
 from core.api.errors import field_errors
+from core.common.decoding import has_more_values
 from core.common.errors import ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected, read_body
 from core.field_types import INT_LIMIT, ErrorCount
@@ -184,10 +185,10 @@ class BodyReader:
     def _decode(self, context: RequestContext, endpoint: Endpoint, content: bytes) -> Any:
         content_type = context.headers.get("content-type", "")
         if not forms.is_form(content_type):
-            return decode_json(content)
+            return decode_body(content)
         text, files = forms.split(content, content_type)
         takes_file = endpoint.body is ArtifactsInput
-        return forms.insert_files(decode_json(text), files, takes_file=takes_file, limit_bytes=self._limit_bytes)
+        return forms.insert_files(decode_body(text), files, takes_file=takes_file, limit_bytes=self._limit_bytes)
 
     def _too_large(self) -> ResponderBotError:
         return ResponderBotError("too_large", f"The body is over the limit of {self._limit_bytes} bytes.")
@@ -243,13 +244,13 @@ def credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
     raise ResponderBotError("authentication", "Authentication failure")
 
 
-def decode_json(content: bytes) -> Any:
+def decode_body(content: bytes) -> Any:
     """The JSON value of a body. Raises ResponderBotError("bad_request").
 
     The parser rejects NaN, lone surrogates and deep nesting; numbers of over 64 bits and too many values are rejected
     here, since the store can't hold the former and the latter would block the event loop.
     """
-    if _has_too_many_values(content):
+    if has_more_values(content, VALUES_LIMIT):
         raise ResponderBotError("bad_request", f"The body holds over {VALUES_LIMIT} values; send fewer at once.")
     try:
         value = from_json(content.removeprefix(BOM_UTF8), allow_inf_nan=False)
@@ -258,24 +259,6 @@ def decode_json(content: bytes) -> Any:
     if _MAYBE_HUGE_NUMBER.search(content) and not _numbers_fit(value):
         raise ResponderBotError("bad_request", "The body holds a number out of range; send it as a string.")
     return value
-
-
-def _has_too_many_values(content: bytes) -> bool:
-    """Whether JSON holds over VALUES_LIMIT values, found without decoding it; invalid JSON may give either result.
-
-    A value follows a comma or an opening bracket outside of strings, so these are counted. Each step is one pass in C,
-    because this runs on the event loop before anything else has been checked.
-    """
-    if _count_separators(content) <= VALUES_LIMIT:
-        return False
-    unescaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if unescaped.count(b'"') > 4 * VALUES_LIMIT:  # two quotes for each value and two for its key
-        return True
-    return _count_separators(b"".join(unescaped.split(b'"')[::2])) > VALUES_LIMIT
-
-
-def _count_separators(content: bytes) -> int:
-    return content.count(b",") + content.count(b"[") + content.count(b"{")
 
 
 def _numbers_fit(value: Any) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from core.common.errors import ResponderBotError
@@ -23,6 +23,12 @@ DEFAULT_FILE = Path("responder-bot.toml")
 SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
+
+
+class SettingsSection(BaseModel):
+    """Base of all sections: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _reject_url(value: Any) -> Any:

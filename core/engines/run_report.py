@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from core.common.decoding import decode_json
 from core.engines import files
 from core.engines.base import Report, describe_error
-from core.engines.decoding import decode_json
 from core.engines.job_folder import JobFolder, RunFacts
 from core.engines.redaction import Redactor, redact_keys, redact_urls
 

@@ -61,7 +61,7 @@ def check_growth(before: Alert | Case, after: Alert | Case) -> None:
 
 
 def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[str, Any]:
-    """The fields that a request sets, by their names in models.py.
+    """The fields that a request sets, by their names in core.models.
 
     Tags and custom fields that it adds to or removes from an alert or a case (`to`) are merged with what that has.
     """

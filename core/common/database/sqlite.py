@@ -10,139 +10,30 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import sqlite_utils
 
+from core.common.database.connection import apply, connect, open_writer
+from core.common.database.errors import STORE_ERRORS, OperationalError, code_of, describe, is_damage, is_file_error
 from core.common.database.files import OpenFiles
+from core.common.database.search import Search
+from core.common.database.transaction import Params, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
-T = TypeVar("T")
-Params = Mapping[str, Any]
-Row = sqlite3.Row
+__all__ = ["Database", "OperationalError", "Params", "Reads", "Row", "Search", "Transaction", "apply"]
 
-# With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
-# instead of 0.45: a good trade, since files are kept for years.
-PAGE_BYTES = 16_384
-BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
-WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
-MMAP_BYTES = 0x7FFF0000  # SQLite's maximum: halves the time of a short read; address space only, until it is read
+T = TypeVar("T")
+
 FILE_CHECK_EVERY_S = 0.002  # how often reads and beginning writes check that the files are still there
 MAX_SEARCHES = 4
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
-SEARCH_CHECK_STEPS = 1_000_000  # virtual machine instructions between checks for a stop, some 10 ms
-
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-FILE_ERRORS = (
-    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM),
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM),
-    *DAMAGE,
-)
-
-OperationalError = sqlite3.OperationalError
-"""Raised in a transaction when the whole commit is in doubt, such as on a full disk."""
-
-STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter when SQLite's message quotes damaged text
 
 _STOP = object()
-
-
-class Reads(Protocol):
-    """What queries run on: a Database, or a Transaction."""
-
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
-
-
-class Transaction:
-    """Reads and writes that are committed together, or not at all."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        return self._connection.execute(sql, params or {}).fetchall()
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None:
-        row: Row | None = self._connection.execute(sql, params or {}).fetchone()
-        return row
-
-    def run(self, sql: str, params: Params | None = None) -> int:
-        """Run a statement and return the number of rows that it changed."""
-        return self._connection.execute(sql, params or {}).rowcount
-
-    def run_all(self, sql: str, params: Iterable[Params]) -> None:
-        """Run a statement once for each set of parameters."""
-        self._connection.executemany(sql, params)
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Roll back what is written within when it raises; the rest of the transaction stays."""
-        self._connection.execute("SAVEPOINT inner")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK TO inner")
-            raise
-        finally:
-            self._connection.execute("RELEASE inner")
-
-
-class Search:
-    """Reads rows one by one, so that a search can stop early.
-
-    `stop` may be called from any thread at any time, also before `begin` and after `end`.
-    """
-
-    def __init__(self) -> None:
-        self._connection: sqlite3.Connection | None = None
-        self._lock = threading.Lock()
-        self._is_stopped = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._open: set[sqlite3.Cursor] = set()
-
-    def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
-        assert self._connection is not None  # noqa: S101 - only between begin and end
-        if self._is_stopped:
-            raise ResponderBotError("bad_request", "The search was stopped.")
-        cursor = self._connection.execute(sql, params or {})
-        self._open.add(cursor)
-        for row in cursor:  # noqa: UP028 - `yield from` would close the cursor whenever the generator is collected
-            yield row
-        self._open.remove(cursor)
-
-    def begin(self, connection: sqlite3.Connection) -> None:
-        # An interrupt between two statements is lost; the handler sees it soon after. It is not called more often since
-        # the thread has to acquire the GIL each time.
-        connection.set_progress_handler(lambda: self._is_stopped, SEARCH_CHECK_STEPS)
-        with self._lock:
-            self._connection = connection
-
-    def limit(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        """Stop the search after this time; call it on the loop that waits for the result."""
-        if not self._is_stopped:
-            self._timer = loop.call_later(seconds, self.stop)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        with self._lock:
-            self._is_stopped = True
-            if self._connection is not None:
-                self._connection.interrupt()
-
-    def end(self) -> None:
-        with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            for cursor in self._open:  # an open statement would keep its old snapshot for the next search
-                cursor.close()
-            connection.set_progress_handler(None, 0)
 
 
 class _Work:
@@ -189,9 +80,9 @@ class Database:
         self._failure: tuple[float, str] | None = None
         self._damage = ""
         with ExitStack() as opened:
-            self._writer_connection = opened.enter_context(closing(_open(path, migrate)))
-            self._reader = opened.enter_context(closing(_connect(path, read_only=True)))
-            self._background_reader = opened.enter_context(closing(_connect(path, read_only=True)))
+            self._writer_connection = opened.enter_context(closing(open_writer(path, migrate)))
+            self._reader = opened.enter_context(closing(connect(path, read_only=True)))
+            self._background_reader = opened.enter_context(closing(connect(path, read_only=True)))
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
             self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
             self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
@@ -244,9 +135,9 @@ class Database:
             loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
             return work(search)
         except STORE_ERRORS as error:
-            if _is_file_error(error):
+            if is_file_error(error):
                 raise self._unreadable(error) from error
-            if _code_of(error) != sqlite3.SQLITE_INTERRUPT:
+            if code_of(error) != sqlite3.SQLITE_INTERRUPT:
                 raise
             sentence = (
                 f"The search took over {self._search_limit_s:g} s and was stopped; ask for less, or more precisely."
@@ -258,7 +149,7 @@ class Database:
 
     def _open_reader(self) -> sqlite3.Connection:
         try:
-            connection = _connect(self.path, read_only=True)
+            connection = connect(self.path, read_only=True)
         except sqlite3.Error as error:  # such as when no file descriptor is left
             raise self._unreadable(error) from error
         try:
@@ -320,7 +211,7 @@ class Database:
 
     def _unavailable(self, sentence: str, cause: Exception | None = None) -> ResponderBotError:
         self._failure = (time.monotonic(), sentence)
-        if cause is not None and _is_damage(cause):
+        if cause is not None and is_damage(cause):
             self._damage = sentence
         failure = ResponderBotError("unavailable", sentence)
         failure.__cause__ = cause
@@ -344,12 +235,12 @@ class Database:
         try:
             return connection.execute(sql, params or {}).fetchall()
         except STORE_ERRORS as error:
-            if not _is_file_error(error):
+            if not is_file_error(error):
                 raise
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> ResponderBotError:
-        sentence = f"The store can't be read ({_reason(error)}); look at its disk, or restore a backup."
+        sentence = f"The store can't be read ({describe(error)}); look at its disk, or restore a backup."
         return self._unavailable(sentence, error)
 
     def _enqueue(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -393,12 +284,12 @@ class Database:
             self._rescue()
         else:
             for item in works:
-                if isinstance(item.error, STORE_ERRORS) and _is_damage(item.error):
+                if isinstance(item.error, STORE_ERRORS) and is_damage(item.error):
                     item.error = self._unwritable(item.error)
 
     def _unwritable(self, error: Exception) -> ResponderBotError:
-        after = "restore a backup" if _is_damage(error) else "try again in a moment"
-        return self._unavailable(f"The store can't be written ({_reason(error)}); {after}.", error)
+        after = "restore a backup" if is_damage(error) else "try again in a moment"
+        return self._unavailable(f"The store can't be written ({describe(error)}); {after}.", error)
 
     def _rescue(self) -> None:
         """Checkpoint the write-ahead log, once, after the files were tampered with.
@@ -423,20 +314,6 @@ class Database:
             item.settle()
         for listener in self._listeners:
             listener()
-
-
-def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
-    """Apply the migrations that are pending.
-
-    Raises ResponderBotError("bad_request") if a newer release has applied migrations that this one doesn't know.
-    """
-    with closing(sqlite_utils.Database(memory=True)) as empty:
-        known = {one.name for one in migrations.pending(empty)}
-    if not {one.name for one in migrations.applied(db)} <= known:
-        raise ResponderBotError(
-            "bad_request", "This database was made by a newer release; run that one, or name another file."
-        )
-    migrations.apply(db)
 
 
 def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
@@ -466,72 +343,6 @@ def _attempt(item: _Work, transaction: Transaction) -> None:
     try:
         item.result = item.work(transaction)
     except Exception as error:
-        if isinstance(error, OperationalError) and not _is_damage(error):
+        if isinstance(error, OperationalError) and not is_damage(error):
             raise  # such as a full disk: the whole commit is in doubt
         item.error = error
-
-
-def _code_of(error: Exception) -> int | None:
-    """SQLite's primary result code; None if Python failed to decode what was read."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
-def _is_file_error(error: Exception) -> bool:
-    return _is_damage(error) or _code_of(error) in FILE_ERRORS
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the content of the file is damaged, such as text that is not valid UTF-8."""
-    if not isinstance(error, sqlite3.DatabaseError):
-        return isinstance(error, UnicodeDecodeError)  # such as in a table's name
-    code = _code_of(error)
-    return code in DAMAGE or (code is None and "decode" in str(error))
-
-
-def _reason(error: Exception) -> str:
-    """SQLite's message. Python's would quote the damaged text, which may be confidential."""
-    return "a text in it is not valid UTF-8" if _is_damage(error) and _code_of(error) is None else str(error)
-
-
-def _open(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
-    connection = None
-    try:
-        connection = _connect(path)
-        _prepare(connection, migrate)
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-        if not isinstance(error, STORE_ERRORS):
-            raise
-        sentence = (
-            f"The database {path} can't be opened ({_reason(error)}); mend that, or name another file in the settings."
-        )
-        raise ResponderBotError("unavailable", sentence) from error
-    return connection
-
-
-def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
-    if read_only:
-        connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Database], None]) -> None:
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-    # A long read keeps the log from being checkpointed, so it grows; afterwards it is truncated again.
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
-    # One process migrates; a second one waits here, and then finds nothing to do.
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        migrate(sqlite_utils.Database(connection))
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

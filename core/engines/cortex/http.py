@@ -14,8 +14,8 @@ import aiohttp
 import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
+from core.common.decoding import INLINE_BYTES, TooManyValues, decode_json
 from core.common.errors import ResponderBotError
-from core.engines.decoding import INLINE_BYTES, TooManyValues, decode_json
 from core.engines.redaction import Redactor, secrets_in_url
 
 ANSWER_LIMIT_BYTES = 4 * 1024**2

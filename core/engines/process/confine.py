@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NO_NEW_PRIVS = 38
 
 
-class Refused(OSError):
+class ConfinementError(OSError):
     """The kernel would not confine this process."""
 
 
@@ -38,14 +38,14 @@ def apply(ruleset: str) -> None:
 
 
 def forbid_new_privileges() -> None:
-    """From here on no program gets more rights than its caller had, whatever its file says. Raises Refused."""
+    """From here on no program gets more rights than its caller had, whatever its file says. Raises ConfinementError."""
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def _checked(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise Refused(number, f"the kernel refuses to confine it: {os.strerror(number)}")
+        raise ConfinementError(number, f"the kernel refuses to confine it: {os.strerror(number)}")
     return result
 
 
@@ -79,11 +79,11 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     """Hold this process to these folders and files, for good; what does not exist is left out.
 
     It may read and execute what is `readable`, and read and write, but not execute, what is `writable`. It may signal
-    only what it starts itself. New privileges must be forbidden before. Raises Refused.
+    only what it starts itself. New privileges must be forbidden before. Raises ConfinementError.
     """
     version = landlock_version()
     if not version:
-        raise Refused("this kernel has no Landlock")
+        raise ConfinementError("this kernel has no Landlock")
     every = _FILE_RIGHTS.get(version, 1 << 16) - 1
     attributes = struct.pack("QQQ", every, 0, _SCOPES if version >= COMPLETE else 0)
     size = 24 if version >= COMPLETE else 16 if version >= 4 else 8
@@ -118,7 +118,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def drop_capabilities() -> None:
-    """Give up all capabilities, for this process and for all that it will execute. Raises Refused."""
+    """Give up all capabilities, for this process and for all that it will execute. Raises ConfinementError."""
     number = 0
     while _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:  # without the right to, there are none to give up
         number += 1
@@ -207,11 +207,11 @@ def can_filter() -> bool:
 def filter_system_calls(*, network: bool) -> None:
     """Refuse the calls that no responder needs, for good; without `network` every socket, else all but internet ones.
 
-    Raises Refused.
+    Raises ConfinementError.
     """
     machine = os.uname().machine
     if machine not in _AUDIT_ARCH:
-        raise Refused(f"the system calls of {machine} are not known here")
+        raise ConfinementError(f"the system calls of {machine} are not known here")
     program = _program(_AUDIT_ARCH[machine], list(_AUDIT_ARCH).index(machine), network=network)
     code = b"".join(struct.pack("HBBI", *step) for step in program)
     buffer = ctypes.create_string_buffer(code, len(code))

@@ -13,7 +13,8 @@ from typing import Any
 
 import uvloop
 
-from core.common.database.sqlite import PAGE_BYTES, WAL_PAGES, Database, Transaction
+from core.common.database.connection import PAGE_BYTES, WAL_PAGES
+from core.common.database.sqlite import Database, Transaction
 from core.records import events
 from core.store import actions as stored
 from core.store import objects

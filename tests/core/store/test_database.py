@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import sqlite_utils
 
-from core.common.database.sqlite import PAGE_BYTES, WAL_PAGES, Database, Search, Transaction
+from core.common.database.connection import PAGE_BYTES, WAL_PAGES
+from core.common.database.sqlite import Database, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.measures import touch

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.common.decoding import has_more_values
 from core.engines.base import Report
 from core.engines.cortex import CortexEngine
 from core.engines.cortex.http import read_json
-from core.engines.decoding import has_more_values
 from tests.core.engines.cortex.conftest import JOB, QUICK, ProgressLog
 from tests.fake_cortex import FakeCortex, Operation, Reply
 

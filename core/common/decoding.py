@@ -1,4 +1,4 @@
-"""Untrusted JSON, parsed within bounds: the output of a responder, the answers of a remote engine."""
+"""Untrusted JSON within bounds: bodies of requests, the output of a responder, the answers of a remote engine."""
 
 import json
 import math
@@ -38,10 +38,10 @@ def decode_json(raw: bytes | str) -> Any:
 
 
 def has_more_values(raw: bytes, limit: int) -> bool:
-    """Whether a JSON document has more than `limit` values, by counting in its text.
+    """Whether a JSON document has more than `limit` values, found without decoding it.
 
-    An empty list or object counts twice. For text that is not JSON the count is right up to the first syntax error,
-    where the parser stops.
+    Each step is one pass in C, as this runs on the event loop before anything else is checked. An empty list or object
+    counts twice. For text that is not JSON the count is right up to the first syntax error, where the parser stops.
     """
     if _count_values(raw) <= limit:
         return False  # even counting the characters inside strings

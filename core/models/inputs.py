@@ -1,14 +1,9 @@
-"""The models of core's HTTP interface.
-
-An `...Input` or `...Update` is the body of a request: strict, null means absent, unknown fields are ignored. The others
-are answers; the store keeps the same JSON. All are immutable.
-"""
+"""The bodies of requests: an `...Input` or `...Update` is strict, null means absent, unknown fields are ignored."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -16,7 +11,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -33,7 +27,6 @@ from core.field_types import (
     CustomFields,
     Level,
     Millis,
-    ObjectId,
     Order,
     Reference,
     Severity,
@@ -43,58 +36,7 @@ from core.field_types import (
     UntilErrorLimit,
     check_length,
 )
-
-Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
-KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
-
-OBJECT_TYPES: Mapping[Kind, str] = {
-    "alert": "Alert",
-    "case": "Case",
-    "case_task": "Task",
-    "case_task_log": "Log",
-    "case_artifact": "Observable",
-}
-"""The `objectType` of each kind in answers."""
-
-ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
-OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
-
-Permission = Literal[
-    "manageAction",
-    "manageCaseTemplate",
-    "manageAlert",
-    "createAlert",
-    "manageCase",
-    "manageTask",
-    "actOnBehalf",
-    "manageUser",
-]
-"""`manageAlert` includes `createAlert`."""
-Profile = Literal["analyst", "org-admin", "read-only", "service", "source"]
-
-_ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
-PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
-    "analyst": _ANALYST,
-    "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser"),
-    "read-only": (),
-    "service": ("actOnBehalf",),
-    "source": ("createAlert",),
-}
-PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
-"""Profiles of programs: they can't be linked to Slack, and nobody can act on their behalf."""
-
-TLP_NAMES = ("clear", "green", "amber", "red")
-SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
-
-
-class ApiModel(BaseModel):
-    """An immutable model with camelCase names in JSON."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
-
-    def to_json(self) -> str:
-        """JSON with keys in the order of declaration, without absent values."""
-        return self.model_dump_json(by_alias=True, exclude_none=True)
+from core.models.base import ApiModel, Attachment, Kind
 
 
 class Input(ApiModel):
@@ -108,19 +50,6 @@ class Input(ApiModel):
         if isinstance(value, Mapping):
             return {key: item for key, item in value.items() if item is not None}
         return value
-
-
-# --- requests -------------------------------------------------------------------------------------------------------
-
-
-class Attachment(ApiModel):
-    """A file: `id` is the SHA-256 of its content, `hashes` are its SHA-256, SHA-1 and MD5, `size` is in bytes."""
-
-    name: str
-    hashes: list[str]
-    size: int
-    content_type: str
-    id: str
 
 
 class ArtifactInput(Input):
@@ -461,255 +390,3 @@ class Decision(Input):
     """`POST .../approve` and `.../deny`, with a reason if there is one."""
 
     message: str = ""
-
-
-# --- answers --------------------------------------------------------------------------------------------------------
-
-
-class StoredModel(ApiModel):
-    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
-
-    id_: ObjectId = Field(alias="_id")
-    id: ObjectId
-    created_by: str
-    updated_by: str | None = None
-    created_at: Millis
-    updated_at: Millis | None = None
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None
-
-
-class Artifact(StoredModel):
-    """An observable: a text, or a file."""
-
-    type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
-    data_type: str
-    data: str | None = Field(None, exclude_if=_is_absent)
-    """None where it is a file."""
-    attachment: Attachment | None = Field(None, exclude_if=_is_absent)
-    start_date: Millis | None = None
-    message: str | None = None
-    tlp: Level = 2
-    tags: list[str] = Field(default_factory=list)
-    ioc: bool = False
-    sighted: bool = False
-    reports: dict[str, Any] = Field(default_factory=dict)
-    stats: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The data, or the name of the file."""
-        return self.data if self.data is not None else self.attachment.name if self.attachment else ""
-
-    @property
-    def texts(self) -> list[str]:
-        """All that identifies it: the data, or name and hashes of the file."""
-        file = self.attachment
-        return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
-
-
-class Alert(StoredModel):
-    """An alert; keys in the order of core/docs/http-interface.md#alert."""
-
-    type_: Literal["alert"] = Field("alert", alias="_type")
-    type: str
-    source: str
-    source_ref: str
-    external_link: str | None = None
-    case: str | None = None
-    title: str
-    description: str
-    severity: Severity
-    date: Millis
-    tags: list[str]
-    tlp: Level
-    pap: Level
-    status: AlertStatus = "New"
-    follow: bool = True
-    custom_fields: dict[str, Any]
-    case_template: str | None = None
-    artifacts: list[Artifact]
-    similar_cases: list[Any] = Field(default_factory=list)
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
-
-
-class Task(StoredModel):
-    """A task of a case or a case template."""
-
-    type_: Literal["case_task"] = Field("case_task", alias="_type")
-    title: str
-    group: str
-    description: str
-    order: int
-    status: TaskStatus = "Waiting"
-    flag: bool = False
-    owner: str | None = None
-    start_date: Millis | None = None
-    end_date: Millis | None = None
-    due_date: Millis | None = None
-
-
-class Case(StoredModel):
-    """A case. Its tasks, logs and artifacts are found by search."""
-
-    type_: Literal["case"] = Field("case", alias="_type")
-    case_id: int
-    title: str
-    description: str
-    severity: Severity
-    start_date: Millis
-    end_date: Millis | None = None
-    owner: str
-    flag: bool = False
-    tlp: Level
-    pap: Level
-    tags: list[str]
-    status: CaseStatus = "Open"
-    resolution_status: str | None = None
-    impact_status: str | None = None
-    summary: str | None = None
-    template: str | None = None
-    custom_fields: dict[str, Any]
-    metrics: dict[str, Any] = Field(default_factory=dict)
-    stats: dict[str, Any] = Field(default_factory=dict)
-    permissions: list[str] = Field(default_factory=list)
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
-
-
-class Log(StoredModel):
-    """An entry in a task's log."""
-
-    type_: Literal["case_task_log"] = Field("case_task_log", alias="_type")
-    message: str
-    start_date: Millis
-    status: Literal["Ok", "Deleted"] = "Ok"
-    owner: str
-
-
-class Comment(StoredModel):
-    """A comment on an alert or a case."""
-
-    type_: Literal["comment"] = Field("comment", alias="_type")
-    message: str
-    is_edited: bool = False
-
-
-class CaseTemplate(StoredModel):
-    """A case template with its tasks."""
-
-    type_: Literal["caseTemplate"] = Field("caseTemplate", alias="_type")
-    name: str
-    display_name: str
-    title_prefix: str
-    description: str
-    severity: Severity
-    tlp: Level
-    pap: Level
-    tags: list[str]
-    tasks: list[Task]
-    custom_fields: dict[str, Any]
-    metrics: dict[str, Any] = Field(default_factory=dict)
-    flag: bool = False
-    status: Literal["Ok"] = "Ok"
-
-
-class Approval(ApiModel):
-    """The approvals that an action needs before it is dispatched, and those it has."""
-
-    needed: int
-    approved_by: list[str]
-    expires_at: Millis
-
-
-class Action(ApiModel):
-    """One run of a responder on one object (core/docs/http-interface.md#action)."""
-
-    id_: ObjectId = Field(alias="_id")
-    id: ObjectId
-    responder_id: str
-    responder_name: str
-    responder_definition: str
-    engine_id: str
-    engine_job_id: str
-    object_type: str
-    object_id: ObjectId
-    status: ActionStatus
-    start_date: Millis
-    end_date: Millis | None = None
-    operations: str
-    report: str
-    created_by: str
-    created_at: Millis
-    approval: Approval | None = None
-
-
-class Policy(ApiModel):
-    """A responder's policy: the text to confirm, and how many approvals a run needs."""
-
-    confirm: str = ""
-    approval: int = 0
-
-
-class OfferedResponder(ApiModel):
-    """A responder that can run on an object; with `explain=true` also one that can't.
-
-    Only with `explain=true` there are a verdict, reasons and the policy.
-    """
-
-    id: str
-    name: str
-    version: str
-    description: str
-    data_type_list: list[str]
-    engine_ids: list[str]
-    verdict: Literal["can_run", "cannot_run"] | None = None
-    reasons: list[str] | None = None
-    policy: Policy | None = None
-
-
-class ObjectInContext(ApiModel):
-    """An object with its parents, and the levels that count (core/docs/semantics.md#levels-that-count)."""
-
-    object_type: str
-    object_id: ObjectId
-    root_id: ObjectId
-    tlp: Level
-    pap: Level
-    object: dict[str, Any]
-    """The object's JSON with its parents: a log has `case_task`, which has `case`."""
-
-
-class Event(ApiModel):
-    """One change of one object, with ids only (core/docs/http-interface.md#event-feed)."""
-
-    seq: int
-    at: Millis
-    type: str
-    object_type: str
-    object_id: ObjectId
-    root_id: ObjectId
-    user: str
-
-
-class EventPage(ApiModel):
-    """A page of the event feed."""
-
-    events: list[Event]
-    last: int
-    database: str = ""
-    """Id of core's database; sequence numbers of another one mean other events."""
-
-
-class Person(ApiModel):
-    """A user with permissions and clearance."""
-
-    login: str
-    profile: Profile
-    permissions: list[Permission]
-    clearance: Level

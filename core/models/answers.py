@@ -1,0 +1,267 @@
+"""The models of core's answers; the store keeps the same JSON."""
+
+from typing import Any, Literal
+
+from pydantic import (
+    Field,
+)
+
+from core.field_types import (
+    AlertStatus,
+    CaseStatus,
+    Level,
+    Millis,
+    ObjectId,
+    Severity,
+    TaskStatus,
+)
+from core.models.base import ActionStatus, ApiModel, Attachment, Permission, Profile
+
+
+class StoredModel(ApiModel):
+    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
+
+    id_: ObjectId = Field(alias="_id")
+    id: ObjectId
+    created_by: str
+    updated_by: str | None = None
+    created_at: Millis
+    updated_at: Millis | None = None
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None
+
+
+class Artifact(StoredModel):
+    """An observable: a text, or a file."""
+
+    type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
+    data_type: str
+    data: str | None = Field(None, exclude_if=_is_absent)
+    """None where it is a file."""
+    attachment: Attachment | None = Field(None, exclude_if=_is_absent)
+    start_date: Millis | None = None
+    message: str | None = None
+    tlp: Level = 2
+    tags: list[str] = Field(default_factory=list)
+    ioc: bool = False
+    sighted: bool = False
+    reports: dict[str, Any] = Field(default_factory=dict)
+    stats: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The data, or the name of the file."""
+        return self.data if self.data is not None else self.attachment.name if self.attachment else ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All that identifies it: the data, or name and hashes of the file."""
+        file = self.attachment
+        return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
+
+
+class Alert(StoredModel):
+    """An alert; keys in the order of core/docs/http-interface.md#alert."""
+
+    type_: Literal["alert"] = Field("alert", alias="_type")
+    type: str
+    source: str
+    source_ref: str
+    external_link: str | None = None
+    case: str | None = None
+    title: str
+    description: str
+    severity: Severity
+    date: Millis
+    tags: list[str]
+    tlp: Level
+    pap: Level
+    status: AlertStatus = "New"
+    follow: bool = True
+    custom_fields: dict[str, Any]
+    case_template: str | None = None
+    artifacts: list[Artifact]
+    similar_cases: list[Any] = Field(default_factory=list)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+
+class Task(StoredModel):
+    """A task of a case or a case template."""
+
+    type_: Literal["case_task"] = Field("case_task", alias="_type")
+    title: str
+    group: str
+    description: str
+    order: int
+    status: TaskStatus = "Waiting"
+    flag: bool = False
+    owner: str | None = None
+    start_date: Millis | None = None
+    end_date: Millis | None = None
+    due_date: Millis | None = None
+
+
+class Case(StoredModel):
+    """A case. Its tasks, logs and artifacts are found by search."""
+
+    type_: Literal["case"] = Field("case", alias="_type")
+    case_id: int
+    title: str
+    description: str
+    severity: Severity
+    start_date: Millis
+    end_date: Millis | None = None
+    owner: str
+    flag: bool = False
+    tlp: Level
+    pap: Level
+    tags: list[str]
+    status: CaseStatus = "Open"
+    resolution_status: str | None = None
+    impact_status: str | None = None
+    summary: str | None = None
+    template: str | None = None
+    custom_fields: dict[str, Any]
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    stats: dict[str, Any] = Field(default_factory=dict)
+    permissions: list[str] = Field(default_factory=list)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+
+class Log(StoredModel):
+    """An entry in a task's log."""
+
+    type_: Literal["case_task_log"] = Field("case_task_log", alias="_type")
+    message: str
+    start_date: Millis
+    status: Literal["Ok", "Deleted"] = "Ok"
+    owner: str
+
+
+class Comment(StoredModel):
+    """A comment on an alert or a case."""
+
+    type_: Literal["comment"] = Field("comment", alias="_type")
+    message: str
+    is_edited: bool = False
+
+
+class CaseTemplate(StoredModel):
+    """A case template with its tasks."""
+
+    type_: Literal["caseTemplate"] = Field("caseTemplate", alias="_type")
+    name: str
+    display_name: str
+    title_prefix: str
+    description: str
+    severity: Severity
+    tlp: Level
+    pap: Level
+    tags: list[str]
+    tasks: list[Task]
+    custom_fields: dict[str, Any]
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    flag: bool = False
+    status: Literal["Ok"] = "Ok"
+
+
+class Approval(ApiModel):
+    """The approvals that an action needs before it is dispatched, and those it has."""
+
+    needed: int
+    approved_by: list[str]
+    expires_at: Millis
+
+
+class Action(ApiModel):
+    """One run of a responder on one object (core/docs/http-interface.md#action)."""
+
+    id_: ObjectId = Field(alias="_id")
+    id: ObjectId
+    responder_id: str
+    responder_name: str
+    responder_definition: str
+    engine_id: str
+    engine_job_id: str
+    object_type: str
+    object_id: ObjectId
+    status: ActionStatus
+    start_date: Millis
+    end_date: Millis | None = None
+    operations: str
+    report: str
+    created_by: str
+    created_at: Millis
+    approval: Approval | None = None
+
+
+class Policy(ApiModel):
+    """A responder's policy: the text to confirm, and how many approvals a run needs."""
+
+    confirm: str = ""
+    approval: int = 0
+
+
+class OfferedResponder(ApiModel):
+    """A responder that can run on an object; with `explain=true` also one that can't.
+
+    Only with `explain=true` there are a verdict, reasons and the policy.
+    """
+
+    id: str
+    name: str
+    version: str
+    description: str
+    data_type_list: list[str]
+    engine_ids: list[str]
+    verdict: Literal["can_run", "cannot_run"] | None = None
+    reasons: list[str] | None = None
+    policy: Policy | None = None
+
+
+class ObjectInContext(ApiModel):
+    """An object with its parents, and the levels that count (core/docs/semantics.md#levels-that-count)."""
+
+    object_type: str
+    object_id: ObjectId
+    root_id: ObjectId
+    tlp: Level
+    pap: Level
+    object: dict[str, Any]
+    """The object's JSON with its parents: a log has `case_task`, which has `case`."""
+
+
+class Event(ApiModel):
+    """One change of one object, with ids only (core/docs/http-interface.md#event-feed)."""
+
+    seq: int
+    at: Millis
+    type: str
+    object_type: str
+    object_id: ObjectId
+    root_id: ObjectId
+    user: str
+
+
+class EventPage(ApiModel):
+    """A page of the event feed."""
+
+    events: list[Event]
+    last: int
+    database: str = ""
+    """Id of core's database; sequence numbers of another one mean other events."""
+
+
+class Person(ApiModel):
+    """A user with permissions and clearance."""
+
+    login: str
+    profile: Profile
+    permissions: list[Permission]
+    clearance: Level

@@ -1,0 +1,69 @@
+"""The base of core's models, and the words of the interface that they share."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
+KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
+
+OBJECT_TYPES: Mapping[Kind, str] = {
+    "alert": "Alert",
+    "case": "Case",
+    "case_task": "Task",
+    "case_task_log": "Log",
+    "case_artifact": "Observable",
+}
+"""The `objectType` of each kind in answers."""
+
+ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
+OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
+
+Permission = Literal[
+    "manageAction",
+    "manageCaseTemplate",
+    "manageAlert",
+    "createAlert",
+    "manageCase",
+    "manageTask",
+    "actOnBehalf",
+    "manageUser",
+]
+"""`manageAlert` includes `createAlert`."""
+Profile = Literal["analyst", "org-admin", "read-only", "service", "source"]
+
+_ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
+PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
+    "analyst": _ANALYST,
+    "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser"),
+    "read-only": (),
+    "service": ("actOnBehalf",),
+    "source": ("createAlert",),
+}
+PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
+"""Profiles of programs: they can't be linked to Slack, and nobody can act on their behalf."""
+
+TLP_NAMES = ("clear", "green", "amber", "red")
+SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
+
+
+class ApiModel(BaseModel):
+    """An immutable model with camelCase names in JSON."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+    def to_json(self) -> str:
+        """JSON with keys in the order of declaration, without absent values."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Attachment(ApiModel):
+    """A file: `id` is the SHA-256 of its content, `hashes` are its SHA-256, SHA-1 and MD5, `size` is in bytes."""
+
+    name: str
+    hashes: list[str]
+    size: int
+    content_type: str
+    id: str
