@@ -147,6 +147,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         ),
     )
     await lifecycle.end_restored()
+    await lifecycle.show_parameters()
     runner = Runner(lifecycle, offers, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()

@@ -92,8 +92,12 @@ class Lifecycle:
         target: Target,
         choice: Choice,
         section: ResponderSection,
+        parameters: reports.SerializedParameters,
     ) -> Action:
-        """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease."""
+        """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease.
+
+        `parameters` are those of the request.
+        """
         now, number = self._clock(), objects.next_id(tx)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if section.approval else None
         approval = (
@@ -112,6 +116,7 @@ class Lifecycle:
             status="Waiting",
             start_date=now,
             operations="[]",
+            parameters=parameters.text,
             report="{}",
             created_by=caller.login,
             created_at=now,
@@ -132,6 +137,7 @@ class Lifecycle:
             "owner": self.holder if expires_at is None else None,
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
+            "whole_parameters": parameters.whole,
             "approval_expires_at": expires_at,
             "doc": action.to_json(),
         }
@@ -321,6 +327,19 @@ class Lifecycle:
 
         await self._database.transaction(work)
 
+    async def show_parameters(self) -> None:
+        """Show the parameters of the open actions of a release that did not, so that their approvers see them."""
+
+        def work(tx: Transaction) -> None:
+            for row in stored.open_without_parameters(tx):
+                action = Action.model_validate_json(row["doc"])
+                shown = reports.SerializedParameters.of(json.loads(row["parameters"]))
+                stored.set_parameters(
+                    tx, row["id"], action.model_copy(update={"parameters": shown.text}).to_json(), shown.whole
+                )
+
+        await self._database.transaction(work)
+
     # --- after a restore --------------------------------------------------------------------------------------------
 
     async def end_restored(self) -> None:
@@ -401,7 +420,8 @@ class Lifecycle:
 
     def _parameters(self, row: Row) -> dict[str, Any]:
         """The responder's `parameters`: the caller's, with core's own `user` and `organisation`, which can't be set."""
-        return {**json.loads(row["parameters"]), "user": row["created_by"], "organisation": self._organisation}
+        own = (row["created_by"], self._organisation)
+        return {**json.loads(row["parameters"]), **dict(zip(reports.OWN_PARAMETERS, own, strict=True))}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(

@@ -1,7 +1,7 @@
 """The report of an ended action as the interface shows it (core/docs/semantics.md#shape-of-a-report)."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,6 +9,10 @@ from core.actions import operations
 from core.actions.operations import OperationLimits
 from core.engines.base import Report, describe_error
 from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
+
+OWN_PARAMETERS = ("user", "organisation")
+"""What core adds to the parameters that a responder gets, in place of what the caller gave under these names."""
+LISTED_PARAMETERS_BYTES = 16_384
 
 _CONFIG_DEFAULTS: Mapping[str, Any] = {
     "proxy": {"http": None, "https": None},
@@ -77,12 +81,31 @@ class SerializedReport:
     whole_operations: str | None = None
 
 
+@dataclass(frozen=True)
+class SerializedParameters:
+    """The JSON of a run's parameters without secrets, for listings; `whole` only where that had to be cut."""
+
+    text: str
+    whole: str | None = None
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> "SerializedParameters":
+        """Those that the caller gave, without the ones that core sets itself."""
+        given = {name: value for name, value in parameters.items() if name not in OWN_PARAMETERS}
+        if not given:
+            return cls("{}")
+        text = _dump(_redact_in_text(given)(redact_keys(given)))
+        size = len(text.encode())
+        return cls(text) if size <= LISTED_PARAMETERS_BYTES else cls(_dump({"truncated": True, "bytes": size}), text)
+
+
 def prepare(report: Report, parameters: Mapping[str, Any], limits: ReportLimits) -> PreparedReport:
     """Make a report ready to be stored; takes as long as it is large: call it in a thread, but for short ones."""
-    report = _without_secrets(secrets_in(parameters), report)
+    redact = _redact_in_text(parameters)
+    report = _without_secrets(redact, report)
     requested = report.operations if report.success else ()
     kept = operations.within_limits(requested, limits.operations)
-    parts = {key: _dump(value) for key, value in _parts(report, parameters).items()}
+    parts = {key: _dump(value) for key, value in _parts(report, redact(redact_keys(parameters))).items()}
     return PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
 
 
@@ -128,13 +151,14 @@ _SHORTENED_CHARS = 2_048  # shorter texts are left: a placeholder would be as lo
 
 
 def shorten(doc: str) -> str:
-    """An action's JSON without the bulk of its report and operations, for lists that are too long.
+    """An action's JSON without the bulk of its report, operations and parameters, for lists that are too long.
 
     Nothing is parsed: an unescaped quote can't be inside a text, so that `","report":"` is always a key. The
     placeholder for the report says where to find the whole.
     """
     head, operations_key, rest = doc.partition(',"operations":"')
     operations_text, report_key, rest = rest.partition('","report":"')
+    operations_text, parameters_key, parameters_text = operations_text.partition('","parameters":"')
     report_text, created_key, tail = rest.rpartition('","createdBy":"')
     if not (operations_key and report_key and created_key):
         return doc
@@ -154,7 +178,10 @@ def shorten(doc: str) -> str:
         report_text = _dump(_dump(placeholder))[1:-1]
     if len(operations_text) > _SHORTENED_CHARS:
         operations_text = "[]"
-    return head + operations_key + operations_text + report_key + report_text + created_key + tail
+    if len(parameters_text) > _SHORTENED_CHARS:
+        parameters_text = _dump(_dump({"truncated": True, "bytes": len(parameters_text)}))[1:-1]
+    parameters = parameters_key + parameters_text
+    return head + operations_key + operations_text + parameters + report_key + report_text + created_key + tail
 
 
 def sentence(report: Report) -> str:
@@ -167,9 +194,13 @@ def sentence(report: Report) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _without_secrets(secrets: Collection[str], report: Report) -> Report:
+def _redact_in_text(parameters: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Removes the secrets among a caller's parameters from any JSON value."""
+    return Redactor(cap_secrets(secrets_in(parameters))).value
+
+
+def _without_secrets(redact: Callable[[Any], Any], report: Report) -> Report:
     """The report without the caller's secret parameters; the engine has removed those of its configuration."""
-    redact = Redactor(cap_secrets(secrets)).value
     return replace(
         report,
         message=redact(report.message),
@@ -194,7 +225,7 @@ def _parts(report: Report, parameters: Mapping[str, Any]) -> dict[str, Any]:
         "errorMessage": None if report.success else message,
         "input": redact_keys(report.input) if report.input is not None else None,
         "message": message,
-        "parameters": redact_keys(parameters),
+        "parameters": parameters,
         "config": {**_CONFIG_DEFAULTS, **redact_urls(redact_keys(report.config))},
     }
 

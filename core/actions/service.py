@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.access import Caller
 from core.actions import report as reports
@@ -73,6 +73,7 @@ class Actions:
         caller.require_clearance(target.tlp, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
         section = self._offers.section(choice.offer.name)
+        parameters = await _serialized(request.parameters)
 
         def work(tx: Transaction) -> StartedRun:
             earlier = self._earlier(tx, caller, key, body)
@@ -81,7 +82,7 @@ class Actions:
             if request.only_if_idle:
                 rights.require_idle(tx, target, choice.offer.name)
             with_slot = self._with_free_slot(tx, choice, request, target)
-            action = self._lifecycle.record(tx, caller, request, target, with_slot, section)
+            action = self._lifecycle.record(tx, caller, request, target, with_slot, section, parameters)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
             return StartedRun(action, True)
@@ -150,12 +151,13 @@ class Actions:
         return await self._database.transaction(work)
 
     def get_json(self, action_id: str) -> str:
-        """An action's JSON with its whole report. Raises ResponderBotError("not_found")."""
+        """An action's JSON with its whole report and parameters. Raises ResponderBotError("not_found")."""
         number = objects.parse_id(action_id)
         row = None if number is None else stored.whole_doc(self._database, number)
         if row is None:
             raise ResponderBotError("not_found", "Action not found")
-        whole = {key: row[f"whole_{key}"] for key in ("report", "operations") if row[f"whole_{key}"] is not None}
+        parts = ("report", "operations", "parameters")
+        whole = {key: row[f"whole_{key}"] for key in parts if row[f"whole_{key}"] is not None}
         return Action.model_validate_json(row["doc"]).model_copy(update=whole).to_json() if whole else str(row["doc"])
 
     async def wait(self, action_id: str, wait_s: float) -> str:
@@ -227,6 +229,13 @@ class Actions:
             )
         row = stored.find(reads, known["action_id"])
         return None if row is None else Action.model_validate_json(row["doc"])
+
+
+async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:
+    """Without parameters, as usual, at once; else in a thread, since they may be as large as a request."""
+    if not parameters:
+        return reports.SerializedParameters.of(parameters)
+    return await asyncio.to_thread(reports.SerializedParameters.of, parameters)
 
 
 def _number(action: Action) -> int:

@@ -195,6 +195,8 @@ class Action(ApiModel):
     start_date: Millis
     end_date: Millis | None = None
     operations: str
+    parameters: str | None = None
+    """JSON of what the requester gave, without secrets; None in records from before it was kept here."""
     report: str
     created_by: str
     created_at: Millis

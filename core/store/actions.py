@@ -16,9 +16,11 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Record an action. `values` has a key for each parameter of the statement."""
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, owner, engine_job_id, parameters, approval_expires_at, doc)"
+        " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
+        " approval_expires_at, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
-        " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :approval_expires_at, :doc)",
+        " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
+        " :approval_expires_at, :doc)",
         values,
     )
 
@@ -28,8 +30,9 @@ def find(reads: Reads, action_id: int) -> Row | None:
 
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
-    """`doc, whole_report, whole_operations`; the last two are null unless those in `doc` were truncated."""
-    return reads.row("SELECT doc, whole_report, whole_operations FROM action WHERE id = :id", {"id": action_id})
+    """`doc, whole_report, whole_operations, whole_parameters`; null unless those in `doc` were truncated."""
+    sql = "SELECT doc, whole_report, whole_operations, whole_parameters FROM action WHERE id = :id"
+    return reads.row(sql, {"id": action_id})
 
 
 _DOCS_OF = (
@@ -200,6 +203,17 @@ def approvals_due(reads: Reads, now: int) -> list[int]:
 
 def open_ids(reads: Reads) -> list[int]:
     return [row["id"] for row in reads.rows(f"SELECT id FROM action WHERE {_OPEN}")]
+
+
+def open_without_parameters(reads: Reads) -> list[Row]:
+    """The open actions (`id, parameters, doc`) whose response JSON has no parameters."""
+    missing = "CASE WHEN json_valid(doc) THEN json_type(doc, '$.parameters') IS NULL END"
+    return reads.rows(f"SELECT id, parameters, doc FROM action WHERE {_OPEN} AND {missing}")
+
+
+def set_parameters(tx: Transaction, action_id: int, doc: str, whole: str | None) -> None:
+    values = {"id": action_id, "doc": doc, "whole": whole}
+    tx.run("UPDATE action SET doc = :doc, whole_parameters = :whole WHERE id = :id", values)
 
 
 def unreported_ids(reads: Reads) -> list[int]:

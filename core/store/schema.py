@@ -159,6 +159,11 @@ def columns_that_nothing_reads(db: Database) -> None:
     db.execute("ALTER TABLE action RENAME COLUMN handed_at TO dispatched_at")
 
 
+@migrations()
+def whole_parameters(db: Database) -> None:
+    db.execute("ALTER TABLE action ADD COLUMN whole_parameters TEXT")  # only if those in doc were truncated
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

@@ -44,6 +44,7 @@ def work(tx: Transaction) -> None:
         "owner": "1-1-bench",
         "engine_job_id": "",
         "parameters": "{}",
+        "whole_parameters": None,
         "approval_expires_at": None,
         "doc": DOC,
     }

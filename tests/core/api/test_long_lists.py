@@ -70,6 +70,7 @@ def _row(number: int, alert: int, report: str, operations: str) -> dict[str, Any
         "owner": None,
         "engine_job_id": "j",
         "parameters": "{}",
+        "whole_parameters": None,
         "approval_expires_at": None,
     }
     return {**same, "id": number, "doc": action.to_json()}

@@ -56,7 +56,10 @@ async def test_what_an_earlier_core_left_open_goes_on(tmp_path: Path, name: str)
         assert (await core.client().alert("~1")).title == "Beacon"
         assert (await core.client().action("~2")).status == "Success"
         assert [await status(core, number) for number in ("~4", "~6")] == ["Success", "Success"]
-        assert (await core.client().action("~5")).status == "Waiting"
+        waiting = await core.client().action("~5")
+        assert waiting.status == "Waiting"
+        assert waiting.parameters is not None  # its approvers see what they approve
+        assert "steps" in json.loads(waiting.parameters)
         await core.client("lead").approve("~5")
         assert await status(core, "~5") == "Success"
         lost = await core.ended("~3")  # its program ended with the machine of that time
