@@ -47,6 +47,7 @@ Reference = Annotated[str, Field(max_length=MAX_REFERENCE_CHARS)]
 Order = Annotated[Integer, Field(ge=-(2**31), lt=2**31)]
 TaskStatus = Literal["Waiting", "InProgress", "Completed", "Cancel"]
 AlertStatus = Literal["New", "Ignored", "Imported", "Updated"]
+"""In no case: `New`, or `Ignored` once read or closed. In a case: `Updated`, or `Imported` once read."""
 CaseStatus = Literal["Open", "Resolved", "Deleted", "Duplicate"]
 
 INT_LIMIT = 2**63  # SQLite's integers have 64 bits

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.outbox.leases import is_expired
+from core.common import leases
 from core.common.database.sqlite import Database, Transaction
 
 LEASE_MS = 60_000  # how long the process that accepted an interaction may take before another one does it
@@ -47,7 +47,7 @@ class Inbox:
         """Lease the interactions whose process died or took too long, oldest first."""
         now = self._clock()
         pending = self._store.rows("SELECT * FROM inbox WHERE done_at = 0 ORDER BY at")
-        abandoned = [row for row in pending if is_expired(row["holder"], row["leased_until"], now, self._holder)]
+        abandoned = [row for row in pending if leases.is_over(row["holder"], row["leased_until"], now)]
         sql = """UPDATE inbox SET holder = :holder, leased_until = :until
                  WHERE key = :key AND holder = :before AND done_at = 0"""
         lease = {"holder": self._holder, "until": now + LEASE_MS}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from core.common import process_identity
+from core.common import leases
 from core.common.database.sqlite import Database, Transaction
 
 LEASE_MS = 10_000
@@ -24,7 +24,7 @@ class LeaderLease:
 
         def work(tx: Transaction) -> bool:
             row = tx.row("SELECT * FROM lease WHERE name = :name", {"name": _LEADER})
-            if row and row["holder"] != self._holder and not is_expired(row["holder"], row["until"], now, self._holder):
+            if row and row["holder"] != self._holder and not leases.is_over(row["holder"], row["until"], now):
                 return False
             tx.run(
                 """INSERT INTO lease (name, holder, until) VALUES (:name, :holder, :until)
@@ -39,8 +39,3 @@ class LeaderLease:
         """Let another replica lead at once."""
         sql = "DELETE FROM lease WHERE name = :name AND holder = :holder"
         await self._store.transaction(lambda tx: tx.run(sql, {"name": _LEADER, "holder": self._holder}))
-
-
-def is_expired(holder: str, until: int, now: int, me: str) -> bool:
-    """Whether a lease until then (ms) may be taken over by `me`: it ran out, or its holder died on this machine."""
-    return until <= now or (holder != me and process_identity.is_dead(holder))

@@ -16,7 +16,7 @@ from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
-from core.common import process_identity
+from core.common import leases
 from core.common.database.probe import Probe
 from core.common.database.sqlite import Transaction
 
@@ -65,7 +65,7 @@ class MessageOutbox:
     ) -> None:
         self._store = open_store(path)
         self._clock = clock_ms
-        holder = process_identity.new_holder()
+        holder = leases.new_holder()
         self.probe = Probe(self._store, state.touch)
         self.buttons = Buttons(self._store, clock_ms)
         self.inbox = Inbox(self._store, clock_ms, holder)

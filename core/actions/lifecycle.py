@@ -22,7 +22,7 @@ from core.actions import target as targets
 from core.actions.offers import Choice, Offers
 from core.actions.target import Target
 from core.actions.unit_of_work import OperationContext
-from core.common import process_identity
+from core.common import leases
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -73,7 +73,7 @@ class Lifecycle:
         product: str,
         limits: reports.ReportLimits,
     ) -> None:
-        self.holder = process_identity.new_holder()
+        self.holder = leases.new_holder()
         """The lease holder: this process, as the owner of the actions that it accepts."""
         self._database = database
         self._offers = offers

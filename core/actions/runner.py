@@ -10,7 +10,7 @@ import structlog
 
 from core.actions.lifecycle import LEASE_MS, Lifecycle
 from core.actions.offers import Offers
-from core.common import process_identity
+from core.common import leases
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -157,12 +157,12 @@ class Runner:
             self._following[number] = asyncio.create_task(self._follow(number, engine_name, queue))
 
     async def _take_over(self, old_holder: str) -> None:
-        is_dead, now = process_identity.is_dead(old_holder), self._clock()
-        if not is_dead and stored.lease_until(self._database, old_holder) > now:
+        is_dead, now = leases.is_dead(old_holder), self._clock()
+        if not leases.is_over(old_holder, stored.lease_until(self._database, old_holder), now):
             return
 
         def work(tx: Transaction) -> list[Row]:
-            if not is_dead and stored.lease_until(tx, old_holder) > now:
+            if not leases.is_over(old_holder, stored.lease_until(tx, old_holder), now):
                 return []  # it has renewed its lease
             stored.release_lease(tx, old_holder)
             taken = stored.take_over(tx, old_holder, self._holder)
