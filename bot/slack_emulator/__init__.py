@@ -2,7 +2,7 @@
 
 An app connects as it does to Slack; only the address differs:
 
-    emulator = Emulator()
+    emulator = SlackEmulator()
     emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
     emulator.add_channel("C0SOC", name="soc-alerts")
     await emulator.start()
@@ -21,7 +21,6 @@ requests instead. `emulator.faults` injects faults. `bot.slack_emulator.limits.p
 
 from bot.slack_emulator.faults import Faults
 from bot.slack_emulator.person import EmulatedUser, EmulatorView, Refused
-from bot.slack_emulator.seed import Seed, SeedChannel, SeedMessage, SeedUser
 from bot.slack_emulator.server import SlackEmulator
 
 __all__ = [
@@ -29,9 +28,5 @@ __all__ = [
     "EmulatorView",
     "Faults",
     "Refused",
-    "Seed",
-    "SeedChannel",
-    "SeedMessage",
-    "SeedUser",
     "SlackEmulator",
 ]

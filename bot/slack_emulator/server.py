@@ -19,7 +19,6 @@ from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.page_api import PageApi
 from bot.slack_emulator.rates import RateLimits
 from bot.slack_emulator.response_urls import ResponseUrls
-from bot.slack_emulator.seed import Seed
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User
 from bot.slack_emulator.user_actions import UserActions
@@ -238,22 +237,6 @@ class SlackEmulator:
         if thread_ts is not None:
             message["thread_ts"] = thread_ts
         return str(self._team.post(self._team.channel(channel_id), message)["ts"])
-
-    def fill(self, seed: Seed) -> None:
-        """Add the users, channels and messages of a seed."""
-        for user in seed.users:
-            self.add_user(user.id, name=user.name, real_name=user.real_name, email=user.email, is_bot=user.is_bot)
-        for channel in seed.channels:
-            self.add_channel(
-                channel.id,
-                name=channel.name,
-                members=channel.members,
-                is_private=channel.is_private,
-                is_shared=channel.is_shared,
-                bot=channel.bot,
-            )
-        for message in seed.messages:
-            self.add_message(message.channel_id, message.user_id, message.text)
 
     @property
     def traffic(self) -> list[Traffic]:

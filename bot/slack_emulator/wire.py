@@ -43,12 +43,12 @@ class AppEndpoints:
         try:
             values = await arguments(request)
         except SlackError as refused:
-            return refusal(refused)
+            return error_response(refused)
         token = _token(request, values)
         try:
             answer = web.json_response(web_api.call(self._api, name, token, values))
         except SlackError as refused:
-            answer = refusal(refused)
+            answer = error_response(refused)
         if token is not None and hmac.compare_digest(token.encode(), self._api.bot_token.encode()):
             answer.headers["x-oauth-scopes"] = ",".join(self._api.manifest.scopes)
         self._show(name, values, answer)
@@ -152,7 +152,7 @@ async def _file_content(request: web.Request) -> bytes:
     return b""
 
 
-def refusal(refused: SlackError) -> web.Response:
+def error_response(refused: SlackError) -> web.Response:
     """Response for a Slack error, with Retry-After if rate limited."""
     headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
     return web.json_response(refused.body(), status=refused.status, headers=headers)
@@ -160,7 +160,7 @@ def refusal(refused: SlackError) -> web.Response:
 
 def _status(fault: Fault) -> web.Response:
     if fault.status == 429:
-        return refusal(SlackError("ratelimited", status=429, retry_after_s=fault.retry_after_s))
+        return error_response(SlackError("ratelimited", status=429, retry_after_s=fault.retry_after_s))
     return web.Response(status=fault.status, text="Injected fault.")
 
 

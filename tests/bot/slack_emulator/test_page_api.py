@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import EmulatedUser, Faults, Refused, Seed, SeedChannel, SeedMessage, SeedUser, SlackEmulator
+from bot.slack_emulator import EmulatedUser, Faults, Refused, SlackEmulator
 from tests.bot.slack_emulator.test_web_api import MANIFEST
 
 
@@ -68,13 +68,11 @@ async def test_static_files_stay_in_their_folder(
 
 async def test_the_state_is_all_that_a_page_needs(anna: EmulatedUser) -> None:
     async with SlackEmulator(MANIFEST) as emulator:
-        emulator.fill(
-            Seed(
-                users=[SeedUser("U0ANNA", "anna", "Anna Analyst"), SeedUser("U0BEN", "ben", "Ben Second")],
-                channels=[SeedChannel("C0SOC", "soc-alerts"), SeedChannel("C0B", "bens", ["U0BEN"], is_private=True)],
-                messages=[SeedMessage("C0SOC", "U0BEN", "Good morning")],
-            )
-        )
+        emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst")
+        emulator.add_user("U0BEN", name="ben", real_name="Ben Second")
+        emulator.add_channel("C0SOC", name="soc-alerts")
+        emulator.add_channel("C0B", name="bens", members=["U0BEN"], is_private=True)
+        emulator.add_message("C0SOC", "U0BEN", "Good morning")
         emulator.pointers.append(("Try it", "List what can run", "C0SOC", "/responder list ~12"))
         async with EmulatedUser(emulator.url, emulator.page_token, "U0ANNA") as person:
             state = await person.state()

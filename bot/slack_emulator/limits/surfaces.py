@@ -1,0 +1,87 @@
+"""Messages, modals, App Homes, and the options of a menu."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bot.slack_emulator.limits.blocks import check_blocks
+from bot.slack_emulator.limits.check import ID_LENGTH, Check, Surface
+from bot.slack_emulator.limits.objects import check_option_groups, check_options
+
+BLOCKS_IN_MESSAGE = 50
+
+
+BLOCKS_IN_VIEW = 100
+
+
+TEXT_OF_MESSAGE = 40_000
+
+
+def problems(surface: Surface, payload: Mapping[str, Any]) -> list[str]:
+    """Problems for which Slack would reject a payload.
+
+    `payload` is a message (`text`, `blocks`, `attachments`), a view, or the response to a block_suggestion.
+    """
+    check = Check(surface)
+    _SURFACES[surface](check, payload)
+    return check.found
+
+
+def _message(check: Check, message: Mapping[str, Any]) -> None:
+    check.string(message, "text", "", TEXT_OF_MESSAGE)
+    if message.get("blocks") is not None:
+        check_blocks(check, message["blocks"], "/blocks", BLOCKS_IN_MESSAGE)
+    if message.get("attachments") is None:
+        return
+    for n, attachment in enumerate(check.items(message["attachments"], "/attachments", 0, 100)):
+        here = f"/attachments/{n}"
+        if check.mapping(attachment, here) and attachment.get("blocks") is not None:
+            check_blocks(check, attachment["blocks"], f"{here}/blocks", BLOCKS_IN_MESSAGE)
+
+
+def _modal(check: Check, view: Mapping[str, Any]) -> None:
+    names = "title blocks close submit private_metadata callback_id clear_on_close notify_on_close"
+    check.only(view, "/view", f"{names} external_id submit_disabled")
+    check.required_text(view, "title", "/view", 24)
+    check.optional_text(view, "close", "/view", 24)
+    check.optional_text(view, "submit", "/view", 24)
+    check.flag(view, "/view", "clear_on_close", "notify_on_close", "submit_disabled")
+    _view(check, view, "modal")
+    if view.get("submit") is not None or not isinstance(view.get("blocks"), list | tuple):
+        return
+    for n, block in enumerate(view["blocks"]):
+        if isinstance(block, Mapping) and block.get("type") == "input":
+            check.add(f"/view/blocks/{n}/input", "must define `submit` to use an `input` block in modals")
+
+
+def _home(check: Check, view: Mapping[str, Any]) -> None:
+    check.only(view, "/view", "blocks private_metadata callback_id external_id")
+    _view(check, view, "home")
+
+
+def _view(check: Check, view: Mapping[str, Any], kind: str) -> None:
+    if view.get("type") != kind:
+        check.add("/view/type", f"must be one of: {kind}")
+    check.string(view, "private_metadata", "/view", 3000)
+    check.string(view, "callback_id", "/view", ID_LENGTH)
+    check.string(view, "external_id", "/view", ID_LENGTH)
+    if check.need(view, "/view", "blocks"):
+        check_blocks(check, view["blocks"], "/view/blocks", BLOCKS_IN_VIEW)
+
+
+def _suggestions(check: Check, answer: Mapping[str, Any]) -> None:
+    check.only(answer, "", "options option_groups")
+    both = [name for name in ("options", "option_groups") if answer.get(name) is not None]
+    if len(both) != 1:
+        check.add("", "must define either `options` or `option_groups`, but not both")
+    if "options" in both:
+        check_options(check, answer["options"], "/options", low=0)
+    if "option_groups" in both:
+        check_option_groups(check, answer["option_groups"], "/option_groups", low=0)
+
+
+_SURFACES: dict[str, Callable[[Check, Mapping[str, Any]], None]] = {
+    "message": _message,
+    "modal": _modal,
+    "home": _home,
+    "options": _suggestions,
+}
