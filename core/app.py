@@ -15,6 +15,7 @@ from core import engines
 from core.access import Access
 from core.actions import operations
 from core.actions import report as reports
+from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runner import Runner
@@ -173,7 +174,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *comments_api.endpoints(comments),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
-        *events_api.endpoints(feed, clock, metrics.set_event_lag),
+        *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
         *health.endpoints(
             probe,

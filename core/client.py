@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from core.models import (
     CaseInput,
     CaseTemplate,
     CaseTemplateInput,
+    DocumentList,
     EventPage,
     Kind,
     Log,
@@ -197,12 +198,25 @@ class CoreClient:
 
     # --- event feed and health --------------------------------------------------------------------------------------
 
-    async def events(self, after: int | None, wait_s: float) -> EventPage:
-        """Events after a sequence number; waits up to `wait_s` (at most 60) if there are none."""
+    async def events(self, after: int | None, wait_s: float, *, documents: bool = False) -> EventPage:
+        """Events after a sequence number; waits up to `wait_s` (at most 60) if there are none.
+
+        With `documents` the page has the alerts and cases that they are about; it may then have fewer events.
+        """
         params = {"wait": f"{wait_s:g}", **({"after": str(after)} if after is not None else {})}
+        if documents:
+            params["include"] = "documents"
         return self._parse(
             await self._request("GET", "/api/event", params=params, wait_s=wait_s), EventPage.model_validate_json
         )
+
+    async def documents(self, ids: Iterable[str], *, responders: bool = False) -> DocumentList:
+        """The documents of up to 200 objects and actions; `left` has the ids to ask for again.
+
+        With `responders` also which responders can run on each object, and why others can't.
+        """
+        params = {"ids": ",".join(ids), **({"include": "responders"} if responders else {})}
+        return self._parse(await self._request("GET", "/api/document", params=params), DocumentList.model_validate_json)
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""

@@ -220,7 +220,7 @@ class Offers:
             update={
                 "verdict": "cannot_run" if reasons else "can_run",
                 "reasons": [*reasons, *notes],
-                "policy": self._policy(offer.name),
+                "policy": self.policy(offer.name),
             }
         )
 
@@ -234,12 +234,13 @@ class Offers:
             verdict = {
                 "verdict": "cannot_run",
                 "reasons": [skipped.public_reason],
-                "policy": self._policy(responder.name),
+                "policy": self.policy(responder.name),
             }
             found.setdefault(responder.name, offered.model_copy(update=verdict))
         return list(found.values())
 
-    def _policy(self, responder_name: str) -> Policy:
+    def policy(self, responder_name: str) -> Policy:
+        """What the settings say of a responder, whether it is on offer or not."""
         section = self.section(responder_name)
         return Policy(confirm=section.confirm, approval=section.approval)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic_core import from_json
+
 from core.actions import operations
 from core.actions.operations import OperationLimits
 from core.engines.base import Report, describe_error
@@ -182,6 +184,45 @@ def shorten(doc: str) -> str:
         parameters_text = _dump(_dump({"truncated": True, "bytes": len(parameters_text)}))[1:-1]
     parameters = parameters_key + parameters_text
     return head + operations_key + operations_text + parameters + report_key + report_text + created_key + tail
+
+
+_COMPACT_CHARS = 4_096
+
+
+def compact(doc: str) -> str:
+    """An action's JSON with the sentence, the labels and the first operations of its report, for what shows a line.
+
+    Unlike `shorten` it parses the report, so it takes some milliseconds for each MiB: call it in a thread.
+    """
+    if len(doc) <= _COMPACT_CHARS:
+        return doc
+    action = from_json(doc)
+    report_text = action["report"]
+    report, applied = from_json(report_text), from_json(action["operations"])
+    if not isinstance(report, dict):
+        return doc
+    summary = report.get("summary")
+    if len(_dump(summary)) > _COMPACT_CHARS:
+        summary = {"taxonomies": []}
+    texts = {key: report.get(key) for key in ("message", "errorMessage")}
+    action["report"] = _dump(
+        {
+            "summary": summary,
+            "full": {"truncated": True, "bytes": len(report_text.encode())},
+            "success": report.get("success"),
+            "artifacts": [],
+            "operations": [],
+            "input": None,
+            **{key: text[:_COMPACT_CHARS] if isinstance(text, str) else text for key, text in texts.items()},
+            "parameters": {},
+            "config": _CONFIG_DEFAULTS,
+        }
+    )
+    if (size := len(action.get("parameters") or "")) > _COMPACT_CHARS:
+        action["parameters"] = _dump({"truncated": True, "bytes": size})
+    if isinstance(applied, list):
+        action["operations"] = _first_of([_dump(entry) for entry in applied], _COMPACT_CHARS)
+    return _dump(action)
 
 
 def sentence(report: Report) -> str:

@@ -1,27 +1,35 @@
-"""The route of the event feed (core/docs/http-interface.md#event-feed)."""
+"""Routes of the event feed and its documents (core/docs/http-interface.md#event-feed)."""
 
 import re
 from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
+from core.actions.documents import MAX_IDS, Documents
 from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
-from core.models import EventPage
+from core.models import DocumentList, EventPage
 from core.records.events import Feed
 
 MAX_WAIT_S = 60
 
 
-def endpoints(feed: Feed, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:
+def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:
     """`set_lag` gets, for each page, how many seconds its oldest event had waited for a reader."""
 
     async def page(request: Request) -> Response:
-        after = _after(request.query.get("after"))
+        after, with_documents = _after(request.query.get("after")), _included(request, "documents")
         events = await feed.page(after, wait_seconds(request, "wait", MAX_WAIT_S))
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
+        if with_documents:
+            return json_response(await documents.page(events.events[0].seq - 1 if events.events else events.last))
         return json_response(events)
+
+    async def get_documents(request: Request) -> Response:
+        ids = [text.strip() for text in request.query.get("ids", "").split(",")]
+        with_responders = _included(request, "responders")
+        return json_response(await documents.of_ids(request.caller, ids, with_responders=with_responders))
 
     return [
         Endpoint(
@@ -34,9 +42,29 @@ def endpoints(feed: Feed, clock: Clock, set_lag: Callable[[float], None]) -> Seq
             query={
                 "after": "number of the last event that the reader has seen; absent: from now",
                 "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
+                "include": "`documents`: also the alerts and cases that the events are about, as they are now",
             },
-        )
+        ),
+        Endpoint(
+            "GET",
+            "/api/document",
+            get_documents,
+            "Read alerts and cases with what shows them, at one moment",
+            response=DocumentList,
+            query={
+                "ids": f"ids of alerts, cases, tasks, logs, artifacts and actions, at most {MAX_IDS}, with commas",
+                "include": "`responders`: also the responders for each object, with verdict, reasons and policy",
+            },
+        ),
     ]
+
+
+def _included(request: Request, name: str) -> bool:
+    """Whether `include` asks for the one thing that the route can add. Raises ResponderBotError("bad_request")."""
+    text = request.query.get("include", "")
+    if text not in ("", name):
+        raise ResponderBotError("bad_request", f"include can only be {name} here.")
+    return bool(text)
 
 
 def _after(text: str | None) -> int | None:

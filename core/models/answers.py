@@ -251,6 +251,49 @@ class Event(ApiModel):
     user: str
 
 
+class Document(ApiModel):
+    """An alert or a case with what shows it (core/docs/http-interface.md#documents).
+
+    `tasks`, `logs` and `artifacts` are those of a case that an event or a request names, or that a named action ran
+    on. `actions` are those on all these objects, newest first.
+    """
+
+    id: ObjectId
+    deleted: bool = False
+    """The case is deleted; without `alert` and `case` the object doesn't exist any more."""
+    alert: Alert | None = Field(None, exclude_if=_is_absent)
+    case: Case | None = Field(None, exclude_if=_is_absent)
+    alert_ids: list[ObjectId] = Field(default_factory=list)
+    """The first alerts that became this case or were merged into it."""
+    tasks: list[Task] = Field(default_factory=list)
+    logs: list[Log] = Field(default_factory=list)
+    artifacts: list[Artifact] = Field(default_factory=list)
+    actions: list[Action] = Field(default_factory=list)
+    action_counts: dict[ObjectId, int] = Field(default_factory=dict)
+    """How many actions each object has in all; of many only the open and the newest are in `actions`."""
+    shortened: list[ObjectId] = Field(default_factory=list)
+    """The actions whose report, operations or parameters are not whole here."""
+    unreadable: list[ObjectId] = Field(default_factory=list)
+    """Objects and actions that are left out because what is stored of them is damaged."""
+    policies: dict[str, Policy] = Field(default_factory=dict)
+    """By the name of the responder, for each in `actions`."""
+    responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
+    """By object, if they were asked for: all responders with verdict, reasons and policy."""
+
+
+class DocumentList(ApiModel):
+    """The documents of the objects that a request names."""
+
+    as_of: int
+    """Number of the newest event that they reflect."""
+    database: str
+    documents: list[Document]
+    missing: list[ObjectId]
+    """Ids of the request that no object or action has."""
+    left: list[ObjectId]
+    """Ids of the request that didn't fit into this answer; ask for them again."""
+
+
 class EventPage(ApiModel):
     """A page of the event feed."""
 
@@ -258,6 +301,10 @@ class EventPage(ApiModel):
     last: int
     database: str = ""
     """Id of core's database; sequence numbers of another one mean other events."""
+    as_of: int | None = None
+    """Number of the newest event that `documents` reflect; only with them."""
+    documents: list[Document] | None = None
+    """Of the objects that the events are about, each alert or case once; only with `include=documents`."""
 
 
 class Person(ApiModel):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Row, Transaction
+from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Event, EventPage
 from core.store import backup
@@ -48,7 +48,8 @@ class Feed:
         self._database = database
         self._clock = clock
         self._committed = asyncio.Event()
-        self._database_id = backup.database_id(database)
+        self.database_id = backup.database_id(database)
+        """Sequence numbers of another database mean other events."""
         database.on_commit(self._on_commit)
 
     async def page(self, after: int | None, wait_s: float) -> EventPage:
@@ -62,15 +63,15 @@ class Feed:
         # A number that was never given is from a database that was replaced: such a reader goes on from the newest.
         seq = last if after is None else min(after, last)
         self._check_not_pruned(seq)
-        page = self._read(seq)
+        page = self.read(self._database, seq)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(wait_s, 0)):
                 while not page.events:
                     position = self.position()
-                    page = self._read(seq)
+                    page = self.read(self._database, seq)
                     if not page.events:
                         await self.changed(position)
-                        page = self._read(seq)  # before the next position, which costs as much
+                        page = self.read(self._database, seq)  # before the next position, which costs as much
         return page
 
     def position(self) -> FeedPosition:
@@ -84,9 +85,9 @@ class Feed:
                 async with asyncio.timeout(POLL_S):
                     await position.committed.wait()
 
-    def last(self) -> int:
+    def last(self, reads: Reads | None = None) -> int:
         """The number of the newest event."""
-        return stored.bounds(self._database)[1]
+        return stored.bounds(reads or self._database)[1]
 
     async def prune(self, days: int) -> None:
         """Delete the events that are older than `days`."""
@@ -97,9 +98,10 @@ class Feed:
         self._committed.set()
         self._committed = asyncio.Event()
 
-    def _read(self, seq: int) -> EventPage:
-        events = [_event(row) for row in stored.after(self._database, seq, PAGE_EVENTS)]
-        return EventPage(events=events, last=events[-1].seq if events else seq, database=self._database_id)
+    def read(self, reads: Reads, seq: int) -> EventPage:
+        """The events after that number, without waiting for any."""
+        events = [_event(row) for row in stored.after(reads, seq, PAGE_EVENTS)]
+        return EventPage(events=events, last=events[-1].seq if events else seq, database=self.database_id)
 
     def _check_not_lost(self, after: int | None) -> None:
         made_at = None if after is None else backup.lost(self._database, after)

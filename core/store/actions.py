@@ -58,6 +58,28 @@ def count_of(search: Search, kind: str, object_id: int) -> int:
     return int(next(search.rows(sql, {"object_id": object_id, "kind": kind}))["total"])
 
 
+_SHOWN = (
+    "id, root_id, kind, object_id, responder_name, doc,"
+    " coalesce(whole_report, whole_operations, whole_parameters) IS NOT NULL AS is_cut"
+)
+
+
+def find_shown(reads: Reads, action_id: int) -> Row | None:
+    """What documents show of an action; `is_cut` if report, operations or parameters in `doc` are not whole."""
+    return reads.row(f"SELECT {_SHOWN} FROM action WHERE id = :id", {"id": action_id})
+
+
+def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[Row], int]:
+    """As `find_shown`, the open actions on an object and then the newest, and how many it has in all."""
+    values = {"object_id": object_id, "kind": kind, "limit": limit}
+    of_object = "FROM action WHERE object_id = :object_id AND kind = :kind"
+    total = reads.row(f"SELECT count(*) AS total {of_object}", values)
+    # Sort ids only, without reading documents.
+    ids = f"SELECT id {of_object} ORDER BY {_OPEN} DESC, id DESC LIMIT :limit"
+    found = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
+    return found, total["total"] if total else 0
+
+
 def open_on(reads: Reads, object_id: int) -> list[Row]:
     """The actions on an object that have not ended, newest first."""
     return reads.rows(

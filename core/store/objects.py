@@ -89,6 +89,22 @@ def find(reads: Reads, kind: str, object_id: int) -> Row | None:
     )
 
 
+def find_any(reads: Reads, object_id: int) -> Row | None:
+    """The row of an object of any kind (`id, kind, parent_id, doc`)."""
+    return reads.row("SELECT id, kind, parent_id, doc FROM object WHERE id = :id", {"id": object_id})
+
+
+def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
+    """The alerts that became this case or were merged into it, oldest first."""
+    rows = reads.rows(
+        "SELECT id FROM object WHERE kind = 'alert'"
+        # As in the index alert_case, which is used only for the same expression.
+        " AND CASE WHEN json_valid(doc) THEN json_extract(doc, '$.case') END = :case ORDER BY id LIMIT :limit",
+        {"case": f"~{case_id}", "limit": limit},
+    )
+    return [row["id"] for row in rows]
+
+
 def exists(reads: Reads, kind: str, object_id: int) -> bool:
     sql = "SELECT 1 FROM object WHERE id = :id AND kind = :kind"
     return reads.row(sql, {"id": object_id, "kind": kind}) is not None

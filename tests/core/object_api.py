@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 
 from core.access import Access
+from core.actions.documents import Documents
+from core.actions.offers import Offers
 from core.api import alerts as alerts_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
@@ -79,13 +81,14 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
     database = Database(folder / "core.db", migrate)
     try:
-        access = Access(database, "soc.example", clock)
+        access, feed = Access(database, "soc.example", clock), Feed(database, clock)
+        documents = Documents(database, feed, Offers([], {}, database, clock))
         router = Router(
             [
                 *alerts_api.endpoints(Alerts(database, clock, "default")),
                 *cases_api.endpoints(Cases(database, clock)),
                 *case_templates_api.endpoints(CaseTemplates(database, clock)),
-                *events_api.endpoints(Feed(database, clock), clock, lambda _: None),
+                *events_api.endpoints(feed, documents, clock, lambda _: None),
             ],
             access,
         )

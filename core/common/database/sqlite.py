@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 FILE_CHECK_EVERY_S = 0.002  # how often reads and beginning writes check that the files are still there
 MAX_SEARCHES = 4
+MAX_SNAPSHOTS = 2
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
 
 _STOP = object()
@@ -86,6 +87,7 @@ class Database:
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
             self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
             self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
+            self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
             self._searches: set[Search] = set()
             self._idle_readers: list[sqlite3.Connection] = []
             self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
@@ -101,6 +103,7 @@ class Database:
         for search in list(self._searches):
             search.stop()
         self._searchers.shutdown()
+        self._snapshots.shutdown()
         self._background.shutdown()
         for connection in (self._reader, self._background_reader, self._writer_connection, *self._idle_readers):
             connection.close()
@@ -129,7 +132,7 @@ class Database:
 
     def _run_search(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
         self._check_files_if_due()
-        connection = self._idle_readers.pop() if self._idle_readers else self._open_reader()
+        connection = self._take_reader()
         try:
             search.begin(connection)
             loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
@@ -146,6 +149,32 @@ class Database:
         finally:
             search.end()
             self._idle_readers.append(connection)
+
+    async def snapshot(self, work: Callable[[Reads], T]) -> T:
+        """Run several short reads of one moment in a thread, apart from searches. Raises as `rows` does."""
+        return await asyncio.get_running_loop().run_in_executor(self._snapshots, self._run_snapshot, work)
+
+    def _run_snapshot(self, work: Callable[[Reads], T]) -> T:
+        self._check_files_if_due()
+        connection = self._take_reader()
+        try:
+            connection.execute("BEGIN")
+            return work(Transaction(connection))  # the connection refuses writes
+        except STORE_ERRORS as error:
+            if not is_file_error(error):
+                raise
+            raise self._unreadable(error) from error
+        finally:
+            if connection.in_transaction:
+                with suppress(*STORE_ERRORS):
+                    connection.execute("ROLLBACK")
+            self._idle_readers.append(connection)
+
+    def _take_reader(self) -> sqlite3.Connection:
+        try:
+            return self._idle_readers.pop()
+        except IndexError:
+            return self._open_reader()
 
     def _open_reader(self) -> sqlite3.Connection:
         try:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import sqlite_utils
 
 from core.common.database.connection import PAGE_BYTES, WAL_PAGES
-from core.common.database.sqlite import Database, Search, Transaction
+from core.common.database.sqlite import Database, Reads, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.measures import touch
@@ -111,6 +112,29 @@ async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
         assert row is not None
         assert row["doc"] == '{"a":1}'
         assert [r["doc"] for r in await database.fetch_in_background("SELECT doc FROM object")] == ['{"a":1}']
+
+
+async def test_a_snapshot_reads_one_moment_and_writes_nothing(tmp_path: Path) -> None:
+    first_read, committed = threading.Event(), threading.Event()
+
+    def work(reads: Reads) -> list[bool]:
+        before = objects.exists(reads, "alert", 1)
+        first_read.set()
+        assert committed.wait(30)
+        return [before, objects.exists(reads, "alert", 1)]
+
+    def write(reads: Reads) -> None:
+        reads.rows("DELETE FROM object")
+
+    async with opened(tmp_path / "a.db") as database:
+        reading = asyncio.ensure_future(database.snapshot(work))
+        await asyncio.to_thread(first_read.wait, 30)
+        await database.transaction(lambda tx: objects.insert(tx, 1, "alert", "{}"))
+        committed.set()
+        assert await reading == [False, False]
+        with pytest.raises(ResponderBotError, match="readonly"):
+            await database.snapshot(write)
+        assert await database.snapshot(lambda reads: objects.exists(reads, "alert", 1))
 
 
 async def test_a_caller_that_gives_up_does_not_disturb_its_batch(tmp_path: Path) -> None:

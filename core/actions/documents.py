@@ -1,0 +1,275 @@
+"""Alerts and cases with what shows them, all read at one moment (core/docs/http-interface.md#documents)."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic_core import from_json
+
+from core.access import Caller
+from core.actions import report as reports
+from core.actions import target as targets
+from core.actions.offers import Offers
+from core.common.database.sqlite import Database, Reads, Row
+from core.common.errors import ResponderBotError
+from core.models import OBJECT_TYPES, Event, Kind
+from core.records.events import Feed
+from core.store import actions as stored
+from core.store import objects
+
+LIMIT_CHARS = 4 * 1_048_576  # of a page, which ends after the event or id that reaches it
+LISTED_CHARS = 524_288  # of the actions on one object that nothing names; the others have their reports compacted
+LISTED_ACTIONS = 30  # a card has lines for half of them
+MAX_ALERTS = 20
+MAX_IDS = 200
+
+Part = Literal["case_task", "case_task_log", "case_artifact"]
+_PARTS: tuple[tuple[Part, str], ...] = (
+    ("case_task", "tasks"),
+    ("case_task_log", "logs"),
+    ("case_artifact", "artifacts"),
+)
+_PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
+
+
+class Documents:
+    """Reads documents, for pages of the event feed and by the ids of objects."""
+
+    def __init__(self, database: Database, feed: Feed, offers: Offers) -> None:
+        self._database = database
+        self._feed = feed
+        self._offers = offers
+
+    async def page(self, seq: int) -> bytes:
+        """The JSON of an EventPage of the events after that number, with their documents.
+
+        It ends early, by whole events, once its documents reach LIMIT_CHARS.
+        """
+
+        def read(reads: Reads) -> bytes:
+            page, found = self._feed.read(reads, seq), _Found(reads)
+            taken: list[Event] = []
+            for event in page.events:
+                found.add_event(event)
+                taken.append(event)
+                if found.chars >= LIMIT_CHARS:
+                    break
+            shown = {
+                "events": _array(event.to_json() for event in taken),
+                "last": str(taken[-1].seq if taken else page.last),
+                "database": json.dumps(page.database),
+                "asOf": str(self._feed.last(reads)),
+                "documents": _array(self._json(document) for document in found.documents.values()),
+            }
+            return _object(shown).encode()
+
+        return await self._database.snapshot(read)
+
+    async def of_ids(self, caller: Caller, ids: Sequence[str], *, with_responders: bool) -> bytes:
+        """The JSON of a DocumentList, for ids of objects and actions; at most MAX_IDS of them.
+
+        `with_responders` adds the responders for each object, as `caller` may run them. Raises
+        ResponderBotError("bad_request") for what is not an id, and for too many.
+        """
+        unique = list(dict.fromkeys(ids))
+        numbers = {text: objects.parse_id(text) for text in unique}
+        if not unique or len(unique) > MAX_IDS or None in numbers.values():
+            raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
+
+        def read(reads: Reads) -> bytes:
+            found = _Found(reads)
+            missing: list[str] = []
+            left: Sequence[str] = ()
+            for position, (text, number) in enumerate(numbers.items()):
+                kind = found.add(number or 0)
+                if kind is None:
+                    missing.append(text)
+                elif with_responders and kind != "action":
+                    found.add_responders(kind, number or 0, self._offers, caller)
+                if found.chars >= LIMIT_CHARS:
+                    left = unique[position + 1 :]
+                    break
+            shown = {
+                "asOf": str(self._feed.last(reads)),
+                "database": json.dumps(self._feed.database_id),
+                "documents": _array(self._json(document) for document in found.documents.values()),
+                "missing": json.dumps(missing),
+                "left": json.dumps(left),
+            }
+            return _object(shown).encode()
+
+        return await self._database.snapshot(read)
+
+    def _json(self, document: "_Document") -> str:
+        policies = {}
+        for name in sorted(document.responder_names):
+            policies[name] = self._offers.policy(name).to_json()
+        shown = {
+            "id": f'"~{document.root_id}"',
+            "deleted": json.dumps(document.is_deleted),
+            **({document.kind: document.root} if document.kind else {}),
+            "alertIds": _ids(document.alert_ids),
+            **{name: _array(document.parts[kind].values()) for kind, name in _PARTS},
+            "actions": _array(document.actions[number] for number in sorted(document.actions, reverse=True)),
+            "actionCounts": _object({f"~{number}": str(count) for number, count in document.counts.items()}),
+            "shortened": _ids(sorted(document.shortened, reverse=True)),
+            "unreadable": _ids(document.unreadable),
+            "policies": _object(policies),
+            "responders": _object(document.responders),
+        }
+        return _object(shown)
+
+
+@dataclass
+class _Document:
+    """What is known of one root, as JSON texts by number."""
+
+    root_id: int
+    kind: Literal["alert", "case", ""] = ""
+    root: str = ""
+    is_deleted: bool = True
+    alert_ids: Sequence[int] = ()
+    parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
+    actions: dict[int, str] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    shortened: set[int] = field(default_factory=set)
+    """Actions whose report, operations or parameters are not whole."""
+    compacted: set[int] = field(default_factory=set)
+    """Those of them that listings show with more."""
+    unreadable: dict[int, None] = field(default_factory=dict)
+    """Objects and actions whose stored JSON is damaged."""
+    responder_names: set[str] = field(default_factory=set)
+    responders: dict[str, str] = field(default_factory=dict)
+
+
+class _Found:
+    """The documents of one moment, each read when something first names it."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self.documents: dict[int, _Document] = {}
+        self.chars = 0
+        """Of all that was read."""
+
+    def add_event(self, event: Event) -> None:
+        """Add what an event is about. Case templates have no document."""
+        if event.object_type == "CaseTemplate":
+            return
+        number, root_id = int(event.object_id[1:]), int(event.root_id[1:])
+        document = self._document(root_id)
+        if event.object_type == "Action":
+            self._add_action(document, number)
+        elif event.object_type in _PART_OF and document.kind == "case":
+            self._add_part(document, _PART_OF[event.object_type], number)
+
+    def add(self, number: int) -> Kind | Literal["action"] | None:
+        """Add an object or an action. Returns its kind; None if there is none that documents show."""
+        row = objects.find_any(self._reads, number)
+        if row is None:
+            action = stored.find_shown(self._reads, number)
+            if action is None:
+                return None
+            self._add_action(self._document(action["root_id"]), number)
+            return "action"
+        kind: Kind | None = next((known for known in OBJECT_TYPES if known == row["kind"]), None)
+        if kind in ("alert", "case"):
+            self._document(number)
+        elif kind is not None:
+            target = targets.load(self._reads, kind, number)
+            self._add_part(self._document(target.root_id), kind, number)  # type: ignore[arg-type]
+        return kind
+
+    def add_responders(self, kind: Kind, number: int, offers: Offers, caller: Caller) -> None:
+        """Add the responders for an object that has been added, with those that can't run on it and why."""
+        target = targets.load(self._reads, kind, number)
+        running = {row["responder_name"]: row["created_by"] for row in stored.open_on(self._reads, number)}
+        may_run, refusal = caller.may("manageAction"), caller.clearance_refusal(target.tlp)
+        explained = offers.explained(target, may_run=may_run, running=running, refusal=refusal)
+        text = _array(offered.to_json() for offered in explained)
+        self.documents[target.root_id].responders[f"~{number}"] = text
+        self.chars += len(text)
+
+    def _document(self, root_id: int) -> _Document:
+        if root_id in self.documents:
+            return self.documents[root_id]
+        document = self.documents[root_id] = _Document(root_id)
+        row = objects.find_any(self._reads, root_id)
+        if row is None or row["kind"] not in ("alert", "case"):
+            return document
+        document.is_deleted = False
+        if self._is_readable(document, row):
+            document.kind, document.root = row["kind"], row["doc"]
+            document.is_deleted = row["kind"] == "case" and from_json(row["doc"]).get("status") == "Deleted"
+        if row["kind"] == "case":
+            document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
+        self._list_actions(document, row["kind"], root_id)
+        return document
+
+    def _is_readable(self, document: _Document, row: Row) -> bool:
+        """Whether the JSON of a row is valid; damage in one object must not spoil the page for all."""
+        self.chars += len(row["doc"])
+        try:
+            from_json(row["doc"])
+        except ValueError:
+            document.unreadable[row["id"]] = None
+            return False
+        return True
+
+    def _add_part(self, document: _Document, kind: Part, number: int) -> None:
+        """Add a task, a log or an artifact, with the actions on it."""
+        if number in document.parts[kind]:
+            return
+        row = objects.find(self._reads, kind, number)
+        if row is not None and self._is_readable(document, row):
+            document.parts[kind][number] = row["doc"]
+            self._list_actions(document, kind, number)
+
+    def _list_actions(self, document: _Document, kind: str, number: int) -> None:
+        rows, document.counts[number] = stored.shown_of(self._reads, kind, number, LISTED_ACTIONS)
+        left = LISTED_CHARS
+        for row in rows:
+            left -= len(row["doc"])
+            if row["id"] not in document.actions:
+                self._put_action(document, row, is_compacted=left < 0)
+
+    def _add_action(self, document: _Document, number: int) -> None:
+        """Add an action as listings show it, with what it ran on."""
+        row = stored.find_shown(self._reads, number)
+        if row is None:
+            return
+        if row["kind"] in document.parts:
+            self._add_part(document, row["kind"], row["object_id"])
+        if number not in document.actions or number in document.compacted:  # named, so its whole listing is wanted
+            self._put_action(document, row, is_compacted=False)
+
+    def _put_action(self, document: _Document, row: Row, *, is_compacted: bool) -> None:
+        number, text = row["id"], row["doc"]
+        try:
+            text = reports.compact(text) if is_compacted else text
+            from_json(text)
+        except (ValueError, TypeError, KeyError):
+            document.unreadable[number] = None
+            return
+        is_compacted = text != row["doc"]
+        self.chars += len(text)
+        document.actions[number] = text
+        document.responder_names.add(row["responder_name"])
+        for numbers, is_in in (
+            (document.compacted, is_compacted),
+            (document.shortened, is_compacted or row["is_cut"]),
+        ):
+            (numbers.add if is_in else numbers.discard)(number)
+
+
+def _ids(numbers: Iterable[int]) -> str:
+    return json.dumps([f"~{number}" for number in numbers])
+
+
+def _object(parts: Mapping[str, str]) -> str:
+    """A JSON object of JSON texts."""
+    return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in parts.items()) + "}"
+
+
+def _array(texts: Iterable[str]) -> str:
+    return "[" + ",".join(texts) + "]"
