@@ -1,6 +1,6 @@
 """Starts a responder's program, and stays as its supervisor.
 
-Core runs `python -I -S launcher.py JOB STATUS_FD CWD LIMITS POLICY PROGRAM...` with the environment of the program, in
+Core runs `python -I -S launcher.py JOB STATUS_FD CWD LIMITS RULESET PROGRAM...` with the environment of the program, in
 a session of its own, with `JOB/printed` as its output. It imports nothing of core and few modules, since every run
 waits for it.
 
