@@ -51,7 +51,7 @@ def why_not_start(reads: Reads, row: Row, target: Target) -> str:
     if len(approval.approved_by) - len(void) >= approval.needed:
         return ""
     return (
-        f"{' and '.join(void)} agreed to this and may no longer run responders, so it did not run;"
+        f"{' and '.join(void)} approved this and may no longer run responders, so it did not run;"
         " run it again if it is still needed."
     )
 

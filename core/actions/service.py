@@ -225,7 +225,7 @@ class Actions:
             return None
         if known["body"] != body:
             raise ResponderBotError(
-                "key_reused", "This Idempotency-Key came before with another body; use a new key for a new request."
+                "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."
             )
         row = stored.find(reads, known["action_id"])
         return None if row is None else Action.model_validate_json(row["doc"])

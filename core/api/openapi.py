@@ -196,7 +196,9 @@ def _with_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an input: null means absent, so every optional field may be null."""
     required = schema.get("required", ())
     properties = {
-        name: item if name in required or _allows_null(item) else _or_null(item)
+        name: item
+        if name in required or any(choice.get("type") == "null" for choice in item.get("anyOf", ()))
+        else _or_null(item)
         for name, item in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}
@@ -206,10 +208,6 @@ def _or_null(item: Mapping[str, Any]) -> dict[str, Any]:
     annotations = {key: item[key] for key in ("title", "description", "default") if key in item}
     plain = {key: value for key, value in item.items() if key not in annotations}
     return {**annotations, "anyOf": [plain, {"type": "null"}]}
-
-
-def _allows_null(item: Mapping[str, Any]) -> bool:
-    return any(choice.get("type") == "null" for choice in item.get("anyOf", ()))
 
 
 # --- the page -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from core.api import choices as choices_api
 from core.api import v1
 from core.api.endpoint import Endpoint, Request, json_response
 from core.api.search import SearchFunction
-from core.common.errors import ResponderBotError
+from core.common.errors import bad_request
 from core.models import Kind, SearchInput
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
@@ -75,7 +75,7 @@ class Query:
         """The query with one more step. Raises ResponderBotError("bad_request")."""
         match step:
             case {"_name": "filter"} if self.parents is not None or self.is_choice:
-                raise _bad("Only objects can be filtered; leave out `filter`")
+                raise bad_request("Only objects can be filtered; leave out `filter`")
             case {"_name": "filter"}:
                 criterion = {key: value for key, value in step.items() if key != "_name"}
                 return replace(self, criteria=[*self.criteria, self._rename_fields(criterion)])
@@ -95,7 +95,7 @@ class Query:
             case {"_name": str(name)} if (self.kind, name) in _CHILDREN:
                 parent = {"_parent": {"_type": self.kind, "_query": {"_and": list(self.criteria)}}}
                 return Query(_CHILDREN[self.kind, name], [parent], field_names=self.field_names)
-        raise _bad(f"{_excerpt(step)} can't follow here")
+        raise bad_request(f"{_excerpt(step)} can't follow here")
 
     @property
     def id(self) -> str:
@@ -114,7 +114,7 @@ class Query:
             case dict() if len(item) == 1:
                 name, direction = next(iter(item.items()))
                 return f"{'-' if direction == 'desc' else ''}{self._field(name)}"
-        raise _bad(f'{_excerpt(item)} is not a field to sort by, such as {{"title": "asc"}}')
+        raise bad_request(f'{_excerpt(item)} is not a field to sort by, such as {{"title": "asc"}}')
 
     def _field(self, name: str) -> str:
         return self.field_names.get(name, v1.search_field(self.kind, name))
@@ -204,7 +204,7 @@ def _parse(raw: Any, gets: Mapping[str, Get], field_names: Mapping[str, str], ch
             for step in rest:
                 query = query.step(step)
             return query
-    raise _bad(f'A query must be {{"query": [step, ...]}} with at most {MAX_STEPS} steps')
+    raise bad_request(f'A query must be {{"query": [step, ...]}} with at most {MAX_STEPS} steps')
 
 
 def _first_step(
@@ -218,7 +218,9 @@ def _first_step(
         case {"_name": str(name), "idOrName": str(wanted)} if name in _GETS:
             found = json.loads(gets[_GETS[name]](wanted))
             return Query(_GETS[name], [{"_id": found["id"]}], field_names=field_names)
-    raise _bad(f"{_excerpt(step)} can't be the first step; that is one of {', '.join([*_LISTS, *_GETS, *choices])}")
+    raise bad_request(
+        f"{_excerpt(step)} can't be the first step; that is one of {', '.join([*_LISTS, *_GETS, *choices])}"
+    )
 
 
 def _text_of(name: str, item: Mapping[str, Any]) -> str:
@@ -227,7 +229,3 @@ def _text_of(name: str, item: Mapping[str, Any]) -> str:
 
 def _excerpt(value: Any) -> str:
     return repr(value)[:100]
-
-
-def _bad(sentence: str) -> ResponderBotError:
-    return ResponderBotError("bad_request", f"{sentence}.")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
-from core.field_types import kind_of_value
+from core.field_types import CUSTOM_FIELD_KINDS, kind_of_value
 from core.models import SEVERITY_NAMES, TLP_NAMES
 
 _PATHS: Mapping[str, str] = {
@@ -57,7 +57,6 @@ _SEARCH_FIELDS: Mapping[str, Mapping[str, str]] = {
     "case_task_log": {"date": "startDate"},
 }
 _AUDIT_FIELDS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
-_VALUE_KINDS = ("string", "integer", "float", "boolean", "date", "number")
 ALERT_STAGES: Mapping[str, str] = {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
 CASE_STAGES: Mapping[str, str] = {
     "Open": "InProgress",
@@ -241,7 +240,7 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
 
 
 def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    kind = next((kind for kind in _VALUE_KINDS if kind in value), "string")
+    kind = next((kind for kind in CUSTOM_FIELD_KINDS if kind in value), "string")
     field = {"_id": value.get("_id", ""), "name": name, "type": kind, "order": value.get("order", 0)}
     return field if value.get(kind) is None else {**field, "value": value[kind]}
 

@@ -41,3 +41,8 @@ class ResponderBotError(Exception):
         self.message = message
         self.fields = tuple(fields)
         self.details = dict(details or {})
+
+
+def bad_request(sentence: str) -> ResponderBotError:
+    """The error for a sentence without its full stop."""
+    return ResponderBotError("bad_request", f"{sentence}.")

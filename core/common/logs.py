@@ -153,16 +153,12 @@ def silence() -> None:
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace the values of keys that name a secret: a safety net, since no code should log them."""
     for name in event:
-        if _names_secret(name):
+        if any(word in name.lower() for word in _SECRET_WORDS):
             event[name] = "REMOVED"
     return event
 
 
 @lru_cache(maxsize=1_000)
-def _names_secret(name: str) -> bool:
-    return any(word in name.lower() for word in _SECRET_WORDS)
-
-
 def _never_raising(wrapper: type[structlog.typing.FilteringBoundLogger]) -> Any:
     """Drop a line that can't be rendered, such as one with a value whose repr raises, instead of raising."""
 

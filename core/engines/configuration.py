@@ -1,11 +1,11 @@
 """The configuration of a responder: values of the settings put into the items that its definition asks for."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.common.settings_file import variable_name
 from core.engines.base import Skipped
 from core.engines.definitions import ConfigurationItem, Definition, UnusableDefinitionError
 from core.engines.redaction import SECRET_WORDS, secrets_in_url
@@ -84,22 +84,17 @@ def section_for(name: str, sections: Mapping[str, Any]) -> Any:
     """The settings of the responder `name`, also when an environment variable spelled it in capitals; else None."""
     if name in sections:
         return sections[name]
-    return next((section for key, section in sections.items() if _variable_name(key) == _variable_name(name)), None)
-
-
-def _variable_name(name: str) -> str:
-    """The name as it is spelled in an environment variable: capitals, digits and underscores."""
-    return re.sub(r"[^A-Z0-9]", "_", name.upper())
+    return next((section for key, section in sections.items() if variable_name(key) == variable_name(name)), None)
 
 
 def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder:
-    values = {_variable_name(key): value for key, value in given.items()} | dict(given)
+    values = {variable_name(key): value for key, value in given.items()} | dict(given)
     sources = _sources(definition, values)
     values = {key: None if isinstance(value, SecretSource) else value for key, value in values.items()}
     config: dict[str, Any] = dict(definition.config)
     missing = []
     for item in definition.items:
-        value = _item_value(item, values.get(item.name, values.get(_variable_name(item.name))))
+        value = _item_value(item, values.get(item.name, values.get(variable_name(item.name))))
         if item.required and value in (None, [], "") and item.name not in sources:
             missing.append(item.name)
         config[item.name] = value
@@ -126,7 +121,7 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRe
 
 def _sources(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, SecretSource]:
     names = (*(item.name for item in definition.items), *RUN_SETTINGS)
-    found = {name: values.get(name, values.get(_variable_name(name))) for name in names}
+    found = {name: values.get(name, values.get(variable_name(name))) for name in names}
     sources = {name: value for name, value in found.items() if isinstance(value, SecretSource)}
     for name in sources:
         if name in RUN_SETTINGS and name not in _READABLE_RUN_SETTINGS:
@@ -206,7 +201,7 @@ class _RunSettings:
     given: Mapping[str, Any]
 
     def _get(self, name: str) -> Any:
-        value = self.given.get(name, self.given.get(_variable_name(name)))
+        value = self.given.get(name, self.given.get(variable_name(name)))
         return self.defined.get(name) if value is None or value == "" else value
 
     def boolean(self, name: str) -> bool:

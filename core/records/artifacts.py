@@ -32,9 +32,9 @@ def expand_artifacts(
         (len(item.data), ARTIFACT_CHARS + len(item.message or "") + sum(map(len, item.tags))) for item in requested
     )
     if sum(len(item.data) for item in requested) > MAX_ARTIFACTS:
-        raise ResponderBotError("bad_request", f"These are over {MAX_ARTIFACTS} artifacts; send fewer at once.")
+        raise ResponderBotError("bad_request", f"The request has over {MAX_ARTIFACTS} artifacts; send fewer at once.")
     if times * (more_chars + sum(count * chars for count, chars in shared)) > COPIED_LIMIT_CHARS:
-        sentence = f"What is to be kept is over the limit of {COPIED_LIMIT_CHARS} characters; send fewer at once."
+        sentence = f"The artifacts to store are over the limit of {COPIED_LIMIT_CHARS} characters; send fewer at once."
         raise ResponderBotError("too_large", sentence)
     return [artifact for item in requested for artifact in item.expand()]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.common.errors import ResponderBotError
+from core.common.errors import bad_request
 from core.field_types import CUSTOM_FIELD_KINDS, INT_LIMIT
 from core.records import query_string
 from core.store import objects
@@ -146,8 +146,3 @@ def kind_of(name: Any) -> str:
 def shown(value: Any) -> str:
     """A client's value, shortened for a sentence."""
     return repr(value)[:SHOWN_CHARS]
-
-
-def bad_request(sentence: str) -> ResponderBotError:
-    """The error for a sentence without its full stop."""
-    return ResponderBotError("bad_request", f"{sentence}.")

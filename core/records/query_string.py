@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from core.common.errors import ResponderBotError
+from core.common.errors import bad_request
 
 MAX_CHARS = 1_000
 MAX_NESTING = 4  # of parentheses: each is up to two levels of a query, whose depth is limited too
@@ -27,13 +27,13 @@ def parse(text: Any) -> dict[str, Any]:
     Raises ResponderBotError("bad_request") with what may be written.
     """
     if not isinstance(text, str) or len(text) > MAX_CHARS:
-        raise _bad(_SYNTAX)
+        raise bad_request(_SYNTAX)
     if text.strip() in ("", "*", "*:*"):
         return {}
     parser = _Parser(text.rstrip())
     criteria = parser.alternatives(ANYWHERE, 0)
     if not parser.at_end:
-        raise _bad(_SYNTAX)
+        raise bad_request(_SYNTAX)
     return criteria
 
 
@@ -74,16 +74,16 @@ class _Parser:
 
     def _operand(self, field: str, depth: int) -> dict[str, Any]:
         if self._operator():
-            raise _bad(_SYNTAX)
+            raise bad_request(_SYNTAX)
         token = self._next()
         field = token["field"] or field
         if token["open"]:
             return self._group(field, depth)
         if token["close"]:
-            raise _bad(_SYNTAX)
+            raise bad_request(_SYNTAX)
         word, phrase = token["word"], token["phrase"]
         if word is not None and word[0] in "[{<>":
-            raise _bad("_string takes no ranges; send _between, _gt, _gte, _lt or _lte beside it")
+            raise bad_request("_string takes no ranges; send _between, _gt, _gte, _lt or _lte beside it")
         if word == "*":
             return {} if field == ANYWHERE else {"_contains": field}
         value = re.sub(r"\\(.)", r"\1", word if phrase is None else phrase)
@@ -91,10 +91,10 @@ class _Parser:
 
     def _group(self, field: str, depth: int) -> dict[str, Any]:
         if depth == MAX_NESTING:
-            raise _bad(f"_string takes at most {MAX_NESTING} parentheses inside each other")
+            raise bad_request(f"_string takes at most {MAX_NESTING} parentheses inside each other")
         criteria = self.alternatives(field, depth + 1)
         if self.at_end or not self._next()["close"]:
-            raise _bad(_SYNTAX)
+            raise bad_request(_SYNTAX)
         return criteria
 
     def _operator(self) -> str:
@@ -109,14 +109,10 @@ class _Parser:
     def _peek(self) -> re.Match[str]:
         token = _TOKEN.match(self._text, self._position)
         if token is None:
-            raise _bad(_SYNTAX)
+            raise bad_request(_SYNTAX)
         return token
 
     def _next(self) -> re.Match[str]:
         token = self._peek()
         self._position = token.end()
         return token
-
-
-def _bad(sentence: str) -> ResponderBotError:
-    return ResponderBotError("bad_request", f"{sentence}.")

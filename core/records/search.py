@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.common.database.sqlite import Database
+from core.common.errors import bad_request
 from core.field_types import MAX_SORTS
 from core.models import SearchInput
 from core.records import fields, query_string
-from core.records.fields import FieldPath, bad_request, field_path, field_value, kind_of, shown
+from core.records.fields import FieldPath, field_path, field_value, kind_of, shown
 from core.store import search as stored
 from core.store.search import (
     All,

@@ -132,12 +132,12 @@ def set_end(
 
 
 def find_report(reads: Reads, action_id: int) -> Row | None:
-    """The end of an action while it is applied in several commits (`at, report`), or None."""
+    """The report of an action while its operations are applied in several commits (`at, report`), or None."""
     return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})
 
 
 def outcomes(reads: Reads, action_id: int) -> str | None:
-    """Outcomes (JSON) of the operations that such an end has applied so far, or None."""
+    """Outcomes (JSON) of the operations of such a report that are applied so far, or None."""
     row = reads.row("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
     return None if row is None else str(row["outcomes"])
 

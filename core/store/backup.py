@@ -95,7 +95,7 @@ def _marked_copy(source: Path, target: Path, now: int) -> Iterator[Path]:
                     into.execute(MARK)
                     into.execute("INSERT INTO backup SELECT ? WHERE NOT EXISTS (SELECT 1 FROM backup)", [now])
         except sqlite3.Error as error:
-            sentence = f"{source} can't be copied to {target} ({error}); mend that, or name another file."
+            sentence = f"{source} can't be copied to {target} ({error}); correct that, or name another file."
             raise ResponderBotError("unavailable", sentence) from error
         yield made
     finally:
@@ -155,7 +155,7 @@ def _set_aside(target: Path, made: Path) -> Path | None:
 
 
 def _restore_failed(backup: Path, target: Path, error: OSError) -> ResponderBotError:
-    sentence = f"{backup} can't be put to {target} ({error.strerror}); correct that, and restore again."
+    sentence = f"{backup} can't be restored to {target} ({error.strerror}); correct that, and restore again."
     return ResponderBotError("unavailable", sentence)
 
 

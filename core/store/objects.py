@@ -27,7 +27,7 @@ def parsed(doc: str) -> Any:
     try:
         return from_json(doc)
     except ValueError as error:
-        raise ResponderBotError("unavailable", "What is stored of this can't be read; restore a backup.") from error
+        raise ResponderBotError("unavailable", "The stored record can't be read; restore a backup.") from error
 
 
 def next_id(tx: Transaction) -> int:

@@ -43,9 +43,8 @@ def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) ->
             connection.close()
         if not isinstance(error, STORE_ERRORS):
             raise
-        sentence = (
-            f"The database {path} can't be opened ({describe(error)}); mend that, or name another file in the settings."
-        )
+        advice = "correct that, or name another file in the settings."
+        sentence = f"The database {path} can't be opened ({describe(error)}); {advice}"
         raise ResponderBotError("unavailable", sentence) from error
     return connection
 

@@ -60,15 +60,13 @@ class Probe:
                 self.write_s = self._seconds() - started
                 out_of_space = await asyncio.to_thread(_out_of_space, self._database.path)
         except TimeoutError:
-            return ProbeResult(f"The store took no write within {TIMEOUT_S:g} s; look at its disk.", True)
+            return ProbeResult(f"The store did not take a write within {TIMEOUT_S:g} s; look at its disk.", True)
         except ResponderBotError as error:
             return ProbeResult(error.message, True)
         except RuntimeError as error:  # no thread can be started
-            return ProbeResult(f"The store can't be looked at ({error}); raise the limit on processes.")
+            return ProbeResult(f"The store can't be checked ({error}); raise the limit on processes.")
         if out_of_space:
-            return ProbeResult(
-                f"There is no room for what comes next ({out_of_space}); make room on the disk of the store.", True
-            )
+            return ProbeResult(f"The disk of the store is almost full ({out_of_space}); free some space on it.", True)
         if self._result.is_down:  # earlier failures of other work had the same cause
             self._database.forget_failure()
         return ProbeResult(self._database.damage() or self._database.failure(FAILURE_SHOWN_S))

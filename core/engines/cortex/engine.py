@@ -13,8 +13,7 @@ from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
 from core.engines.cortex.translate import describe_refusal, find_job, parse_catalogue, parse_id, run_body
-
-_KINDS = ("alert", "case", "case_task", "case_task_log", "case_artifact")
+from core.models import KINDS
 
 
 class CortexEngine:
@@ -118,7 +117,7 @@ class CortexEngine:
     async def _entries_by_kind(self) -> list[Any]:
         """For versions without the search. A responder for several kinds is listed several times."""
         entries: dict[str, Any] = {}
-        for kind in _KINDS:
+        for kind in KINDS:
             answer = await self._http.call("GET", f"responder/type/{self._product}:{kind}")
             for entry in self._require_list(answer):
                 entries.setdefault(parse_id(entry) or f"?{len(entries)}", entry)

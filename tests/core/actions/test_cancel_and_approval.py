@@ -367,7 +367,7 @@ async def test_a_queued_action_does_not_start_once_its_requester_or_approver_los
     login = f"{who}@responder-bot.local"
     assert [action.status for action in ended] == ["Success", "Failure", "Failure"]
     assert messages[2].startswith(f"{login} asked for this and may no longer run responders")
-    verb = "asked for" if who == "anna" else "agreed to"
+    verb = "asked for" if who == "anna" else "approved"
     assert messages[1].startswith(f"{login} {verb} this and may no longer run responders, so it did not run;")
     assert not (tmp_path / "runs").exists()
 
