@@ -52,7 +52,7 @@ class Caller:
         if sentence := self.why_not(permission, what):
             raise ResponderBotError("forbidden", sentence)
 
-    def clearance_refusal(self, tlp: int) -> str:
+    def why_not_cleared(self, tlp: int) -> str:
         """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.
 
         `""` if they may see it, or use their own key.
@@ -60,10 +60,10 @@ class Caller:
         return too_high(tlp, self.clearance) if self.is_represented and tlp > self.clearance else ""
 
     def require_clearance(self, tlp: int, what: str) -> None:
-        """Raises ResponderBotError("forbidden") with `clearance_refusal`, if there is one."""
-        if refusal := self.clearance_refusal(tlp):
+        """Raises ResponderBotError("forbidden") with `why_not_cleared`, if there is one."""
+        if reason := self.why_not_cleared(tlp):
             raise ResponderBotError(
-                "forbidden", f"You are not authorized to {what}, {refusal}; ask somebody who may see it"
+                "forbidden", f"You are not authorized to {what}, {reason}; ask somebody who may see it"
             )
 
 

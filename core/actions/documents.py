@@ -184,8 +184,8 @@ class _Found:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
         running = {row["responder_name"]: row["created_by"] for row in stored.open_on(self._reads, number)}
-        may_run, refusal = caller.may("manageAction"), caller.clearance_refusal(target.tlp)
-        explained = offers.explained(target, may_run=may_run, running=running, refusal=refusal)
+        may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.tlp)
+        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not)
         text = _array(offered.to_json() for offered in explained)
         self.documents[target.root_id].responders[f"~{number}"] = text
         self.chars += len(text)

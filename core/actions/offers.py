@@ -146,17 +146,19 @@ class Offers:
         ]
 
     def explained(
-        self, target: Target, *, may_run: bool, running: Mapping[str, str], refusal: str = ""
+        self, target: Target, *, may_run: bool, running: Mapping[str, str], why_not: str = ""
     ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `running` is responder name to requester.
 
-        `refusal` is why the caller may not act on this object, if so. With those that can't be used at all, if they
+        `why_not` is why the caller may not act on this object, if so. With those that can't be used at all, if they
         are for this kind of object.
         """
-        refusals = [refusal] if refusal else []
+        more_reasons = [why_not] if why_not else []
         if not may_run:
-            refusals.append("you haven't the permission manageAction; an org-admin can give it")
-        usable = [self._explain(offer, target, refusals, running.get(offer.name)) for offer in self._by_name.values()]
+            more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
+        usable = [
+            self._explain(offer, target, more_reasons, running.get(offer.name)) for offer in self._by_name.values()
+        ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
     def choose(
@@ -209,9 +211,9 @@ class Offers:
         return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
     def _explain(
-        self, offer: Offer, target: Target, refusals: Sequence[str], started_by: str | None
+        self, offer: Offer, target: Target, more_reasons: Sequence[str], started_by: str | None
     ) -> OfferedResponder:
-        reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *refusals]
+        reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *more_reasons]
         if not any(self._states[name].up for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]

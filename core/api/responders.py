@@ -23,8 +23,8 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         if not bool_param(request, "explain"):
             return json_response(_json(offers.offered(target)))
         may_run, running = request.caller.may("manageAction"), actions.running_on(target)
-        refusal = request.caller.clearance_refusal(target.tlp)
-        return json_response(_json(offers.explained(target, may_run=may_run, running=running, refusal=refusal)))
+        why_not = request.caller.why_not_cleared(target.tlp)
+        return json_response(_json(offers.explained(target, may_run=may_run, running=running, why_not=why_not)))
 
     async def get_in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
