@@ -1,6 +1,8 @@
 """Environments of responders, built by the real uv from wheels of this test, without network."""
 
+import importlib.util
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -52,6 +54,24 @@ def root(tmp_path: Path) -> Path:
     responder(place, "New", "thing==2.0")
     responder(place, "Never", "thing==3.0")
     return place
+
+
+async def test_packages_are_compiled_when_they_are_installed(
+    make_engine: MakeEngine, root: Path, tmp_path: Path
+) -> None:
+    """A confined run can't write to its environment, so it would compile them again each time."""
+    with zipfile.ZipFile(root / "wheels" / "thing-2.0-py3-none-any.whl", "a") as file:
+        file.writestr("of_python_2.py", "print 'no longer'\n")
+    environments = Environments(tmp_path / "environments")
+    (built,) = await environments.install([root / "New"], lambda _: None)
+    assert built.state == "built"
+    (source,) = (tmp_path / "environments").resolve().rglob("thing.py")
+    compiled = Path(importlib.util.cache_from_source(str(source)))
+    assert os.path.join(*source.parts[-5:]).encode() in compiled.read_bytes()  # where tracebacks find it
+    compiled.unlink()  # as in an environment of an earlier release
+    (cached,) = await environments.install([root / "New"], lambda _: None)
+    assert cached.state == "cached"
+    assert compiled.exists()
 
 
 async def test_two_responders_that_contradict_each_other_both_run(
