@@ -304,7 +304,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import folder_problems
+    from core.settings import folder_problems, mode_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -315,6 +315,7 @@ def _settings_checks(
     ]
     if _is_local_core(settings, core):
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
+        lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
     return lines
 
 
@@ -376,10 +377,11 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
     from bot import demo
     from core.common import logs
     from core.common.clock import now_ms
+    from core.common.private_files import make_private
 
     logs.configure("error")
     try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(state)
     except OSError as error:
         sentence = f"The folder {state} can't be made ({error.strerror}); give another with --state."
         raise ResponderBotError("bad_request", sentence) from error

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
     DatabaseFile,
@@ -114,6 +115,16 @@ class CoreSettings(SettingsSection):
     core: CoreSection = Field(default_factory=CoreSection)
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
+
+
+def mode_problems(settings: CoreSettings, *databases: Path) -> list[str]:
+    """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
+    core, everyone_may_read = settings.core, 0o055
+    found = [mode_problem(core.jobs), mode_problem(core.environments, shared=everyone_may_read)]
+    for file in (core.database, *databases):
+        found += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
+        found.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
+    return [problem for problem in dict.fromkeys(found) if problem]
 
 
 def folder_problems(settings: CoreSettings) -> list[str]:

@@ -27,6 +27,7 @@ from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs
 from core.common.errors import ResponderBotError
+from core.common.private_files import create_database
 
 RENEW_LEASE_S = 3.0  # a third of the lease
 ACQUIRE_LEASE_S = 1.0  # how soon another replica takes over a released lease
@@ -231,10 +232,9 @@ async def running(
 
 
 def _create_database_file(database: Path) -> None:
-    """Create the file if it is missing, readable only by this user."""
+    """Create the file if it is missing; only this account can read it."""
     try:
-        database.parent.mkdir(parents=True, exist_ok=True)
-        database.touch(mode=0o600)
+        create_database(database)
     except OSError as error:
         sentence = (
             f"The bot's database {database} can't be opened ({error.strerror}); name another with [bot] database."

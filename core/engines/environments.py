@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from core.common.private_files import make_private
+from core.engines import files
 from core.engines.files import raise_if_exhausted
 
 _BUILD_TIMEOUT_S = 1800.0
@@ -133,12 +135,12 @@ class Environments:
         uv = self._uv or os.environ.get("UV") or shutil.which("uv")
         if not uv:
             return BuildStatus(folder, "failed", "uv is not found: install it, or set the variable UV to its path.")
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._root)
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=self._root))
         try:
             reason = await self._fill(uv, folder, new)
             if reason:
-                _failure_file(path).write_text(json.dumps({"reason": reason}))
+                files.replace(self._root, _failure_file(path).name, content=json.dumps({"reason": reason}).encode())
                 return BuildStatus(folder, "failed", reason)
             _publish(new, path)
         except OSError as error:
@@ -206,7 +208,7 @@ def _version_of(python: Path) -> str:
 
 def _build_plain(path: Path) -> None:
     """Create an environment with the standard library only, without uv."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         venv.EnvBuilder(symlinks=True, with_pip=False).create(new)

@@ -93,16 +93,6 @@ def _write_new(name: str, content: bytes, directory: int | None) -> None:
         file.write(content)
 
 
-def make_private(path: Path) -> None:
-    """Create a directory and its missing parents, for their owner only. Raises OSError."""
-    if path.is_dir():
-        return
-    make_private(path.parent)
-    with contextlib.suppress(FileExistsError):  # created by someone else meanwhile
-        path.mkdir(mode=0o700)
-        path.chmod(0o700)  # regardless of the umask
-
-
 def remove_tree(path: Path) -> None:
     """Remove a file, or a directory with its content, without following symlinks. What can't be removed stays.
 

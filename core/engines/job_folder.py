@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.common.private_files import make_private
 from core.engines import files
 from core.engines.base import Job
 from core.engines.configuration import ConfiguredResponder
@@ -158,7 +159,7 @@ def create(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> None
 def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder, *, confined: bool = False) -> int:
     """Create the folder as `create` does; it is locked, as by `lock`, before anyone else can see it."""
     jobs = folder.path.parent
-    files.make_private(jobs)
+    make_private(jobs)
     new = jobs / f".{folder.path.name}.{secrets.token_hex(8)}"
     _make_directory(new)
     files.write_new(new / "follower", b"")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core.common.database.sqlite import Reads, Transaction
 from core.common.errors import ResponderBotError
+from core.common.private_files import make_private, narrow_database
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
 ID_GAP = 1_000_000_000  # more ids than a database allocates between a backup and its loss
@@ -61,7 +62,7 @@ def restore_backup(backup: Path, target: Path, table: str) -> tuple[int, Path | 
     _check_has_table(backup, table)
     _checkpoint(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
     except OSError as error:
         raise _restore_failed(backup, target, error) from error
     with _marked_copy(backup, target, int(backup.stat().st_mtime * 1000)) as made:
@@ -151,6 +152,7 @@ def _set_aside(target: Path, made: Path) -> Path | None:
     for suffix in _SIDE_FILES:
         with suppress(FileNotFoundError):
             Path(f"{target}{suffix}").rename(f"{kept}{suffix}")
+    narrow_database(kept)
     return kept
 
 

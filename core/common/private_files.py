@@ -1,0 +1,63 @@
+"""Files and folders that only this account can read, whatever the umask is."""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+_SIDE_FILES = ("", "-wal", "-shm", "-journal")
+
+
+def make_private(path: Path) -> None:
+    """Create a directory and its missing parents, for their owner only. Raises OSError."""
+    if path.is_dir():
+        return
+    make_private(path.parent)
+    with contextlib.suppress(FileExistsError):  # created by someone else meanwhile
+        path.mkdir(mode=0o700)
+        path.chmod(0o700)  # regardless of the umask
+
+
+def create_database(path: Path) -> None:
+    """Create an empty database file and its folder, for their owner only; narrow the mode of one that exists.
+
+    SQLite gives the files beside it the same mode. Raises OSError.
+    """
+    make_private(path.parent)
+    if not path.exists():  # closing a descriptor of a database in use would drop the locks of this process
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)  # regardless of the umask
+        finally:
+            os.close(descriptor)
+    narrow_database(path)
+
+
+def narrow_database(path: Path) -> None:
+    """Take from everybody else what earlier releases or `cp` let them read, in a database and the files beside it.
+
+    What isn't ours stays as it is: `mode_problem` tells of it.
+    """
+    for suffix in _SIDE_FILES:
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            file = Path(f"{path}{suffix}")
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o077 and file.is_file():
+                file.chmod(mode & 0o700)
+
+
+def mode_problem(path: Path, *, shared: int = 0) -> str:
+    """What others can do with a file or folder that should be private, and what to do; "" if nothing.
+
+    `shared` are the mode bits that they may have.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    mode = stat.S_IMODE(found.st_mode)
+    if os.name != "posix" or not mode & 0o077 & ~shared or mode & stat.S_ISVTX:
+        return ""
+    wanted = mode & (0o700 | shared)
+    what = "change" if mode & 0o022 & ~shared else "read"
+    return f"others on this machine can {what} {path} (mode {mode:04o}); `chmod {wanted:o} {path}`"

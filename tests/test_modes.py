@@ -1,0 +1,145 @@
+"""What responder-bot writes is private to its account, whatever the umask; what an earlier release left is narrowed."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bot.outbox.store import open_store
+from core.common.database.sqlite import Database
+from core.common.private_files import create_database
+from core.store.opening import open_database
+
+ROOT = Path(__file__).parents[1]
+UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".format)
+
+
+def run(folder: Path, *args: str, umask: int, module: str = "bot.cli") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, *args],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=umask,
+    )
+
+
+def wide(folder: Path) -> dict[str, str]:
+    """The files and folders here that others can read or change, with their modes."""
+    modes = {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in _found(folder)}
+    return {name: f"{mode:04o}" for name, mode in modes.items() if mode & 0o077}
+
+
+def _found(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if not path.is_symlink())
+
+
+@UMASKS
+def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "responder-bot.toml").write_text(
+        '[core]\ndatabase = "state/core/core.db"\njobs = "state/jobs"\nenvironments = "state/environments/all"\n'
+        '[bot]\ndatabase = "state/bot/slack.db"\n[[engine]]\nname = "local"\nresponders = ["own"]\n'
+    )
+    (tmp_path / "responder-bot.toml").chmod(0o600)
+    (tmp_path / "own" / "Broken").mkdir(parents=True)
+    (tmp_path / "own" / "Broken" / "requirements.txt").write_text("--no-index\nnothing-of-this-name==1\n")
+    (tmp_path / "own" / "Broken" / "Broken.json").write_text(
+        json.dumps({"name": "Broken", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Broken/b.py"})
+    )
+    assert run(tmp_path, "user", "add", "ann", "--profile", "analyst", umask=umask).returncode == 0
+    assert run(tmp_path, "responders", "install", umask=umask).returncode == 1
+    assert run(tmp_path, "backup", "copy.db", umask=umask).returncode == 0
+    assert run(tmp_path, "restore", "copy.db", umask=umask).returncode == 0
+    below = {str(path.relative_to(tmp_path)) for path in _found(tmp_path)}
+    assert {"state/core/core.db", "copy.db", "state/core/core.db.before-restore-1"} <= below
+    assert any(name.endswith(".failed.json") for name in below)
+    ours = {name: mode for name, mode in wide(tmp_path).items() if not name.startswith(("own", ".cache"))}
+    assert ours == {}
+
+
+@pytest.mark.slow
+def test_the_demo_writes_private_files_and_folders(tmp_path: Path) -> None:
+    """It writes all that `serve` does: both databases, job folders and environments."""
+    state = tmp_path / "below" / "state"
+    ran = run(tmp_path, "try", "--once", "--state", str(state), umask=0)
+    assert ran.returncode == 0, ran.stderr
+    assert len(list(state.rglob("*.db"))) == 2
+    # The files of a Python environment have the umask's mode, below a folder that is closed to others.
+    assert {name: mode for name, mode in wide(tmp_path).items() if "/plain-" not in name} == {}
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777], ids="{:03o}".format)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+async def core_s(path: Path) -> Database:
+    return open_database(path)
+
+
+async def bot_s(path: Path) -> Database:
+    create_database(path)
+    return open_store(path)
+
+
+@pytest.mark.parametrize("opened", [core_s, bot_s])
+async def test_both_databases_are_private_while_they_are_open(
+    tmp_path: Path, umask: int, opened: Callable[[Path], Awaitable[Database]]
+) -> None:
+    database = await opened(tmp_path / "state" / "of.db")
+    try:
+        names = {path.name for path in _found(tmp_path)}
+        assert names == {"state", "of.db", "of.db-wal", "of.db-shm"}
+        assert wide(tmp_path) == {}
+    finally:
+        await database.close()
+
+
+@pytest.mark.parametrize("opened", [core_s, bot_s])
+async def test_a_database_that_others_could_read_is_narrowed(
+    tmp_path: Path, opened: Callable[[Path], Awaitable[Database]]
+) -> None:
+    path = tmp_path / "of.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE mine (id)")
+        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            file.chmod(0o666)
+        database = await opened(path)
+        try:
+            assert wide(tmp_path) == {}
+        finally:
+            await database.close()
+
+
+def test_doctor_tells_what_others_can_read_or_change(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    for folder, mode in ((state, 0o777), (state / "jobs", 0o755), (state / "environments", 0o770)):
+        folder.mkdir()
+        folder.chmod(mode)
+    for file, mode in (("core.db", 0o644), ("core.db-wal", 0o600), ("slack.db", 0o660)):
+        (state / file).touch()
+        (state / file).chmod(mode)
+    (tmp_path / "responder-bot.toml").write_text(
+        '[core]\nport = 9\ndatabase = "state/core.db"\njobs = "state/jobs"\nenvironments = "state/environments"\n'
+        '[bot]\ndatabase = "state/slack.db"\n'
+    )
+    printed = run(tmp_path, "doctor", umask=0o022).stdout.splitlines()
+    assert [line.removeprefix("FAIL  modes: others on this machine can ") for line in printed if "modes: " in line] == [
+        f"read {state}/jobs (mode 0755); `chmod 700 {state}/jobs`",
+        f"change {state}/environments (mode 0770); `chmod 750 {state}/environments`",
+        f"read {state}/core.db (mode 0644); `chmod 600 {state}/core.db`",
+        f"change {state} (mode 0777); `chmod 775 {state}`",
+        f"change {state}/slack.db (mode 0660); `chmod 600 {state}/slack.db`",
+    ]
