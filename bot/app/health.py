@@ -4,7 +4,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -33,6 +39,7 @@ class BotHealth(Collector):
         self._outbox = outbox
         self._is_leading = is_leading
         self._workers = workers
+        disable_created_metrics()  # type: ignore[no-untyped-call] # in the whole process
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._acknowledged = Histogram(
@@ -56,6 +63,8 @@ class BotHealth(Collector):
         """The metrics of one scrape."""
         restarts = "Workers that broke and were started again"
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
+        commits = "Durable commits of this process to the bot's database"
+        yield CounterMetricFamily("responder_bot_store_commits", commits, self._outbox.commits)
         with suppress(ResponderBotError):  # /health says that the database can't be read
             yield from self._messages()
         yield GaugeMetricFamily(

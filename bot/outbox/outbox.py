@@ -76,6 +76,11 @@ class MessageOutbox:
     async def close(self) -> None:
         await self._store.close()
 
+    @property
+    def commits(self) -> int:
+        """How many commits of this process have written something."""
+        return self._store.commits
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def last_write(self) -> int:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Literal
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
@@ -21,6 +29,7 @@ from core.models import ApiModel
 from core.store import measures
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
+_METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
@@ -85,6 +94,7 @@ class Metrics:
         self._lock = asyncio.Lock()
         self._counted_at = float("-inf")
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        disable_created_metrics()  # type: ignore[no-untyped-call] # in the whole process
         self.registry = CollectorRegistry()
 
         def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
@@ -93,6 +103,10 @@ class Metrics:
         self._requests = Counter(
             "responder_bot_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
         )
+        self._commits = Counter(
+            "responder_bot_store_commits", "Durable commits of this process to the store", registry=self.registry
+        )
+        self._commits_counted = 0
         self._seconds = Histogram(
             "responder_bot_request_seconds",
             "Time to an answer, long polls included",
@@ -110,6 +124,7 @@ class Metrics:
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one response."""
+        method = method if method in _METHODS else "other"  # any word can be a method
         children = self._by_route.get((route, method, status))
         if children is None:
             children = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
@@ -131,6 +146,9 @@ class Metrics:
                 self._queue.set(measures.queued(self._database))
                 self._size.set(measures.size_bytes(self._database))
             self._write.set(self._probe.write_s)
+            commits = self._database.commits
+            self._commits.inc(commits - self._commits_counted)
+            self._commits_counted = commits
             for name, up in self._engines():
                 self._up.labels(name).set(1 if up else 0)
             return generate_latest(self.registry)

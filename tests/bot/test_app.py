@@ -234,6 +234,8 @@ async def test_health_and_metrics_are_served(tmp_path: Path, transport: Literal[
             assert [part["name"] for part in told["parts"]] == [way_in, "delivery", "feed"]
             assert 'responder_bot_acknowledge_seconds_count{surface="command"} 1.0' in counted
             assert "responder_bot_messages_stuck 0.0" in counted
+            assert any(re.match("responder_bot_store_commits_total [1-9]", line) for line in counted)
+            assert not [line for line in counted if "_created" in line]
 
 
 def done_replies(view: EmulatorView, alert_id: str) -> list[dict[str, Any]]:

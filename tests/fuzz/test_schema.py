@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.fuzz, pytest.mark.timeout(1200)]
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
 
 
+INCLUDED = {"/api/event": "documents", "/api/document": "responders"}
 RESPONDER = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
@@ -135,6 +136,10 @@ def _make_deeper(case: Any, ids: dict[str, str], turn: int) -> None:
     """Let most requests get past the first checks: real ids and kinds, nobody to act for; and no long polls."""
     if isinstance(case.query, dict):
         case.query.pop("wait", None)
+        if case.operation.path in INCLUDED and turn % 3:
+            case.query["include"] = INCLUDED[case.operation.path]
+        if "ids" in case.query and turn % 3:
+            case.query["ids"] = ",".join(ids.values())
     if turn % 8:
         for name in [name for name in case.headers or {} if name.lower() == "x-on-behalf-of"]:
             del case.headers[name]

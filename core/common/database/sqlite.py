@@ -74,6 +74,8 @@ class Database:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pending: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
+        self.commits = 0
+        """How many commits of this process have written something."""
         self._is_closed = False
         self._lost = ""  # what is wrong with the files, as of `_files_checked_at`
         self._files_checked_at = float("-inf")
@@ -294,12 +296,14 @@ class Database:
         connection = self._writer_connection
         try:
             self._check_files_if_due()
+            before = connection.total_changes
             connection.execute("BEGIN IMMEDIATE")
             if not _all_at_once(works, connection):
                 connection.execute("ROLLBACK")
                 connection.execute("BEGIN IMMEDIATE")
                 _one_by_one(works, connection)
             connection.execute("COMMIT")
+            self.commits += connection.total_changes != before
             self._check_files()  # before anything is acknowledged
         except STORE_ERRORS as error:
             if connection.in_transaction:

@@ -191,6 +191,27 @@ async def test_metrics_cover_requests_actions_and_the_store(tmp_path: Path) -> N
     assert "secret-looking" not in text
 
 
+async def test_metrics_count_commits_and_requests_under_names_that_clients_cannot_choose(tmp_path: Path) -> None:
+    def value(text: str, name: str) -> float:
+        return float(next(line for line in text.splitlines() if line.startswith(f"responder_bot_{name} ")).split()[-1])
+
+    async with running_core(tmp_path) as core:
+        await core.key("org-admin")
+        before, commits = (await core.send("GET", "/metrics")).text, core.core.database.commits
+        for number in range(3):
+            await core.send("POST", "/api/alert", {**ALERT, "sourceRef": str(number)})
+        await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "0"})  # exists already
+        await core.send("GET", "/api/alert")
+        await core.send("PURGE", "/api/alert")
+        assert core.core.database.commits == commits + 3
+        text = (await core.send("GET", "/metrics")).text
+    assert value(text, "store_commits_total") - value(before, "store_commits_total") in (3, 4)  # the probe may add one
+    assert 'responder_bot_requests_total{method="POST",route="/api/alert",status="201"} 3.0' in text
+    assert 'responder_bot_requests_total{method="other",route="none",status="405"} 1.0' in text
+    assert "_created" not in text
+    assert "PURGE" not in text
+
+
 async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:
         (tmp_path / "core.db").rename(tmp_path / "elsewhere.db")
