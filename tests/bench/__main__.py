@@ -15,34 +15,34 @@ from pathlib import Path
 import uvloop
 
 from tests.bench import table
-from tests.bench.figures import SMALL, Row, Scale
-from tests.bench.programs import CLIENT_CORES
+from tests.bench.comparison import SMALL, Row, Scale
+from tests.bench.processes import CLIENT_CPUS
 
 Measure = Callable[[Path, Scale], Awaitable[list[Row]]]
 
 MEASUREMENTS: Mapping[str, str] = {
-    "list": "listing",
-    "run": "accepting",
-    "write": "writing",
-    "client": "calling",
-    "feed": "following",
-    "large": "growing",
-    "start": "starting",
-    "responder": "running",
+    "list": "list_actions",
+    "run": "accept_runs",
+    "write": "durable_writes",
+    "client": "client_calls",
+    "feed": "feed_latency",
+    "large": "large_store",
+    "start": "startup",
+    "responder": "responder_runs",
     "acknowledge": "acknowledge",
-    "click": "clicking",
+    "click": "click",
 }
-"""Name on the command line, and its module: each has `measure(folder, scale)`. To add one: a module and a line."""
+"""Name on the command line, and the module, which has `measure(folder, scale)`."""
 
 
 def measurement(name: str) -> Measure:
-    found: Measure = importlib.import_module(f"tests.bench.{MEASUREMENTS[name]}").measure
-    return found
+    measure: Measure = importlib.import_module(f"tests.bench.{MEASUREMENTS[name]}").measure
+    return measure
 
 
 async def run(names: Sequence[str], scale: Scale, base: Path | None) -> tuple[list[Row], list[str]]:
     """The rows of these measurements, and the names of those that failed; the others go on."""
-    os.sched_setaffinity(0, CLIENT_CORES)
+    os.sched_setaffinity(0, CLIENT_CPUS)
     rows: list[Row] = []
     failed: list[str] = []
     for name in names:
@@ -64,21 +64,21 @@ async def run(names: Sequence[str], scale: Scale, base: Path | None) -> tuple[li
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all if none is given")
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds that count (default: {Scale.rounds})")
-    parser.add_argument("--small", action="store_true", help="see that they run; the figures mean nothing")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds after the warm-up (default: {Scale.rounds})")
+    parser.add_argument("--small", action="store_true", help="only check that they run; the figures mean nothing")
     parser.add_argument("--folder", type=Path, help="where the stores are made (3 GB for `large`)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
-    asked = parser.parse_args()
-    unknown = set(asked.names) - set(MEASUREMENTS)
+    args = parser.parse_args()
+    unknown = set(args.names) - set(MEASUREMENTS)
     if unknown:
         parser.error(f"no measurement {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
-    scale = SMALL if asked.small else Scale()
-    if asked.rounds is not None:
-        scale = replace(scale, rounds=asked.rounds)
-    rows, failed = uvloop.run(run(asked.names or list(MEASUREMENTS), scale, asked.folder))
-    sys.stdout.write(f"{table.text(rows)}\n\n{table.setting()}\n")
-    if asked.markdown:
-        asked.markdown.write_text(table.markdown(rows))
+    scale = SMALL if args.small else Scale()
+    if args.rounds is not None:
+        scale = replace(scale, rounds=args.rounds)
+    rows, failed = uvloop.run(run(args.names or list(MEASUREMENTS), scale, args.folder))
+    sys.stdout.write(f"{table.text(rows)}\n\n{table.conditions()}\n")
+    if args.markdown:
+        args.markdown.write_text(table.markdown(rows))
     return 1 if failed else 0
 
 

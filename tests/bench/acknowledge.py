@@ -1,8 +1,7 @@
-"""A signed slash command that only reads, acknowledged by the bot, by a floor, and by Bolt with its defaults.
+"""Acknowledge a signed slash command: the bot, a server that only checks the signature, and Bolt with its defaults.
 
-The bot is the whole one, with every command and button registered, so its goals are the stricter ones of a single
-command (with everything, 2.2 x the floor would do). It then does what was asked (it answers with its help), the others
-nothing: at 32 at once that work is part of the bot's figure.
+The bot has every command and button registered, and also answers with its help; the others only acknowledge. At 32 at
+once that work is part of the bot's figure.
 """
 
 import asyncio
@@ -16,14 +15,14 @@ from urllib.parse import urlencode, urlsplit
 
 from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.http_delivery import signature
-from tests.bench import figures
-from tests.bench.figures import Figure, Goal, Row, Scale
-from tests.bench.filling import SERVICE_KEY, fill
+from tests.bench import comparison
+from tests.bench.comparison import Goal, Row, Sample, Scale
+from tests.bench.dataset import SERVICE_KEY, fill
 from tests.bench.load import load, request
-from tests.bench.programs import CLIENT_CORES, Child, serving
+from tests.bench.processes import CLIENT_CPUS, ServerProcess, serving
 
-BOT, FLOOR, BOLT = "the bot", "checks the signature only", "Bolt's defaults"
-APART_S = 0.02  # one command after the other, once the work behind the one before is done
+BOT, SIGNATURE, BOLT = "the bot", "checks the signature only", "Bolt's defaults"
+INTERVAL_S = 0.02  # between commands, for the work after the acknowledgement
 USER, CHANNEL = "U0BENCH", "C0BENCH"
 
 
@@ -39,52 +38,52 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
             "api_url": emulator.api_url,
         }
         async with (
-            serving("servers.ours", folder / "core", on=CLIENT_CORES, manner="holds") as core,
+            serving("servers.core", folder / "core", cpus=CLIENT_CPUS, mode="never_ends") as core,
             serving("servers.bot", folder / "bot", slack=slack, core_url=core.url, core_key=SERVICE_KEY) as bot,
-            serving("servers.slack_app", folder / "floor", manner="floor", slack=slack) as floor,
-            serving("servers.slack_app", folder / "bolt", manner="bolt", slack=slack) as bolt,
+            serving("servers.slack_app", folder / "signature", mode="signature", slack=slack) as only_signature,
+            serving("servers.slack_app", folder / "bolt", mode="bolt", slack=slack) as bolt,
         ):
-            servers = {BOT: bot, FLOOR: floor, BOLT: bolt}
-            alone = await figures.in_turns(
-                {name: partial(_alone, server, slack, scale.calls // 3) for name, server in servers.items()},
+            servers = {BOT: bot, SIGNATURE: only_signature, BOLT: bolt}
+            sequential = await comparison.interleaved(
+                {name: partial(_latency, server, slack, scale.calls // 3) for name, server in servers.items()},
                 scale.rounds,
             )
-            at_once = await figures.in_turns(
-                {name: partial(_at_once, server, slack, scale.seconds) for name, server in servers.items()},
+            at_once = await comparison.interleaved(
+                {name: partial(_throughput, server, slack, scale.seconds) for name, server in servers.items()},
                 scale.rounds,
             )
-    what = "a slash command that only reads, acknowledged with every command and button registered"
-    ms, rate = figures.milliseconds, figures.per_second
+    what = "slash command acknowledged"
+    ms, rate = comparison.milliseconds, comparison.per_second
     return [
-        figures.row(f"{what}, alone", alone, BOT, FLOOR, ms, Goal("at most", 2.0)),
-        figures.row(f"{what}, alone", alone, BOT, BOLT, ms, Goal("at least", 40), turned=True),
-        figures.row(f"{what}, 32 at once", at_once, BOT, FLOOR, rate, Goal("at least", 0.45)),
-        figures.row(f"{what}, 32 at once", at_once, BOT, BOLT, rate),
+        comparison.row(f"{what}, sequential", sequential, BOT, SIGNATURE, ms, Goal("at most", 2.0)),
+        comparison.row(f"{what}, sequential", sequential, BOT, BOLT, ms, Goal("at least", 40), inverse=True),
+        comparison.row(f"{what}, 32 at once", at_once, BOT, SIGNATURE, rate, Goal("at least", 0.45)),
+        comparison.row(f"{what}, 32 at once", at_once, BOT, BOLT, rate),
     ]
 
 
-async def _alone(server: Child, slack: Mapping[str, str], calls: int) -> Figure:
+async def _latency(server: ServerProcess, slack: Mapping[str, str], calls: int) -> Sample:
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
-    asked, times = _command(server, slack), []
+    command, times = _command(server, slack), []
     for _ in range(calls):
         started = time.perf_counter()
-        writer.write(asked)
+        writer.write(command)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
         times.append(time.perf_counter() - started)
         if not head.startswith(b"http/1.1 200 "):
             raise RuntimeError(f"not acknowledged: {head!r}")
-        await asyncio.sleep(APART_S)
+        await asyncio.sleep(INTERVAL_S)
     writer.close()
     return median(times)
 
 
-async def _at_once(server: Child, slack: Mapping[str, str], seconds: float) -> Figure:
+async def _throughput(server: ServerProcess, slack: Mapping[str, str], seconds: float) -> Sample:
     return (await load(server.url, [_command(server, slack)], seconds=seconds)).per_second
 
 
-def _command(server: Child, slack: Mapping[str, str]) -> bytes:
-    """`/responder help`, as Slack sends it; its signature is good for five minutes."""
+def _command(server: ServerProcess, slack: Mapping[str, str]) -> bytes:
+    """`/responder help`, as Slack sends it; its signature is valid for five minutes."""
     payload = {
         "team_id": "T0BENCH",
         "team_domain": "bench",
@@ -104,4 +103,4 @@ def _command(server: Child, slack: Mapping[str, str]) -> bytes:
         "X-Slack-Request-Timestamp": at,
         "X-Slack-Signature": signature(slack["signing_secret"], at, body),
     }
-    return request("POST", server.url, str(server.said["path"]), headers=headers, body=body)
+    return request("POST", server.url, str(server.ready["path"]), headers=headers, body=body)

@@ -8,25 +8,25 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench.figures import Row, Spread
-from tests.bench.programs import CLIENT_CORES, SERVER_CORES
+from tests.bench.comparison import Row, Spread
+from tests.bench.processes import CLIENT_CPUS, SERVER_CPUS
 
-_SHOWN = ("uvicorn", "starlette", "fastapi", "sqlalchemy", "aiosqlite", "httpx", "aiohttp", "slack-bolt")
-HEAD = ("what", "ours", "peer", "ratio (least to most)", "goal", "met", "ours against ours")
+_LIBRARIES = ("uvicorn", "starlette", "fastapi", "sqlalchemy", "aiosqlite", "httpx", "aiohttp", "slack-bolt")
+HEAD = ("measurement", "responder-bot", "peer", "ratio (min to max)", "goal", "met", "noise of ratio")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    goal, met = ("", "") if row.goal is None else (str(row.goal), "yes" if row.goal.met(row.ratio.middle) else "no")
-    what = f"{row.what}; {row.note}" if row.note else row.what
-    return (what, row.ours, f"{row.peer_name}: {row.peer}", shown(row.ratio), goal, met, between(row.noise))
+    goal, met = ("", "") if row.goal is None else (str(row.goal), "yes" if row.goal.met(row.ratio.median) else "no")
+    name = f"{row.name}; {row.note}" if row.note else row.name
+    return (name, row.ours, f"{row.peer_name}: {row.peer}", spread_text(row.ratio), goal, met, noise_text(row.noise))
 
 
-def shown(ratio: Spread) -> str:
-    return f"{ratio.middle:.3g} ({ratio.least:.3g} to {ratio.most:.3g})"
+def spread_text(ratio: Spread) -> str:
+    return f"{ratio.median:.3g} ({ratio.minimum:.3g} to {ratio.maximum:.3g})"
 
 
-def between(noise: Spread | None) -> str:
-    return "" if noise is None else f"{noise.least:.2f} to {noise.most:.2f}"
+def noise_text(noise: Spread | None) -> str:
+    return "" if noise is None else f"{noise.minimum:.2f} to {noise.maximum:.2f}"
 
 
 def text(rows: Sequence[Row]) -> str:
@@ -41,17 +41,17 @@ def text(rows: Sequence[Row]) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     lines = [HEAD, tuple("---" for _ in HEAD), *(cells(row) for row in rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\n{setting()}\n"
+    return f"{table}\n\n{conditions()}\n"
 
 
-def setting() -> str:
+def conditions() -> str:
     """Where and with what it was measured."""
-    libraries = ", ".join(f"{name} {version(name)}" for name in _SHOWN)
-    cores = "one core for both" if SERVER_CORES == CLIENT_CORES else "server and client each on a core of its own"
+    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    cpus = "one CPU for both" if SERVER_CPUS == CLIENT_CPUS else "server and client each on a CPU of its own"
     return (
-        f"Measured on {datetime.now().astimezone():%Y-%m-%d}, {_processor()}, {cores}; CPython"
+        f"Measured on {datetime.now().astimezone():%Y-%m-%d}, {_processor()}, {cpus}; CPython"
         f" {platform.python_version()} on {sys.platform}, SQLite {sqlite3.sqlite_version}, {libraries}. Medians of"
-        " rounds that take turns; times are of this machine, ratios carry over."
+        " interleaved rounds; times are of this machine, ratios carry over."
     )
 
 

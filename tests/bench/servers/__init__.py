@@ -1,6 +1,6 @@
-"""Programs that the measurements start: core, the bot, their peers, and the floors."""
+"""Programs that the measurements start: core, the bot, their peers, and lower bounds."""
 
 import sys
 
-# The log library imports rich where it is installed, and it came with the tools for developing: no user has it.
-sys.modules["rich"] = None  # type: ignore[assignment]  # how an import is told that there is none
+# structlog imports rich where it is installed; here a development tool brings it, users don't have it.
+sys.modules["rich"] = None  # type: ignore[assignment]  # None makes the import fail

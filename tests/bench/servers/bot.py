@@ -1,4 +1,4 @@
-"""The bot as users run it over signed HTTP requests, on a free port."""
+"""The bot as users run it, over signed HTTP requests, on a free port."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from core.app import stop_signal
 from core.client import CoreClient
 from core.common import logs
 from core.common.clock import now_ms
-from tests.bench.programs import tell
+from tests.bench.processes import send_line
 
 
 async def main(given: dict[str, Any]) -> None:
@@ -30,7 +30,7 @@ async def main(given: dict[str, Any]) -> None:
         running(settings, core, clock_ms=now_ms) as bot,
     ):
         assert isinstance(bot.transport, HttpTransport)
-        tell({"url": bot.transport.url, "path": EVENTS_PATH})
+        send_line({"url": bot.transport.url, "path": EVENTS_PATH})
         await stop_signal()
 
 

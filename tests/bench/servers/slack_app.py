@@ -1,4 +1,4 @@
-"""What acknowledges a command: a route that only checks the signature, or Bolt with its defaults and one listener."""
+"""A server that only checks the signature of a command, or Bolt with its defaults and one listener."""
 
 import json
 import sys
@@ -12,12 +12,12 @@ from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
 from core.app import stop_signal
-from tests.bench.programs import tell
+from tests.bench.processes import send_line
 
 PATH = "/slack/events"
 
 
-def floor(slack: dict[str, Any]) -> Any:
+def signature_only(slack: dict[str, Any]) -> Any:
     verifier = SignatureVerifier(slack["signing_secret"])
 
     async def events(request: web.Request) -> web.Response:
@@ -39,7 +39,7 @@ def bolt(slack: dict[str, Any]) -> Any:
 
 
 def events_of(app: AsyncApp) -> Any:
-    """Bolt's app as a route, as its own server has it."""
+    """A handler for Bolt's app, as in Bolt's own server."""
 
     async def events(request: web.Request) -> web.Response:
         return await to_aiohttp_response(await app.async_dispatch(await to_bolt_request(request)))
@@ -48,18 +48,18 @@ def events_of(app: AsyncApp) -> Any:
 
 
 async def serve(events: Any) -> None:
-    """This route on a free port, until a signal ends it."""
-    served = web.Application()
-    served.add_routes([web.post(PATH, events)])
-    runner = web.AppRunner(served, access_log=None)
+    """Serve this handler on a free port, until a signal."""
+    application = web.Application()
+    application.add_routes([web.post(PATH, events)])
+    runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    tell({"url": f"http://{host}:{port}", "path": PATH})
+    send_line({"url": f"http://{host}:{port}", "path": PATH})
     await stop_signal()
     await runner.cleanup()
 
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    uvloop.run(serve({"floor": floor, "bolt": bolt}[given["manner"]](given["slack"])))
+    uvloop.run(serve({"signature": signature_only, "bolt": bolt}[given["mode"]](given["slack"])))

@@ -1,4 +1,4 @@
-"""A responder as most public ones are: it imports requests, and answers."""
+"""A responder that imports requests, as most public ones do, and reports success."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
-"""A responder that imports requests, waits for as long as the alert's title says, and tells from when to when.
+"""A responder that imports requests, sleeps for as long as the alert's title says, and reports from when to when.
 
-The waiting stands for its own work: the answer of a firewall, a lookup.
+The sleep stands for its own work, such as a call to a firewall.
 """
 
 import json

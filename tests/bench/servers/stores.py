@@ -1,4 +1,4 @@
-"""Durable writes of an action and its event, in this process: through core's store, and the plain ways."""
+"""Write an action and its event durably: through core's database, by separate commits, and without SQLite."""
 
 import asyncio
 import json
@@ -19,15 +19,15 @@ from core.records import events
 from core.store import actions as stored
 from core.store import objects
 from core.store.schema import migrate
-from tests.bench.figures import in_turns
-from tests.bench.filling import ANALYST, NOW, RESPONDER, action
-from tests.bench.programs import tell
+from tests.bench.comparison import interleaved
+from tests.bench.dataset import ANALYST, NOW, RESPONDER, action
+from tests.bench.processes import send_line
 
 WRITERS = 32
 
 
-def work(tx: Transaction) -> None:
-    """What starting a run writes."""
+def write_run(tx: Transaction) -> None:
+    """Write what the start of a run writes."""
     number = objects.next_id(tx)
     values = {
         "id": number,
@@ -57,7 +57,7 @@ RECORD = f"{DOC} action.created Action 123456789 1 {ANALYST}".encode()
 
 
 def plain_connection(path: Path) -> sqlite3.Connection:
-    """Another store with the same settings."""
+    """A connection with the settings of core's writer."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.row_factory = sqlite3.Row
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
@@ -75,7 +75,7 @@ async def main(given: dict[str, Any]) -> None:
 
     def commit() -> None:
         direct.execute("BEGIN IMMEDIATE")
-        work(Transaction(direct))
+        write_run(Transaction(direct))
         direct.execute("COMMIT")
 
     def synced(fd: int, content: bytes) -> Callable[[], None]:
@@ -89,25 +89,27 @@ async def main(given: dict[str, Any]) -> None:
         return await _rate(write, given["seconds"])
 
     async def grouped() -> None:
-        await database.transaction(work)
+        await database.transaction(write_run)
 
     async def directly() -> None:
         commit()
-        await asyncio.sleep(0)  # the next writer's turn
+        await asyncio.sleep(0)  # let the next writer run
 
-    found = await in_turns(
+    samples = await interleaved(
         {
             "store, 32 at once": lambda: at_once(grouped),
-            "direct, 32 at once": lambda: at_once(directly),
-            "store alone": lambda: _alone(grouped, given["calls"]),
-            "direct alone": lambda: _alone(directly, given["calls"]),
-            "write + fdatasync": lambda: _timed(synced(file, RECORD), given["calls"]),
-            "write of 6 pages + fdatasync": lambda: _timed(synced(wal, os.urandom(6 * PAGE_BYTES)), given["calls"]),
+            "separate commits, 32 at once": lambda: at_once(directly),
+            "store, sequential": lambda: _latency(grouped, given["calls"]),
+            "separate commits, sequential": lambda: _latency(directly, given["calls"]),
+            "write + fdatasync": lambda: _sync_latency(synced(file, RECORD), given["calls"]),
+            "write of 6 pages + fdatasync": lambda: _sync_latency(
+                synced(wal, os.urandom(6 * PAGE_BYTES)), given["calls"]
+            ),
         },
         given["rounds"],
     )
     await database.close()
-    tell({"figures": found})
+    send_line({"samples": samples})
 
 
 async def _rate(write: Callable[[], Any], seconds: float) -> float:
@@ -124,7 +126,7 @@ async def _rate(write: Callable[[], Any], seconds: float) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def _alone(write: Callable[[], Any], calls: int) -> float:
+async def _latency(write: Callable[[], Any], calls: int) -> float:
     times = []
     for _ in range(calls):
         started = time.perf_counter()
@@ -133,7 +135,7 @@ async def _alone(write: Callable[[], Any], calls: int) -> float:
     return median(times)
 
 
-async def _timed(write: Callable[[], None], calls: int) -> float:
+async def _sync_latency(write: Callable[[], None], calls: int) -> float:
     times = []
     for _ in range(calls):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A store of core with as many alerts and actions as are wanted, written straight into its file."""
+"""Fill a database of core with alerts and actions, by SQL."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ _REPORT = {
 
 
 def alert(number: int) -> Alert:
-    """An alert as a SIEM sends it."""
+    """An alert such as a SIEM sends."""
     return Alert(
         id_=f"~{number}",
         id=f"~{number}",
@@ -71,12 +71,12 @@ def action(number: int, alert_id: int) -> Action:
 
 
 def fill(path: Path, alerts: int, actions: int) -> None:
-    """Alerts `~1` up to `~alerts`, with actions spread over them, so that those of one alert lie far apart.
+    """Create alerts `~1` up to `~alerts`, with actions spread over them, so that those of one alert lie far apart.
 
-    Blocks, and runs a loop of its own: call it beside the loop.
+    Blocks, and runs an event loop of its own: call it in a thread.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_make(path))
+    asyncio.run(_create(path))
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("BEGIN")
@@ -100,8 +100,8 @@ def fill(path: Path, alerts: int, actions: int) -> None:
     connection.close()
 
 
-async def _make(path: Path) -> None:
-    """The file as core itself makes it: its page size is set at creation."""
+async def _create(path: Path) -> None:
+    """Create the file as core does: its page size is set at creation."""
     await Database(path, migrate).close()
 
 
@@ -114,9 +114,9 @@ def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:
 def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str, int, str, str]]:
     template = action(123_456_789, 987_654_321).to_json()
     for n in range(actions):
-        number, of = alerts + 1 + n, n % alerts + 1
-        doc = template.replace("123456789", str(number)).replace("987654321", str(of))
-        yield number, of, RESPONDER, ANALYST, NOW, f"local-{number}", doc
+        number, alert_id = alerts + 1 + n, n % alerts + 1
+        doc = template.replace("123456789", str(number)).replace("987654321", str(alert_id))
+        yield number, alert_id, RESPONDER, ANALYST, NOW, f"local-{number}", doc
 
 
 def _hash(key: str) -> str:

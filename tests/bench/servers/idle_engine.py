@@ -16,12 +16,12 @@ IDLE = Responder(
 
 
 class IdleEngine(Engine):
-    """Takes jobs and holds them (`holds`), or ends each at once (`ends`)."""
+    """Runs that never end, or that end at once."""
 
-    def __init__(self, manner: Literal["holds", "ends"], capacity: int | None) -> None:
-        self._manner = manner
+    def __init__(self, mode: Literal["never_ends", "ends_at_once"], capacity: int | None) -> None:
+        self._mode = mode
         self._capacity = capacity
-        self.taken: asyncio.Queue[OnProgress] = asyncio.Queue()
+        self.started: asyncio.Queue[OnProgress] = asyncio.Queue()
 
     @property
     def name(self) -> str:
@@ -38,9 +38,9 @@ class IdleEngine(Engine):
         return f"local-{action_id}"
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
-        if self._manner == "holds":
+        if self._mode == "never_ends":
             await on_progress(Progress(self.job_id(job.action_id), running=True))
-            self.taken.put_nowait(on_progress)
+            self.started.put_nowait(on_progress)
             await asyncio.get_running_loop().create_future()
         return Report(True, message="Nothing was done.")
 

@@ -1,4 +1,4 @@
-"""A loop that notes when another thread last woke it: for the store's writer, that is just after its commit."""
+"""An event loop that records when another thread last woke it: core's writer thread does, just after its commit."""
 
 import contextvars
 import time
@@ -8,12 +8,12 @@ from typing import Any
 import uvloop
 
 
-class StampingLoop(uvloop.Loop):
+class WakeupTimestampLoop(uvloop.Loop):
     """`woken_at` is in seconds of the monotonic clock, which all processes of a machine share."""
 
     woken_at = 0.0
 
-    def call_soon_threadsafe(  # type: ignore[override]  # the arguments' types are not looked at on the way
+    def call_soon_threadsafe(  # type: ignore[override]  # the arguments are only passed on
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Any:
         self.woken_at = time.perf_counter()

@@ -1,55 +1,55 @@
-"""From the start of the program to its first answer, and the memory that it then has."""
+"""Start core: the time to its first answer, and its resident memory then."""
 
 import asyncio
 import time
 from pathlib import Path
 from statistics import median
 
-from tests.bench import figures
-from tests.bench.figures import Figure, Goal, Row, Scale
-from tests.bench.filling import KEY, fill
+from tests.bench import comparison
+from tests.bench.comparison import Goal, Row, Sample, Scale
+from tests.bench.dataset import KEY, fill
 from tests.bench.load import load, request
-from tests.bench.programs import serving
+from tests.bench.processes import serving
 
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
     await asyncio.to_thread(fill, folder / "ours" / "core.db", 1, 10)
-    memory: dict[str, list[Figure]] = {"core": [], "FastAPI + async ORM": []}
+    memory: dict[str, list[Sample]] = {"core": [], "FastAPI + async ORM": []}
 
-    async def start(name: str, module: str, place: Path) -> Figure:
+    async def start(name: str, module: str, directory: Path) -> Sample:
         times = []
         for _ in range(scale.starts):
             started = time.perf_counter()
-            async with serving(module, place) as server:
-                asked = request(
+            async with serving(module, directory) as server:
+                listing = request(
                     "GET",
                     server.url,
                     "/api/connector/engine/action/alert/~1",
                     headers={"Authorization": f"Bearer {KEY}"},
                 )
-                await load(server.url, [asked], seconds=0, at_once=1)
+                await load(server.url, [listing], seconds=0, at_once=1)
                 times.append(time.perf_counter() - started)
                 memory[name].append(server.memory_mb())
         return median(times)
 
-    found = await figures.in_turns(
+    found = await comparison.interleaved(
         {
-            "core": lambda: start("core", "servers.ours", folder / "ours"),
-            "FastAPI + async ORM": lambda: start("FastAPI + async ORM", "servers.peer", folder / "peer"),
+            "core": lambda: start("core", "servers.core", folder / "ours"),
+            "FastAPI + async ORM": lambda: start("FastAPI + async ORM", "servers.peer_core", folder / "peer"),
         },
         scale.rounds,
     )
     return [
-        figures.row(
-            "start of core to its first answer",
+        comparison.row(
+            "start of core until its first answer",
             found,
             "core",
             "FastAPI + async ORM",
-            figures.milliseconds,
+            comparison.milliseconds,
             Goal("at most", 0.30),
         ),
-        figures.row(
-            "memory after it",
+        comparison.row(
+            "resident memory then",
             memory,
             "core",
             "FastAPI + async ORM",

@@ -1,4 +1,4 @@
-"""The least that an HTTP answer costs here: uvicorn and an application of one line with ready bytes."""
+"""The lower bound of an HTTP answer: uvicorn with an ASGI application that sends static bytes."""
 
 import json
 import socket
@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from tests.bench.programs import tell
+from tests.bench.processes import send_line
 
 
 def main(given: dict[str, Any]) -> None:
@@ -19,7 +19,7 @@ def main(given: dict[str, Any]) -> None:
         await send({"type": "http.response.body", "body": body})
 
     sock = socket.create_server(("127.0.0.1", 0))
-    tell({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
+    send_line({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
     config = uvicorn.Config(app, lifespan="off", access_log=False, log_level="warning", server_header=False)
     uvicorn.Server(config).run([sock])
 

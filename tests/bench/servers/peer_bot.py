@@ -1,6 +1,6 @@
-"""A bot as a competent developer would write it today: Bolt with its defaults, httpx, and a loop that asks for the end.
+"""The peer of the bot, as a competent developer would write it: Bolt with its defaults, httpx, and polling.
 
-It acknowledges first, shows that the run started, and asks the core of `servers.peer` every 250 ms.
+It acknowledges first, shows that the run started, and polls `servers.peer_core` every 250 ms.
 """
 
 import asyncio
@@ -35,30 +35,30 @@ def application(given: dict[str, Any]) -> AsyncApp:
     async def on_run(ack: Any, action: Any, body: Any, client: AsyncWebClient) -> None:
         await ack()
         channel, ts = body["channel"]["id"], body["message"]["ts"]
-        asked = {"responderId": "r-working", "objectType": "alert", "objectId": action["value"]}
-        made = await core("POST", ACTIONS, asked)
-        await client.chat_update(channel=channel, ts=ts, **card(action["value"], made))
-        while made["status"] in ("Waiting", "InProgress"):
+        request = {"responderId": "r-working", "objectType": "alert", "objectId": action["value"]}
+        run = await core("POST", ACTIONS, request)
+        await client.chat_update(channel=channel, ts=ts, **card(action["value"], run))
+        while run["status"] in ("Waiting", "InProgress"):
             await asyncio.sleep(POLL_S)
-            made = await core("GET", f"{ACTIONS}/{made['id']}")
-        await client.chat_update(channel=channel, ts=ts, **card(action["value"], made))
+            run = await core("GET", f"{ACTIONS}/{run['id']}")
+        await client.chat_update(channel=channel, ts=ts, **card(action["value"], run))
 
     return app
 
 
 def card(alert_id: str, action: Any = None) -> dict[str, Any]:
-    """The message of an alert, with how its run stands."""
-    told = f"{MARKS[action['status']]} {action['responderName']} {action['status']}" if action else "Nothing ran yet."
+    """The message of an alert, with the status of its run."""
+    status = f"{MARKS[action['status']]} {action['responderName']} {action['status']}" if action else "Nothing ran yet."
     button = {"type": "button", "action_id": "run", "text": {"type": "plain_text", "text": "Run"}, "value": alert_id}
     return {
-        "text": f"Alert {alert_id}: {told}",
+        "text": f"Alert {alert_id}: {status}",
         "blocks": [
-            {"type": "section", "text": {"type": "mrkdwn", "text": f"*Alert {alert_id}*\n{told}"}},
+            {"type": "section", "text": {"type": "mrkdwn", "text": f"*Alert {alert_id}*\n{status}"}},
             {"type": "actions", "elements": [button]},
         ],
     }
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    uvloop.run(serve(events_of(application(asked))))
+    given = json.loads(sys.argv[1])
+    uvloop.run(serve(events_of(application(given))))

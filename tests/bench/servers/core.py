@@ -16,15 +16,15 @@ from core.app import Core, serving, stop_signal
 from core.common import logs
 from core.engines.base import Progress
 from core.settings import CoreSection, CoreSettings, EngineSection
-from tests.bench.programs import tell
-from tests.bench.servers.idle import IdleEngine
-from tests.bench.servers.stamping import StampingLoop
+from tests.bench.processes import send_line
+from tests.bench.servers.idle_engine import IdleEngine
+from tests.bench.servers.timestamps import WakeupTimestampLoop
 
-ASIDE_S = 0.005  # this answer keeps out of the way of the feed's, which goes out meanwhile
+ANSWER_DELAY_S = 0.005  # so that this answer doesn't delay that of the feed
 
 
 def settings_of(given: Mapping[str, Any]) -> CoreSettings:
-    """All files below `folder`; `core` and `engine` are sections of the settings."""
+    """Settings with all files below `folder`, and the given `core` and `engines` sections."""
     folder = Path(given["folder"])
     files = {"database": folder / "core.db", "jobs": folder / "jobs", "environments": folder / "environments"}
     engine = tuple(EngineSection(**section) for section in given.get("engines", ()))
@@ -34,55 +34,55 @@ def settings_of(given: Mapping[str, Any]) -> CoreSettings:
 async def main(given: Mapping[str, Any]) -> None:
     logs.configure("info")
     settings = settings_of(given)
-    made: list[IdleEngine] = []
-    if given.get("manner"):
-        # A kind of engine is a line in this table; the product's type says that nobody changes it while it runs.
-        cast(dict[str, engines.Factory], engines.ENGINES)["process"] = lambda section, settings: _kept(
-            made, IdleEngine(given["manner"], settings.core.max_concurrent_actions)
+    idle: list[IdleEngine] = []
+    if given.get("mode"):
+        # The table of engine types, which the product never changes.
+        cast(dict[str, engines.Factory], engines.ENGINES)["process"] = lambda section, settings: _recorded(
+            idle, IdleEngine(given["mode"], settings.core.max_concurrent_actions)
         )
     async with serving(settings) as (core, url):
-        tell({"url": url})
-        answering = asyncio.create_task(_answer(core, made))
+        send_line({"url": url})
+        answering = asyncio.create_task(_answer(core, idle))
         await stop_signal()
         answering.cancel()
 
 
-def _kept(made: list[IdleEngine], engine: IdleEngine) -> IdleEngine:
-    made.append(engine)
+def _recorded(engines: list[IdleEngine], engine: IdleEngine) -> IdleEngine:
+    engines.append(engine)
     return engine
 
 
-async def _answer(core: Core, made: list[IdleEngine]) -> None:
-    """Questions by standard input, one at a time."""
+async def _answer(core: Core, idle: list[IdleEngine]) -> None:
+    """Answer questions from standard input, one at a time."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    told = None
+    on_progress = None
     while line := await reader.readline():
         question = json.loads(line)
         if question["do"] == "status":
-            if told is None:
-                told = await made[0].taken.get()
-            answered = await _new_status(core, told, question["number"])
+            if on_progress is None:
+                on_progress = await idle[0].started.get()
+            answer = await _new_status(core, on_progress, question["number"])
         else:
-            answered = _sent(question["host"], question["port"])
-        tell(answered)
+            answer = _send(question["host"], question["port"])
+        send_line(answer)
 
 
-async def _new_status(core: Core, told: Any, number: int) -> dict[str, Any]:
-    """Commit a change of an action; when that was done, and the number of its event."""
-    await told(Progress(f"job-{number}", running=True))
+async def _new_status(core: Core, on_progress: Any, number: int) -> dict[str, Any]:
+    """Commit a change of an action; return the time of the commit, and the sequence number of its event."""
+    await on_progress(Progress(f"job-{number}", running=True))
     loop = asyncio.get_running_loop()
-    at = loop.woken_at if isinstance(loop, StampingLoop) else 0.0
-    await asyncio.sleep(ASIDE_S)
+    at = loop.woken_at if isinstance(loop, WakeupTimestampLoop) else 0.0
+    await asyncio.sleep(ANSWER_DELAY_S)
     return {"at": at, "seq": core.feed.last()}
 
 
 _sockets: dict[int, socket.socket] = {}
 
 
-def _sent(host: str, port: int) -> dict[str, Any]:
-    """300 bytes, as long as an event, over a plain socket."""
+def _send(host: str, port: int) -> dict[str, Any]:
+    """Send 300 bytes, the length of an event, over a plain socket."""
     if port not in _sockets:
         _sockets[port] = socket.create_connection((host, port))
         _sockets[port].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,5 +93,7 @@ def _sent(host: str, port: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    with asyncio.Runner(loop_factory=StampingLoop if given.get("stamps") else uvloop.new_event_loop) as runner:
+    with asyncio.Runner(
+        loop_factory=WakeupTimestampLoop if given.get("timestamps") else uvloop.new_event_loop
+    ) as runner:
         runner.run(main(given))

@@ -1,7 +1,7 @@
-"""The same operations as a competent developer would write them today: FastAPI, SQLAlchemy's async ORM, aiosqlite.
+"""The peer of core, as a competent developer would write it: FastAPI, SQLAlchemy's async ORM, aiosqlite.
 
-In its favour: an index for each query, WAL, one eager query for a list, no access log, stored report text as it is,
-writes one after another behind a lock, so that none fails or waits because the file is locked.
+Tuned: WAL, an index for each query, one query for a list, no access log, the report stored as text, and a lock around
+writes, so that none fails because the database is locked.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from sqlalchemy import ForeignKey, Index, event, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from tests.bench.filling import ANALYST, KEY, action, alert
-from tests.bench.programs import tell
+from tests.bench.dataset import ANALYST, KEY, action, alert
+from tests.bench.processes import send_line
 
 
 class Base(DeclarativeBase):
@@ -121,7 +121,7 @@ def engine_of(path: Path) -> AsyncEngine:
 
 
 def application(path: Path, ends: bool, program: str = "") -> FastAPI:
-    """`ends`: its engine does nothing, and has done so at once; `program`: it starts this, one process for a run."""
+    """With `ends`, its engine ends each run at once; with `program`, it starts this, a process for each run."""
     engine = engine_of(path)
     sessions = async_sessionmaker(engine, expire_on_commit=False)
     writing = asyncio.Lock()
@@ -137,8 +137,8 @@ def application(path: Path, ends: bool, program: str = "") -> FastAPI:
     app = FastAPI(lifespan=lifespan)
 
     async def session() -> AsyncIterator[AsyncSession]:
-        async with sessions() as made:
-            yield made
+        async with sessions() as opened:
+            yield opened
 
     Session = Annotated[AsyncSession, Depends(session)]
 
@@ -171,15 +171,15 @@ def application(path: Path, ends: bool, program: str = "") -> FastAPI:
         return found
 
     @app.post("/api/connector/engine/action", response_model=ActionOut, status_code=201)
-    async def run(asked: RunIn, session: Session, user: Caller) -> Any:
+    async def run(body: RunIn, session: Session, user: Caller) -> Any:
         if "manageAction" not in user.permissions:
             raise HTTPException(403, "You are not authorized to create action")
-        target = await session.get(Alert, int(asked.object_id.removeprefix("~")))
+        target = await session.get(Alert, int(body.object_id.removeprefix("~")))
         if target is None:
             raise HTTPException(404, "Alert not found")
         now = time.time_ns() // 1_000_000
-        made = Action(
-            responder_id=asked.responder_id,
+        created = Action(
+            responder_id=body.responder_id,
             responder_name="Idle_1_0",
             responder_definition="Idle_1_0",
             engine_id="local",
@@ -194,39 +194,39 @@ def application(path: Path, ends: bool, program: str = "") -> FastAPI:
             created_by=user.login,
             created_at=now,
         )
-        await session.commit()  # the reading ends before the writing begins, or it fails as "locked"
+        await session.commit()  # end the read transaction, which could not be upgraded: "database is locked"
         async with writing:
-            session.add(made)
+            session.add(created)
             await session.flush()
-            session.add(Event(at=now, type="action.created", object_id=made.id, user=user.login))
+            session.add(Event(at=now, type="action.created", object_id=created.id, user=user.login))
             await session.commit()
-        task = asyncio.create_task(follow(made.id, target))
+        task = asyncio.create_task(follow(created.id, target))
         following.add(task)
         task.add_done_callback(following.discard)
-        return made
+        return created
 
     async def follow(number: int, target: Alert) -> None:
-        """The engine; then the end is stored."""
+        """Run the engine, and store the end."""
         report = '{"success":true}'
         if program:
-            report = await executed(program, path.parent / "jobs" / str(number), target)
+            report = await execute(program, path.parent / "jobs" / str(number), target)
         elif not ends:
             await asyncio.get_running_loop().create_future()
         async with sessions() as session, writing:
-            made = await session.get_one(Action, number)
-            made.status, made.end_date, made.report = "Success", time.time_ns() // 1_000_000, report
-            session.add(Event(at=made.end_date, type="action.ended", object_id=number, user=made.created_by))
+            ended = await session.get_one(Action, number)
+            ended.status, ended.end_date, ended.report = "Success", time.time_ns() // 1_000_000, report
+            session.add(Event(at=ended.end_date, type="action.ended", object_id=number, user=ended.created_by))
             await session.commit()
 
     return app
 
 
-async def executed(program: str, job: Path, target: Alert) -> str:
+async def execute(program: str, job: Path, target: Alert) -> str:
     """Start the program with its job folder, wait for its end, and return its report. Raises if it failed."""
     (job / "input").mkdir(parents=True)
     data = {"_id": f"~{target.id}", "title": target.title, "description": target.description}
-    asked = {"data": data, "dataType": "thehive:alert", "tlp": target.tlp, "pap": target.pap}
-    (job / "input" / "input.json").write_text(json.dumps(asked))
+    input_json = {"data": data, "dataType": "thehive:alert", "tlp": target.tlp, "pap": target.pap}
+    (job / "input" / "input.json").write_text(json.dumps(input_json))
     process = await asyncio.create_subprocess_exec(sys.executable, program, str(job))
     if await process.wait():
         raise RuntimeError(f"{program} failed")
@@ -234,7 +234,7 @@ async def executed(program: str, job: Path, target: Alert) -> str:
 
 
 async def fill(path: Path, actions: int, titles: Sequence[str]) -> None:
-    """One user, one alert, its actions: the same as in core's store; with `titles`, an alert for each instead."""
+    """Create one user, one alert and its actions, as in core's database; with `titles`, an alert for each."""
     engine = engine_of(path)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
@@ -257,7 +257,7 @@ def main(given: dict[str, Any]) -> None:
     if not path.exists():
         asyncio.run(fill(path, int(given.get("actions", 10)), given.get("titles", ())))
     sock = socket.create_server(("127.0.0.1", 0))
-    tell({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
+    send_line({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
     app = application(path, bool(given.get("ends")), str(given.get("program", "")))
     config = uvicorn.Config(app, access_log=False, log_level="warning")
     uvicorn.Server(config).run([sock])

@@ -1,4 +1,4 @@
-"""A call from the bot to core, through `core.client` and with plain httpx."""
+"""Call core as the bot does, through `core.client` and with plain httpx."""
 
 import asyncio
 import time
@@ -10,10 +10,10 @@ import httpx
 
 from core.client import CoreClient
 from core.models import Person
-from tests.bench import figures
-from tests.bench.figures import Figure, Goal, Row, Scale
-from tests.bench.filling import SERVICE_KEY, fill
-from tests.bench.programs import serving
+from tests.bench import comparison
+from tests.bench.comparison import Goal, Row, Sample, Scale
+from tests.bench.dataset import SERVICE_KEY, fill
+from tests.bench.processes import serving
 
 PATH = "/api/user/by-slack/T0BENCH/U0BENCH"
 CALLERS = 32
@@ -25,7 +25,7 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
     await asyncio.to_thread(fill, folder / "core.db", 1, 10)
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     async with (
-        serving("servers.ours", folder, manner="holds") as core,
+        serving("servers.core", folder, mode="never_ends") as core,
         CoreClient(core.url, SERVICE_KEY) as client,
         httpx.AsyncClient(
             base_url=core.url, headers={"Authorization": f"Bearer {SERVICE_KEY}"}, limits=limits
@@ -40,24 +40,35 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
             response.raise_for_status()
             return Person.model_validate_json(response.content)
 
-        alone = await figures.in_turns(
-            {"core.client": lambda: _alone(through_client, scale), "httpx": lambda: _alone(through_httpx, scale)},
+        sequential = await comparison.interleaved(
+            {"core.client": lambda: _latency(through_client, scale), "httpx": lambda: _latency(through_httpx, scale)},
             scale.rounds,
         )
-        at_once = await figures.in_turns(
-            {"core.client": lambda: _at_once(through_client, scale), "httpx": lambda: _at_once(through_httpx, scale)},
+        at_once = await comparison.interleaved(
+            {
+                "core.client": lambda: _throughput(through_client, scale),
+                "httpx": lambda: _throughput(through_httpx, scale),
+            },
             scale.rounds,
         )
     what = "call from bot to core"
     return [
-        figures.row(
-            f"{what}, alone", alone, "core.client", "httpx", figures.milliseconds, Goal("at least", 2), turned=True
+        comparison.row(
+            f"{what}, sequential",
+            sequential,
+            "core.client",
+            "httpx",
+            comparison.milliseconds,
+            Goal("at least", 2),
+            inverse=True,
         ),
-        figures.row(f"{what}, 32 at once", at_once, "core.client", "httpx", figures.per_second, Goal("at least", 5)),
+        comparison.row(
+            f"{what}, 32 at once", at_once, "core.client", "httpx", comparison.per_second, Goal("at least", 5)
+        ),
     ]
 
 
-async def _alone(call: Call, scale: Scale) -> Figure:
+async def _latency(call: Call, scale: Scale) -> Sample:
     times = []
     for _ in range(scale.calls):
         started = time.perf_counter()
@@ -66,14 +77,14 @@ async def _alone(call: Call, scale: Scale) -> Figure:
     return median(times)
 
 
-async def _at_once(call: Call, scale: Scale) -> Figure:
+async def _throughput(call: Call, scale: Scale) -> Sample:
     started = time.perf_counter()
-    until = started + scale.seconds
+    deadline = started + scale.seconds
     count = 0
 
     async def caller() -> None:
         nonlocal count
-        while time.perf_counter() < until:
+        while time.perf_counter() < deadline:
             await call()
             count += 1
 
