@@ -34,7 +34,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutConnection:
     """Abort the connection before an answer, or after some bytes of its body.
 
     With `done` the call takes effect first, so only its answer is lost.
@@ -45,14 +45,14 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Hang:
+class DelayedAnswer:
     """Answer only when `until` is set; with `done` the call takes effect before."""
 
     until: asyncio.Event
     done: bool = False
 
 
-Fault = Reply | Cut | Hang
+Fault = Reply | CutConnection | DelayedAnswer
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Call:
 
 
 class FakeCortex:
-    """A server for an engine with this `url`. Tests drive its jobs, or pass `plays`, which drives each new job.
+    """A server for an engine with this `url`. Tests drive its jobs, or pass `drive_job`, which drives each new job.
 
     `behave(operation, fault, ...)` queues faults for the next calls; `always(operation, fault)` applies to all calls.
     """
@@ -101,7 +101,7 @@ class FakeCortex:
         *,
         api_key: str = "cortex-key-for-tests",
         responders: list[JsonObject] | None = None,
-        plays: Callable[["FakeCortex", FakeJob], Awaitable[None]] | None = None,
+        drive_job: Callable[["FakeCortex", FakeJob], Awaitable[None]] | None = None,
         has_search: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -110,7 +110,7 @@ class FakeCortex:
         self.jobs: dict[str, FakeJob] = {}
         self.calls: list[Call] = []
         self.url = ""
-        self.plays = plays
+        self.drive_job = drive_job
         self.has_search = has_search
         self._clock = clock
         self._faults: dict[str, deque[Fault]] = {}
@@ -304,11 +304,11 @@ class FakeCortex:
         if isinstance(fault, Reply):
             text = fault.raw if fault.raw is not None else json.dumps(fault.body).encode()
             return web.Response(status=fault.status, body=text, headers=fault.headers, content_type="application/json")
-        if isinstance(fault, Cut):
+        if isinstance(fault, CutConnection):
             if fault.done:
                 await answer()
             return await _cut(request, fault.after_bytes)
-        if isinstance(fault, Hang):
+        if isinstance(fault, DelayedAnswer):
             response = await answer() if fault.done else None
             await fault.until.wait()
             return response or await answer()
@@ -329,19 +329,19 @@ class FakeCortex:
         return next((one for one in self.responders if one["id"] == worker_id), None)
 
     def _play(self, job: FakeJob) -> None:
-        if self.plays is None:
+        if self.drive_job is None:
             return
 
-        async def play(plays: Callable[["FakeCortex", FakeJob], Awaitable[None]]) -> None:
-            await plays(self, job)
+        async def play(drive_job: Callable[["FakeCortex", FakeJob], Awaitable[None]]) -> None:
+            await drive_job(self, job)
 
-        task = asyncio.create_task(play(self.plays))
+        task = asyncio.create_task(play(self.drive_job))
         self._playing.add(task)
         task.add_done_callback(self._playing.discard)
 
 
 async def at_once(cortex: FakeCortex, job: FakeJob) -> None:
-    """For `plays`: every job runs and succeeds at once."""
+    """For `drive_job`: every job runs and succeeds at once."""
     await cortex.begin(job.id)
     await cortex.succeed(job.id)
 

@@ -18,13 +18,13 @@ from core.models import Action, Profile
 from core.store.opening import open_database
 
 ROOT = Path(__file__).parents[2]
-LOOK_EVERY_S = 0.01  # changes of another process can only be polled
-LOOK_AT_MOST_S = 60.0
+POLL_INTERVAL_S = 0.01  # changes of another process can only be polled
+POLL_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
 
 STEPWISE = '''
-"""Does the steps that it is told, one after the other; counts its runs in a file."""
+"""Does the steps in its parameters, in order; `count` counts its runs in a file."""
 import json, os, signal, sys, time
 from pathlib import Path
 
@@ -42,41 +42,41 @@ def write(message="done"):
     (job / "output" / "output.json").write_text(json.dumps(report))
 
 
-def ring(bell):
-    Path(bell).write_text("here\\n")
+def notify(pipe):
+    Path(pipe).write_text("here\\n")
 
 
-def wait(bell):
-    with open(bell) as rope:
-        rope.readline()
+def wait(pipe):
+    with open(pipe) as file:
+        file.readline()
 
 
 def sleep(seconds):
     time.sleep(float(seconds))
 
 
-def second_term_only(bell):
-    """Rings at the first request to end, and ends at the second."""
-    def again(*_):
+def end_at_second_sigterm(pipe):
+    """Writes to the pipe at the first SIGTERM, and ends at the second."""
+    def on_first(*_):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        ring(bell)
-    signal.signal(signal.SIGTERM, again)
+        notify(pipe)
+    signal.signal(signal.SIGTERM, on_first)
 
 
-def child(bell):
-    """Leaves the number of a child that would live for ever."""
+def child(pipe):
+    """Starts a child that never ends, and writes its pid to the pipe."""
     pid = os.fork()
     if not pid:
         while True:
             signal.pause()
-    Path(bell).write_text(f"{pid}\\n")
+    Path(pipe).write_text(f"{pid}\\n")
 
 
 for step in asked.get("steps", ["count", "write"]):
     name, _, value = step.partition(" ")
     globals()[name](*([value] if value else []))
 '''
-"""A responder's program whose life a test decides."""
+"""A responder's program that does the steps in its parameters."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ async def setup_in(
     for name in names:
         stepwise(root, name)
     local = {"name": "local", "responders": [str(root)], "python": sys.executable}
-    # Programs of these tests ring bells and count their runs outside their job folders.
+    # Programs of these tests write to pipes and count their runs outside their job folders.
     lines = ["[core]", "port = 0", *_pairs({"confinement": "none", **core})]
     for engine in (local, *engines):
         lines += ["[[engine]]", *_pairs(engine)]
@@ -225,9 +225,9 @@ async def core_process(setup: CoreSetup, name: str = "core") -> AsyncIterator[Co
     core = CoreProcess(setup, process, "", log)
     try:
         assert process.stdout is not None
-        said = (await process.stdout.readline()).decode()
-        assert said.startswith("core: "), log.read_text()
-        core.url = said.removeprefix("core: ").strip()
+        line = (await process.stdout.readline()).decode()
+        assert line.startswith("core: "), log.read_text()
+        core.url = line.removeprefix("core: ").strip()
         yield core
     finally:
         for client in core.clients.values():
@@ -235,26 +235,26 @@ async def core_process(setup: CoreSetup, name: str = "core") -> AsyncIterator[Co
         await core.kill()
 
 
-async def until(look: Callable[[], T | None], what: str) -> T:
-    """Poll until `look` returns something true, and return that."""
+async def until(poll: Callable[[], T | None], what: str) -> T:
+    """Poll until `poll` returns something true, and return that."""
     try:
-        async with asyncio.timeout(LOOK_AT_MOST_S):
-            while not (seen := look()):  # noqa: ASYNC110 - see LOOK_EVERY_S
-                await asyncio.sleep(LOOK_EVERY_S)
-            return seen
+        async with asyncio.timeout(POLL_TIMEOUT_S):
+            while not (found := poll()):  # noqa: ASYNC110 - see POLL_INTERVAL_S
+                await asyncio.sleep(POLL_INTERVAL_S)
+            return found
     except TimeoutError:
-        raise AssertionError(f"{what} was never seen") from None
+        raise AssertionError(f"{what} did not happen within a minute") from None
 
 
-async def feed(fifo: Path, text: str = "go\n") -> None:
-    """Give a text, then the end, to whoever opens this pipe to read."""
-    descriptor = await reader_of(fifo)
+async def write_pipe(fifo: Path, text: str = "go\n") -> None:
+    """Wait for a reader of this named pipe, write a text to it, and close it."""
+    descriptor = await open_pipe_for_writing(fifo)
     os.write(descriptor, text.encode())
     os.close(descriptor)
 
 
-async def reader_of(fifo: Path) -> int:
-    """Wait until somebody reads from a pipe; the reader waits until the descriptor is closed."""
+async def open_pipe_for_writing(fifo: Path) -> int:
+    """Wait for a reader of a named pipe. The reader waits until the descriptor that is returned is closed."""
 
     def opened() -> int | None:
         try:

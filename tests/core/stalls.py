@@ -10,7 +10,7 @@ TICK_S = 0.005
 
 
 @dataclass
-class Stall:
+class LoopStall:
     """The most processor time, in seconds, that this process spent between two turns of the loop.
 
     What other programs use of the machine meanwhile doesn't count, so that a busy machine fails no test.
@@ -20,9 +20,9 @@ class Stall:
 
 
 @asynccontextmanager
-async def longest_stall() -> AsyncIterator[Stall]:
+async def longest_stall() -> AsyncIterator[LoopStall]:
     """Watch the loop while the block runs."""
-    stall = Stall()
+    stall = LoopStall()
 
     async def watch() -> None:
         while True:

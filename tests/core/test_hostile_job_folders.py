@@ -34,7 +34,7 @@ for folder in (run, run.parent):
             (path / "in" / "it").mkdir(parents=True)
         else:
             path.symlink_to("/dev/zero")
-Path(asked["bell"]).write_text(str(os.getpid()))
+Path(asked["pipe"]).write_text(str(os.getpid()))
 while True:
     signal.pause()
 """
@@ -55,11 +55,11 @@ async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) 
     """Start runs that have replaced their files. Returns them with the pids of their programs."""
     alert, actions, pids = await alert_in(core), [], []
     for number, several in enumerate(names):
-        bell = core.setup.folder / f"bell{number}"
-        os.mkfifo(bell)
-        parameters = {"names": several, "kind": kind, "bell": str(bell)}
+        pipe = core.setup.folder / f"pipe{number}"
+        os.mkfifo(pipe)
+        parameters = {"names": several, "kind": kind, "pipe": str(pipe)}
         actions.append(await core.client().run({**asked(alert, "Planting_1_0"), "parameters": parameters}))
-        pids.append(int(await asyncio.to_thread(bell.read_text)))
+        pids.append(int(await asyncio.to_thread(pipe.read_text)))
     return actions, pids
 
 

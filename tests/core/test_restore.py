@@ -32,11 +32,9 @@ from tests.core.core_process import (
     asked,
     core_process,
     events_of,
-    reader_of,
+    open_pipe_for_writing,
     setup_in,
-)
-from tests.core.core_process import (
-    feed as feed_fifo,
+    write_pipe,
 )
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
@@ -63,18 +61,18 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
     setup = await setup_in(tmp_path, responders=RESPONDERS, max_concurrent_actions=2)
     names = ["one", "two", "three", "four"]  # two run, two wait for a slot
     for name in names:
-        os.mkfifo(tmp_path / f"{name}.bell")
+        os.mkfifo(tmp_path / f"{name}.pipe")
     async with core_process(setup) as core:
         alert = await alert_in(core)
-        steps = {name: counting(setup, name, f"wait {tmp_path / name}.bell") for name in names}
+        steps = {name: counting(setup, name, f"wait {tmp_path / name}.pipe") for name in names}
         runs = {name: await core.client().run(asked(alert, **steps[name]), f"key {name}") for name in names}
         asking = await core.client().run(asked(alert, "Asking_1_0", **counting(setup, "asking")))
-        bells = [await reader_of(tmp_path / f"{name}.bell") for name in names[:2]]
+        pipes = [await open_pipe_for_writing(tmp_path / f"{name}.pipe") for name in names[:2]]
         assert (await command(setup, "backup", "copy.db")).code == 0
-        for bell in bells:
-            os.close(bell)
+        for pipe in pipes:
+            os.close(pipe)
         for name in names[2:]:
-            await feed_fifo(tmp_path / f"{name}.bell")
+            await write_pipe(tmp_path / f"{name}.pipe")
         for started in runs.values():
             assert (await core.ended(started.id)).status == "Success"
         await core.client("ben").approve(asking.id)

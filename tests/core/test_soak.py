@@ -88,7 +88,7 @@ class Soak:
                 await asyncio.sleep(0.02)  # no core lives at this moment
 
 
-async def plays(cortex: FakeCortex, job: FakeJob) -> None:
+async def drive_job(cortex: FakeCortex, job: FakeJob) -> None:
     """The remote engine's jobs live for a moment, and ask for the operations that they were told."""
     await asyncio.sleep(0.05)
     await cortex.begin(job.id)
@@ -98,7 +98,7 @@ async def plays(cortex: FakeCortex, job: FakeJob) -> None:
 
 @asynccontextmanager
 async def soak_in(folder: Path) -> AsyncIterator[Soak]:
-    cortex = FakeCortex(responders=[REMOTE], plays=plays)
+    cortex = FakeCortex(responders=[REMOTE], drive_job=drive_job)
     await cortex.start()
     try:
         setup = await setup_in(

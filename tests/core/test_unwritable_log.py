@@ -190,7 +190,7 @@ def test_a_line_larger_than_the_pipe_does_not_block(pipe: tuple[int, int]) -> No
     assert "1 lines are lost" in logs.problem()
 
 
-class Rude:
+class Unprintable:
     """A value that can't be shown."""
 
     def __repr__(self) -> str:
@@ -200,7 +200,7 @@ class Rude:
 def test_a_value_that_cannot_be_shown_costs_its_line_only(pipe: tuple[int, int]) -> None:
     reading, _ = pipe
     log = structlog.get_logger()
-    log.info("rude", value=Rude())
+    log.info("rude", value=Unprintable())
     log.info("half of a pair", text="\ud800")
     lines = [json.loads(line) for line in os.read(reading, PIPE_BYTES).decode().splitlines()]
     assert [line["event"] for line in lines] == ["log_lines_lost", "half of a pair"]

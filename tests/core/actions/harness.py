@@ -21,7 +21,7 @@ from core.records.alerts import Alerts
 from core.records.events import Feed
 from core.settings import ResponderSection
 from tests.clock import SetClock
-from tests.core.core_process import LOOK_AT_MOST_S
+from tests.core.core_process import POLL_TIMEOUT_S
 from tests.core.scripted_engine import Run, ScriptedEngine
 from tests.core.store.test_database import opened
 
@@ -139,7 +139,7 @@ async def ended_with(harness: Harness, requested: Sequence[Any]) -> Action:
 
 async def next_run(engine: ScriptedEngine) -> Run:
     """The next run that the engine is called for."""
-    async with asyncio.timeout(LOOK_AT_MOST_S):
+    async with asyncio.timeout(POLL_TIMEOUT_S):
         return await engine.taken.get()
 
 

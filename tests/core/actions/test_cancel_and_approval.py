@@ -18,7 +18,7 @@ from core.engines.process.processes import wait_readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection
 from tests.clock import SetClock
-from tests.core.core_process import ALERT, asked, feed, stepwise
+from tests.core.core_process import ALERT, asked, stepwise, write_pipe
 from tests.core.engines.process.conftest import is_alive
 from tests.core.running import settings_in
 from tests.fake_cortex import FakeCortex
@@ -105,9 +105,9 @@ async def read(pipe: Path) -> str:
 
 
 async def test_a_running_program_is_killed_with_its_children(running: CoreWithUsers) -> None:
-    bell = running.pipe("bell")
-    action = await running.run(steps=[f"child {bell}", f"wait {running.pipe('never')}"])
-    child = int(await read(bell))
+    pipe = running.pipe("pipe")
+    action = await running.run(steps=[f"child {pipe}", f"wait {running.pipe('never')}"])
+    child = int(await read(pipe))
     watch = os.pidfd_open(child)
     refused = await running.send("ben", "DELETE", f"{ACTION}/{action.id}")
     reader = await running.send("reader", "DELETE", f"{ACTION}/{action.id}")
@@ -134,11 +134,11 @@ async def test_an_org_admin_may_cancel_the_runs_of_others(running: CoreWithUsers
 
 async def test_a_queued_action_is_cancelled_and_never_runs(tmp_path: Path) -> None:
     async with core_in(tmp_path, SetClock(), {}, core={"max_concurrent_actions": 1}) as running:
-        bell = running.pipe("bell")
-        first = await running.run(steps=[f"wait {bell}", "write"])
+        pipe = running.pipe("pipe")
+        first = await running.run(steps=[f"wait {pipe}", "write"])
         second = await running.run(runs=str(tmp_path / "runs"), steps=["count", "write"])
         answer = await running.send("anna", "DELETE", f"{ACTION}/{second.id}")
-        await feed(bell)
+        await write_pipe(pipe)
         assert (await running.ended(first)).status == "Success"
     assert (answer.status_code, answer.json()["status"]) == (200, "Deleted")
     assert not (tmp_path / "runs").exists()
@@ -350,13 +350,13 @@ async def test_a_queued_action_does_not_start_once_its_requester_or_approver_los
     tmp_path: Path, how: str, who: str
 ) -> None:
     async with core_in(tmp_path, SetClock(), {}, core={"max_concurrent_actions": 1}) as running:
-        bell = running.pipe("bell")
-        first = await running.run("lead", steps=[f"wait {bell}", "write"])
+        pipe = running.pipe("pipe")
+        first = await running.run("lead", steps=[f"wait {pipe}", "write"])
         approved = await running.run(responder="Asking_1_0", runs=str(tmp_path / "runs"), steps=["count", "write"])
         plain = await running.run(who, runs=str(tmp_path / "runs"), steps=["count", "write"])
         assert [await decide(running, name, approved) for name in ("ben", "carl")] == [200, 200]
         await end_rights(running, who, how)
-        await feed(bell)
+        await write_pipe(pipe)
         keys, running.keys["anna"] = (
             running.keys["anna"],
             running.keys["lead"],

@@ -27,14 +27,14 @@ from tests.core.core_process import (
     asked,
     core_process,
     events_of,
-    feed,
-    reader_of,
+    open_pipe_for_writing,
     setup_in,
     until,
+    write_pipe,
 )
-from tests.fake_cortex import FakeCortex, Hang
+from tests.fake_cortex import DelayedAnswer, FakeCortex
 
-PLACES = 9
+SLOTS = 9
 """Slots of the local engine: one for each row that needs one, so that one more action has to wait."""
 
 ONCE = [{"type": "AddTagToAlert", "tag": "seen"}, {"type": "CreateTask", "title": "not here"}]
@@ -42,7 +42,7 @@ ONCE = [{"type": "AddTagToAlert", "tag": "seen"}, {"type": "CreateTask", "title"
 
 
 @dataclass(frozen=True)
-class Row:
+class ActionOutcome:
     """The outcome of one action."""
 
     found: str
@@ -73,7 +73,7 @@ class Scene:
     gate: int = -1
     """The descriptor whose lock holds launchers at their gate."""
 
-    def bell(self, name: str) -> Path:
+    def pipe(self, name: str) -> Path:
         """A named pipe, made at the first call."""
         path = self.setup.folder / name.replace(" ", "_")
         if not path.exists():
@@ -83,22 +83,22 @@ class Scene:
     async def run(
         self, core: CoreProcess, point: str, *steps: str, responder: str = "Stepwise_1_0", **more: Any
     ) -> None:
-        """Start the action of one row; `steps` may name the row's own pipes as `ring` and `wait`."""
-        bells = {"ring": self.bell(f"{point} ring"), "wait": self.bell(f"{point} wait")}
-        for name in ("second_term_only", "child"):
-            bells[name] = bells["ring"]
-        told = [f"{step} {bells[step]}" if step in bells else step for step in steps or ("count", "write")]
+        """Start the action of one row; `steps` may name the row's own pipes as `notify` and `wait`."""
+        pipes = {"notify": self.pipe(f"{point} notify"), "wait": self.pipe(f"{point} wait")}
+        for name in ("end_at_second_sigterm", "child"):
+            pipes[name] = pipes["notify"]
+        told = [f"{step} {pipes[step]}" if step in pipes else step for step in steps or ("count", "write")]
         body = asked(self.alert, responder)
         body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": told, "operations": ONCE}
         self.actions[point] = await core.client().run(body)
 
-    async def rung(self, point: str) -> None:
-        """Wait until the program of a row rings."""
-        await asyncio.to_thread(self.bell(f"{point} ring").read_text)
+    async def notified(self, point: str) -> None:
+        """Wait until the program of a row writes to its pipe."""
+        await asyncio.to_thread(self.pipe(f"{point} notify").read_text)
 
     async def go(self, point: str) -> None:
         """Let the program of a row go on."""
-        await feed(self.bell(f"{point} wait"))
+        await write_pipe(self.pipe(f"{point} wait"))
 
     def job(self, point: str) -> Path:
         return self.setup.job(self.actions[point])
@@ -154,26 +154,26 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     await scene.run(core, ASKING, responder="Asking_1_0")
     await scene.run(core, HALF, responder="Half_1_0")
     await scene.run(core, GATE, responder="Gate_1_0")
-    await scene.run(core, SILENT, "count", "ring", "wait", "write", responder="Silent_1_0")
+    await scene.run(core, SILENT, "count", "notify", "wait", "write", responder="Silent_1_0")
     await scene.run(core, STARTED, "wait", "count", "write")
-    await scene.run(core, RUNNING, "count", "ring", "wait", "write")
-    await scene.run(core, EARLY, "count", "write early", "ring", "wait", "write")
-    await scene.run(core, ALONE, "count", "ring", "wait", "write")
-    await scene.run(core, READ, "count", "ring", "wait", "write")
-    await scene.run(core, STOPPING, "second_term_only", "count", "ring", "wait", "write")
+    await scene.run(core, RUNNING, "count", "notify", "wait", "write")
+    await scene.run(core, EARLY, "count", "write early", "notify", "wait", "write")
+    await scene.run(core, ALONE, "count", "notify", "wait", "write")
+    await scene.run(core, READ, "count", "notify", "wait", "write")
+    await scene.run(core, STOPPING, "end_at_second_sigterm", "count", "notify", "wait", "write")
     for point in (RUNNING, EARLY, ALONE, READ, STOPPING):
-        await scene.rung(point)
+        await scene.notified(point)
         await core.running(scene.actions[point].id)
     await core.running(scene.actions[STARTED].id)
     await scene.run(core, QUEUED)
     await remote
-    half = await reader_of(scene.bell(LOCAL_PIPES[HALF]))
+    half = await open_pipe_for_writing(scene.pipe(LOCAL_PIPES[HALF]))
     await hold_the_gate(scene)
     cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
-    await scene.rung(STOPPING)  # it has got SIGTERM; core is killed before it can store the end
+    await scene.notified(STOPPING)  # it has got SIGTERM; core is killed before it can store the end
     lock = hold_the_store(scene.setup)
-    await feed(scene.bell(LOCAL_PIPES[SILENT]))
-    await scene.rung(SILENT)
+    await write_pipe(scene.pipe(LOCAL_PIPES[SILENT]))
+    await scene.notified(SILENT)
     await scene.go(READ)
     started = scene.started(READ)
     assert started is not None
@@ -189,7 +189,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
 
 async def hold_the_gate(scene: Scene) -> None:
     """Let the job folder be written, and hold its launcher at the gate."""
-    reader = await reader_of(scene.bell(LOCAL_PIPES[GATE]))
+    reader = await open_pipe_for_writing(scene.pipe(LOCAL_PIPES[GATE]))
     setup = scene.job(GATE)
     (half,) = setup.parent.glob(f".{setup.name}.*")
     scene.gate = os.open(half / "gate", os.O_RDWR | os.O_CREAT, 0o600)
@@ -219,7 +219,7 @@ async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
     for point in (REMOTE, REMOTE_ALONE):
         await scene.run(core, point, responder="Blocker_1_0")
         await scene.cortex.begin(scene.actions[point].engine_job_id)
-    scene.cortex.behave("run", Hang(asyncio.Event(), done=True))
+    scene.cortex.behave("run", DelayedAnswer(asyncio.Event(), done=True))
     await asyncio.gather(
         scene.run(core, UNANSWERED, responder="Blocker_1_0"),
         *(core.running(scene.actions[point].id) for point in (REMOTE, REMOTE_ALONE)),
@@ -238,7 +238,7 @@ async def while_no_core_looks(scene: Scene) -> None:
 async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
     """Let all actions that the next core found go on to their ends."""
     for pipe in (HALF, GATE):
-        await feed(scene.bell(LOCAL_PIPES[pipe]))
+        await write_pipe(scene.pipe(LOCAL_PIPES[pipe]))
     await launchers_at_the_gate(scene, 2)  # of the killed core and of the next one
     os.close(scene.gate)
     for point in (SILENT, STARTED, RUNNING, EARLY):
@@ -249,21 +249,21 @@ async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
         await scene.cortex.succeed(job_id, operations=ONCE)
 
 
-async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> Row:
+async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> ActionOutcome:
     action = await core.ended(scene.actions[point].id)
-    return Row(found, action, scene.setup.counted(point), await events_of(core, action.id))
+    return ActionOutcome(found, action, scene.setup.counted(point), await events_of(core, action.id))
 
 
 @dataclass(frozen=True)
-class Table:
+class Outcomes:
     """The outcomes of all actions; it is only made once no job folder is left."""
 
-    rows: Mapping[str, Row]
+    rows: Mapping[str, ActionOutcome]
     tags: list[str]
     remote_runs: int
 
 
-async def play(folder: Path) -> Table:
+async def play(folder: Path) -> Outcomes:
     async with scene_in(folder) as scene:
         async with core_process(scene.setup) as core:
             scene.alert = await alert_in(core)
@@ -277,7 +277,7 @@ async def play(folder: Path) -> Table:
             rows = {point: await row(scene, core, point, found[point]) for point in scene.actions}
             tags = (await core.client().alert(scene.alert)).tags
             await until(lambda: not list((folder / "jobs" / "local").iterdir()), "a folder without jobs")
-        return Table(rows, tags, scene.cortex.count("run"))
+        return Outcomes(rows, tags, scene.cortex.count("run"))
 
 
 @asynccontextmanager
@@ -289,11 +289,11 @@ async def scene_in(folder: Path) -> AsyncIterator[Scene]:
         folder,
         responders={"Stepwise": {}, "Asking": {"approval": 1}, **held},
         engines=[{"name": "remote", "type": "cortex", "url": cortex.url, "api_key": cortex.api_key}],
-        max_concurrent_actions=PLACES,
+        max_concurrent_actions=SLOTS,
     )
     scene = Scene(setup, cortex)
     for pipe in LOCAL_PIPES.values():
-        scene.bell(pipe)
+        scene.pipe(pipe)
     try:
         yield scene
     finally:
@@ -307,7 +307,7 @@ _HELD = {"Half": HALF, "Gate": GATE, "Silent": SILENT}
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return asyncio.run(play(tmp_path_factory.mktemp("crash")))
 
 
@@ -327,7 +327,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
         (ENDED, "Success"),
     ],
 )
-def test_a_local_program_runs_once_wherever_core_dies(table: Table, point: str, found: str) -> None:
+def test_a_local_program_runs_once_wherever_core_dies(table: Outcomes, point: str, found: str) -> None:
     row = table.rows[point]
     assert (row.found, row.action.status, row.said, row.runs) == (found, "Success", "done", 1)
     assert [(item["type"], item["status"]) for item in json.loads(row.action.operations)] == [
@@ -339,19 +339,19 @@ def test_a_local_program_runs_once_wherever_core_dies(table: Table, point: str, 
 @pytest.mark.parametrize(
     ("point", "found"), [(UNANSWERED, "Waiting"), (REMOTE, "InProgress"), (REMOTE_ALONE, "InProgress")]
 )
-def test_a_remote_job_is_followed_to_its_end_wherever_core_dies(table: Table, point: str, found: str) -> None:
+def test_a_remote_job_is_followed_to_its_end_wherever_core_dies(table: Outcomes, point: str, found: str) -> None:
     row = table.rows[point]
     assert (row.found, row.action.status, row.said) == (found, "Success", "done")
     assert table.remote_runs == 3
 
 
-def test_the_next_core_finishes_a_cancel(table: Table) -> None:
+def test_the_next_core_finishes_a_cancel(table: Outcomes) -> None:
     row = table.rows[STOPPING]
     assert (row.found, row.action.status, row.said) == ("InProgress", "Failure", "Cancelled by anna@example.org")
     assert row.runs == 1
 
 
-def test_each_event_comes_once_and_in_order(table: Table) -> None:
+def test_each_event_comes_once_and_in_order(table: Outcomes) -> None:
     for point, row in table.rows.items():
         assert row.events[0] == "action.created", point
         assert row.events[-1] == "action.ended", point
@@ -359,7 +359,7 @@ def test_each_event_comes_once_and_in_order(table: Table) -> None:
         assert set(row.events[1:-1]) <= {"action.updated"}, point
 
 
-def test_the_operations_of_all_runs_are_applied(table: Table) -> None:
+def test_the_operations_of_all_runs_are_applied(table: Outcomes) -> None:
     assert table.tags == ["seen"]
 
 
@@ -418,7 +418,7 @@ async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path:
         async with core_process(scene.setup) as core:
             scene.alert = await alert_in(core)
             await scene.run(core, "forgotten", responder="Blocker_1_0")
-            scene.cortex.behave("run", Hang(asyncio.Event()))
+            scene.cortex.behave("run", DelayedAnswer(asyncio.Event()))
             await scene.run(core, "lost", responder="Blocker_1_0")
             await scene.cortex.until("run", 2)
             await core.kill()

@@ -20,7 +20,7 @@ from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput
 from core.settings import ResponderSection
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
-from tests.core.core_process import LOOK_AT_MOST_S, until
+from tests.core.core_process import POLL_TIMEOUT_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 from tests.core.store.test_database import opened
 
@@ -29,7 +29,7 @@ POLICIES = {NOTIFY.name: ResponderSection(approval=1)}
 
 
 @dataclass
-class Machine:
+class SharedJobs:
     """The jobs that run on the machine which all cores share."""
 
     ends: dict[str, asyncio.Future[Report]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Machine:
 class SharedEngine(ScriptedEngine):
     """One core's engine: a job is started by the first core that asks, and followed by the others."""
 
-    machine: Machine = field(default_factory=Machine)
+    shared_jobs: SharedJobs = field(default_factory=SharedJobs)
     awake: asyncio.Event = field(default_factory=asyncio.Event)
     """Not set while this core is suspended."""
     following: int = 0
@@ -49,11 +49,11 @@ class SharedEngine(ScriptedEngine):
         self.following += 1
         try:
             await self.awake.wait()
-            if job.action_id not in self.machine.ends:
-                self.machine.starts[job.action_id] += 1
-                self.machine.ends[job.action_id] = asyncio.get_running_loop().create_future()
+            if job.action_id not in self.shared_jobs.ends:
+                self.shared_jobs.starts[job.action_id] += 1
+                self.shared_jobs.ends[job.action_id] = asyncio.get_running_loop().create_future()
             await on_progress(Progress(engine_job_id=f"job-of-{job.action_id}", running=True))
-            report = await asyncio.shield(self.machine.ends[job.action_id])
+            report = await asyncio.shield(self.shared_jobs.ends[job.action_id])
             await self.awake.wait()
             return report
         finally:
@@ -62,12 +62,12 @@ class SharedEngine(ScriptedEngine):
     async def cancel(self, job: Job) -> None:
         if not self.stoppable:
             raise ResponderBotError("conflict", "It can't be stopped.")
-        end = self.machine.ends.get(job.action_id)
+        end = self.shared_jobs.ends.get(job.action_id)
         if end is not None and not end.done():
             end.set_result(Report(False, message="killed"))
 
     async def clean_up(self, action_id: str) -> None:
-        self.machine.ends.pop(action_id, None)
+        self.shared_jobs.ends.pop(action_id, None)
 
 
 @dataclass
@@ -90,20 +90,20 @@ async def core_on(path: Path, harness: Harness, engine: SharedEngine) -> AsyncIt
             engine.awake.set()
 
 
-class Crowd:
+class Cluster:
     """Cores that start, stop, are suspended and resumed in an order that a seed decides."""
 
     def __init__(self, seed: int, path: Path, harness: Harness, stack: AsyncExitStack, *, fixed: bool) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - the same each time
         self.path, self.harness, self.stack, self.fixed = path, harness, stack, fixed
-        self.machine = Machine()
+        self.shared_jobs = SharedJobs()
         self.cores: list[Core] = []
         self.stacks: dict[int, AsyncExitStack] = {}
         self.ids: list[str] = []
         self.cancels: list[asyncio.Task[None]] = []
 
     async def come(self) -> Core:
-        engine = SharedEngine(at_once=SLOTS, fixed_job_ids=self.fixed, machine=self.machine)
+        engine = SharedEngine(at_once=SLOTS, fixed_job_ids=self.fixed, shared_jobs=self.shared_jobs)
         engine.stoppable = self.dice.random() < 0.7
         engine.awake.set()
         own = await self.stack.enter_async_context(AsyncExitStack())
@@ -162,7 +162,7 @@ class Crowd:
             await asyncio.sleep(0)
 
     def finish_one(self) -> None:
-        running = [end for end in self.machine.ends.values() if not end.done()]
+        running = [end for end in self.shared_jobs.ends.values() if not end.done()]
         if running:
             self.dice.choice(running).set_result(Report(self.dice.random() < 0.7, message="told"))
 
@@ -176,33 +176,33 @@ class Crowd:
 async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed: int, fixed: bool) -> None:
     path = tmp_path / "core.db"
     async with open_harness(tmp_path) as harness, AsyncExitStack() as stack:
-        crowd = Crowd(seed, path, harness, stack, fixed=fixed)
-        await crowd.come()
-        await crowd.come()
+        cluster = Cluster(seed, path, harness, stack, fixed=fixed)
+        await cluster.come()
+        await cluster.come()
         for _ in range(300):
-            await crowd.step()
-        for core in crowd.cores:
+            await cluster.step()
+        for core in cluster.cores:
             core.engine.awake.set()
-        async with asyncio.timeout(LOOK_AT_MOST_S):
-            while crowd.open_ids():
+        async with asyncio.timeout(POLL_TIMEOUT_S):
+            while cluster.open_ids():
                 harness.clock.now_ms += 600_000
-                for core in crowd.cores:
+                for core in cluster.cores:
                     await core.runner.tick()
-                for end in crowd.machine.ends.values():
+                for end in cluster.shared_jobs.ends.values():
                     if not end.done():
                         end.set_result(Report(True))
-        await until(lambda: not any(core.runner.followed() for core in crowd.cores), "the end of all follows")
-        await asyncio.gather(*crowd.cancels, return_exceptions=True)
-        database = crowd.cores[0].database
+        await until(lambda: not any(core.runner.followed() for core in cluster.cores), "the end of all follows")
+        await asyncio.gather(*cluster.cancels, return_exceptions=True)
+        database = cluster.cores[0].database
         ended = database.rows("SELECT id, status FROM action")
         told = Counter(row["object_id"] for row in database.rows("SELECT * FROM event WHERE type = 'action.ended'"))
         assert told == {row["id"]: 1 for row in ended}
-        assert set(crowd.machine.starts.values()) == {1}
+        assert set(cluster.shared_jobs.starts.values()) == {1}
         for row in ended:
-            assert row["status"] != "Deleted" or f"~{row['id']}" not in crowd.machine.starts
-        for core in list(crowd.cores[1:]):
-            await crowd.go(core)
-        await all_slots_are_free(crowd.cores[0], harness)
+            assert row["status"] != "Deleted" or f"~{row['id']}" not in cluster.shared_jobs.starts
+        for core in list(cluster.cores[1:]):
+            await cluster.go(core)
+        await all_slots_are_free(cluster.cores[0], harness)
     async with opened(path) as database:
         assert database.rows("SELECT id FROM owner") == []
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.settings import EngineSection
-from tests.core.core_process import ALERT, feed, stepwise, until
+from tests.core.core_process import ALERT, stepwise, until, write_pipe
 from tests.core.running import RunningCore, running_core
-from tests.fake_cortex import BLOCKER, FakeCortex, Hang, at_once
+from tests.fake_cortex import BLOCKER, DelayedAnswer, FakeCortex, at_once
 
 QUICK_S = 5.0  # far below the timeout of a call to an engine, which no list may wait for
 
@@ -32,7 +32,7 @@ async def cortexes(**responders: Sequence[Mapping[str, Any]]) -> AsyncIterator[l
     async with AsyncExitStack() as stack:
         servers = []
         for offered in responders.values():
-            server = FakeCortex(responders=list(offered), plays=at_once)
+            server = FakeCortex(responders=list(offered), drive_job=at_once)
             await server.start()
             stack.push_async_callback(server.stop)
             servers.append(server)
@@ -103,7 +103,7 @@ async def test_a_dead_and_a_slow_engine_delay_no_request_and_are_used_again_once
             whole = await listed(core, alert_id)
             keys = core.keys
         answers = asyncio.Event()
-        slow.always("search_responders", Hang(answers))
+        slow.always("search_responders", DelayedAnswer(answers))
         await dead.stop()
         async with core_with(tmp_path, engines) as core:
             core.keys = keys
@@ -149,8 +149,8 @@ async def test_an_engine_that_is_back_is_noticed_without_a_request(tmp_path: Pat
 async def test_spread_load_passes_over_a_full_engine(tmp_path: Path) -> None:
     def waits(number: int) -> dict[str, Any]:
         """Parameters of a run that ends when its pipe is written to."""
-        os.mkfifo(tmp_path / f"bell-{number}")
-        return {"steps": [f"wait {tmp_path}/bell-{number}", "write"]}
+        os.mkfifo(tmp_path / f"pipe-{number}")
+        return {"steps": [f"wait {tmp_path}/pipe-{number}", "write"]}
 
     async with cortexes(remote=[STEPWISE_THERE]) as (remote,):
         settings = {"local_first": True, "spread_load": True, "max_concurrent_actions": 2}
@@ -162,7 +162,7 @@ async def test_spread_load_passes_over_a_full_engine(tmp_path: Path) -> None:
             by_name = await run(core, alert_id, "Stepwise_1_0", engineId="local", parameters=waits(8))
             for number, action in enumerate((*many, by_name)):
                 if action["engineId"] == "local":
-                    await feed(tmp_path / f"bell-{number}")
+                    await write_pipe(tmp_path / f"pipe-{number}")
             for action in (*many, by_name):
                 assert (await ended(core, action["id"]))["status"] == "Success"
             again = await run(core, alert_id, "Stepwise_1_0")

@@ -14,14 +14,23 @@ import pytest
 from httpx_aiohttp import AiohttpTransport
 
 from core.models import Action
-from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, events_of, feed, setup_in
+from tests.core.core_process import (
+    CoreProcess,
+    CoreSetup,
+    alert_in,
+    asked,
+    core_process,
+    events_of,
+    setup_in,
+    write_pipe,
+)
 
 CLIENTS = 64
 RUN = "/api/connector/engine/action"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Answers:
     """The answers to 64 equal requests."""
 
     answers: Sequence[httpx.Response]
@@ -36,7 +45,7 @@ class Outcome:
 
 async def at_once(
     cores: Sequence[CoreProcess], path: str, body: Mapping[str, Any], *, user: str, headers: Mapping[str, str]
-) -> Outcome:
+) -> Answers:
     """Send a request 64 times, each on its own connection that is open before the first request."""
     sent = {"Authorization": f"Bearer {cores[0].setup.keys[user]}", **headers}
     connections = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
@@ -51,17 +60,17 @@ async def at_once(
         ]
         in_turn = [clients[number % len(clients)] for number in range(CLIENTS)]
         await asyncio.gather(*(client.get("/api/event?wait=0.2") for client in in_turn))
-        return Outcome(await asyncio.gather(*(client.post(path, json=dict(body)) for client in in_turn)))
+        return Answers(await asyncio.gather(*(client.post(path, json=dict(body)) for client in in_turn)))
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """The outcomes of all requests to the cores of one database."""
 
-    templates: Outcome
-    keyed: Outcome
-    idle: Outcome
-    unknown: Outcome
+    templates: Answers
+    keyed: Answers
+    idle: Answers
+    unknown: Answers
     runs: Mapping[str, int]
     """How often programs ran, by the name of the request."""
     on_the_alerts: Mapping[str, Sequence[Action]]
@@ -76,7 +85,7 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
         cores = [await start for start in starting]
         alerts = {name: await alert_in(cores[0], name) for name in ("keyed", "idle", "unknown")}
 
-        async def run(name: str, headers: Mapping[str, str], **more: Any) -> Outcome:
+        async def run(name: str, headers: Mapping[str, str], **more: Any) -> Answers:
             parameters = {"runs": str(setup.runs(name)), "steps": more.pop("steps")}
             body = asked(alerts[name], parameters=parameters, **more)
             return await at_once(cores, RUN, body, user="anna", headers=headers)
@@ -84,8 +93,8 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
         template = {"name": "Phishing", "tasks": [{"title": "Look"}]}
         templates = await at_once(cores, "/api/case/template", template, user="lead", headers={})
         keyed = await run("keyed", {"Idempotency-Key": "k-1"}, steps=["count", "write"])
-        idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {bell(setup)}", "write"])
-        await feed(bell(setup))
+        idle = await run("idle", {}, onlyIfIdle=True, steps=["count", f"wait {pipe(setup)}", "write"])
+        await write_pipe(pipe(setup))
         unknown = await at_once(
             cores,
             RUN,
@@ -101,8 +110,8 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
         return Outcomes(templates, keyed, idle, unknown, runs, ended, events)
 
 
-def bell(setup: CoreSetup) -> Path:
-    path = setup.folder / "bell"
+def pipe(setup: CoreSetup) -> Path:
+    path = setup.folder / "pipe"
     if not path.exists():
         os.mkfifo(path)
     return path

@@ -30,18 +30,18 @@ from tests.core.actions.harness import (
     started_run,
 )
 from tests.core.core_process import (
-    LOOK_AT_MOST_S,
-    LOOK_EVERY_S,
+    POLL_INTERVAL_S,
+    POLL_TIMEOUT_S,
     CoreProcess,
     CoreSetup,
     alert_in,
     asked,
     core_process,
     events_of,
-    feed,
-    reader_of,
+    open_pipe_for_writing,
     setup_in,
     until,
+    write_pipe,
 )
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
@@ -108,7 +108,7 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
     async with (
         open_harness(tmp_path) as harness,
         opened(tmp_path / "core.db") as database,
-        action_parts(database, harness.clock, other, tick_s=LOOK_EVERY_S) as core,
+        action_parts(database, harness.clock, other, tick_s=POLL_INTERVAL_S) as core,
     ):
 
         def is_renewed() -> bool:
@@ -185,7 +185,7 @@ async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path:
     async with open_harness(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as harness:
         started = await harness.actions.start(ANNA, run_input(harness))
         (await next_run(harness.engine)).finish(Report(False, message="No such responder there"))
-        async with asyncio.timeout(LOOK_AT_MOST_S):
+        async with asyncio.timeout(POLL_TIMEOUT_S):
             assert (await harness.actions.with_job_id(started.action)).engine_job_id == ""
 
 
@@ -202,17 +202,17 @@ class Pair:
     alert: str
 
     async def run(self, core: CoreProcess, name: str) -> Action:
-        os.mkfifo(self.bell(name))
+        os.mkfifo(self.pipe(name))
         operations = [{"type": "AddTagToAlert", "tag": name}]
-        steps = ["count", f"wait {self.bell(name)}", "write"]
+        steps = ["count", f"wait {self.pipe(name)}", "write"]
         parameters = {"runs": str(self.setup.runs(name)), "steps": steps, "operations": operations}
         return await core.client().run(asked(self.alert, parameters=parameters))
 
     async def go(self, name: str) -> None:
-        await feed(self.bell(name))
+        await write_pipe(self.pipe(name))
 
-    def bell(self, name: str) -> Path:
-        return self.setup.folder / f"{name}.bell"
+    def pipe(self, name: str) -> Path:
+        return self.setup.folder / f"{name}.pipe"
 
     def owners(self) -> dict[str, str]:
         """Action id to the core that holds its lease, of open actions."""
@@ -309,7 +309,7 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
     async with core_process(setup, "one") as one, core_process(setup, "other") as other:
         runs = {"runs": str(setup.runs("held"))}
         action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
-        writer = await reader_of(pem)
+        writer = await open_pipe_for_writing(pem)
         one.pause()
         await until(lambda: reads(other, pem), "the other at the same place")
         os.write(writer, b"pem\n")
@@ -319,7 +319,7 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
         one.resume()
         await one.client().health()
         later = await one.client().run(asked(await alert_in(one, "2"), "Held_1_0", parameters={"steps": ["write"]}))
-        await feed(pem)
+        await write_pipe(pem)
         await one.ended(later.id)
         await one.client().health()
         assert setup.counted("held") == 1
@@ -337,7 +337,7 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
     async with core_process(setup, "one") as one:
         runs = {"runs": str(setup.runs("held"))}
         action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
-        writer = await reader_of(pem)  # it has been dispatched
+        writer = await open_pipe_for_writing(pem)  # it has been dispatched
         if how == "cancelled":
             await one.client().cancel(action.id)
         await one.kill()
@@ -349,7 +349,7 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
         if how == "disabled":
             await Access(database, "example.org", now_ms).disable("anna")
     async with core_process(setup, "next") as after:
-        await feed(pem, "pem\n")
+        await write_pipe(pem, "pem\n")
         ended = await after.ended(action.id, "lead")
     assert (ended.status, setup.counted("held")) == ("Failure", 0)
     said = {

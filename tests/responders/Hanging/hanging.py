@@ -1,4 +1,4 @@
-"""Hangs with a child, and with another in a session of its own; rings the bell with their numbers."""
+"""Hangs with a child, and with another in a session of its own; writes their pids to a pipe."""
 
 import json
 import os
@@ -20,6 +20,6 @@ for own_session in (False, True):
             signal.pause()
     os.read(heard, 4)
     pids.append(pid)
-Path(parameters["bell"]).write_text(json.dumps(pids))
+Path(parameters["ready"]).write_text(json.dumps(pids))
 while True:
     signal.pause()

@@ -1,4 +1,4 @@
-"""Rings a bell when it runs, and ends when it is told to."""
+"""Writes to one pipe when it runs, and ends when it reads a line from another."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ with open(parameters["runs"], "a") as runs:
     runs.write("one run\n")
 if parameters.get("early"):
     (job / "output" / "output.json").write_text(json.dumps({"success": True, "full": {"message": "Early"}}))
-Path(parameters["bell"]).write_text("running")
+Path(parameters["ready"]).write_text("running")
 with open(parameters["go"]) as go:
     go.readline()
 (job / "output" / "output.json").write_text(json.dumps({"success": True, "full": {"message": "Slow"}}))

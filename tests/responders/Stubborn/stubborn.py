@@ -8,6 +8,6 @@ from pathlib import Path
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 job = Path(sys.argv[1])
 parameters = json.loads((job / "input" / "input.json").read_text())["parameters"]
-Path(parameters["bell"]).write_text("ignoring")
+Path(parameters["ready"]).write_text("ignoring")
 while True:
     signal.pause()

@@ -8,7 +8,7 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.cortex import CortexEngine
-from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Fault, Hang, Reply
+from tests.fake_cortex import BLOCKER, CutConnection, DelayedAnswer, FakeCortex, Fault, Reply
 
 OFFERED = Responder(
     "5b2a5b6e9c",
@@ -72,9 +72,9 @@ async def test_entries_that_cannot_be_read_are_skipped_with_a_reason(cortex: Fak
         (Reply(raw=b'[{"id": NaN}]'), "not usable JSON"),
         (Reply(raw=b"[1e999]"), "not usable JSON"),
         (Reply(raw=b"[" * 5000), "not usable JSON"),
-        (Cut(), "the connection broke"),
-        (Cut(after_bytes=5), "the connection broke"),
-        (Hang(asyncio.Event()), "within 2 s"),
+        (CutConnection(), "the connection broke"),
+        (CutConnection(after_bytes=5), "the connection broke"),
+        (DelayedAnswer(asyncio.Event()), "within 2 s"),
     ],
 )
 async def test_an_engine_without_a_usable_list_is_unavailable_with_the_reason(

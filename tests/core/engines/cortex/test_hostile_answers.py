@@ -52,7 +52,7 @@ STATUSES = st.sampled_from([200, 200, 200, 201, 204, 207, 304, 400, 404, 408, 40
 ANSWERS = st.tuples(STATUSES, JOBS | st.lists(JOBS, max_size=2))
 
 
-class Bench:
+class SharedServer:
     """One server, one engine and one loop for all examples of a property."""
 
     def __init__(self) -> None:
@@ -81,8 +81,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    made = Bench()
+def bench() -> Iterator[SharedServer]:
+    made = SharedServer()
     yield made
     made.close()
 
@@ -94,21 +94,21 @@ def storable(report: Report) -> bool:
 
 @settings(max_examples=150)
 @given(start=ANSWERS, search=ANSWERS, poll=ANSWERS)
-def test_no_answer_makes_a_new_run_raise_or_run_twice(bench: Bench, start: Any, search: Any, poll: Any) -> None:
+def test_no_answer_makes_a_new_run_raise_or_run_twice(bench: SharedServer, start: Any, search: Any, poll: Any) -> None:
     assert storable(bench.run({"run": start, "search_jobs": search, "wait": poll}))
     assert bench.cortex.count("run") == 1 or start[0] == 429
 
 
 @settings(max_examples=150)
 @given(poll=ANSWERS)
-def test_no_answer_makes_following_raise(bench: Bench, poll: Any) -> None:
+def test_no_answer_makes_following_raise(bench: SharedServer, poll: Any) -> None:
     assert storable(bench.run({"wait": poll}, resumed=True, engine_job_id="AXj1"))
     assert bench.cortex.count("run") == 0
 
 
 @settings(max_examples=50)
 @given(raw=st.binary(max_size=40))
-def test_no_bytes_make_following_raise(bench: Bench, raw: bytes) -> None:
+def test_no_bytes_make_following_raise(bench: SharedServer, raw: bytes) -> None:
     bench.cortex.always("wait", Reply(raw=raw))
     bench.cortex.calls.clear()
     report = bench.runner.run(bench.engine.run(replace(JOB, resumed=True, engine_job_id="AXj1"), ProgressLog()))

@@ -9,17 +9,20 @@ import pytest
 from core.engines.base import Progress
 from core.engines.cortex import CortexEngine
 from tests.core.engines.cortex.conftest import JOB, RESUMED, ProgressLog
-from tests.fake_cortex import Cut, FakeCortex, Fault, Hang, Reply, at_once
+from tests.fake_cortex import CutConnection, DelayedAnswer, FakeCortex, Fault, Reply, at_once
 
 UNKNOWN = "It is not known whether Blocker_1_0 ran on engine 'soar'"
 
 
-@pytest.mark.parametrize("fault", [Cut(done=True), Cut(after_bytes=20, done=True), Hang(asyncio.Event(), done=True)])
+@pytest.mark.parametrize(
+    "fault",
+    [CutConnection(done=True), CutConnection(after_bytes=20, done=True), DelayedAnswer(asyncio.Event(), done=True)],
+)
 async def test_a_job_whose_answer_was_lost_is_found_and_followed(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog, fault: Fault
 ) -> None:
     cortex.behave("run", fault)
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     report = await make_engine(timeout_s=2).run(JOB, progress)
     assert report.success
     (job,) = cortex.jobs.values()
@@ -31,15 +34,17 @@ async def test_a_job_whose_answer_was_lost_is_found_and_followed(
 async def test_a_job_that_is_not_in_the_index_yet_is_looked_for_again(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.behave("run", Cut(done=True))
-    cortex.behave("search_jobs", Reply(body=[]), Reply(503), Cut(), Reply(raw=b"{"), Reply(429), Reply(body=[]))
-    cortex.plays = at_once
+    cortex.behave("run", CutConnection(done=True))
+    cortex.behave(
+        "search_jobs", Reply(body=[]), Reply(503), CutConnection(), Reply(raw=b"{"), Reply(429), Reply(body=[])
+    )
+    cortex.drive_job = at_once
     assert (await engine.run(JOB, progress)).success
     assert cortex.count("run") == 1
 
 
 @pytest.mark.parametrize(
-    "fault", [Cut(), Reply(500, {"type": "CreateError"}), Reply(504), Reply(200, ["no job"]), Reply(raw=b"")]
+    "fault", [CutConnection(), Reply(500, {"type": "CreateError"}), Reply(504), Reply(200, ["no job"]), Reply(raw=b"")]
 )
 async def test_a_job_that_is_not_found_is_never_started_again(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, fault: Fault
@@ -53,7 +58,7 @@ async def test_a_job_that_is_not_found_is_never_started_again(
 async def test_a_search_that_is_not_allowed_says_so(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.behave("run", Cut())
+    cortex.behave("run", CutConnection())
     cortex.behave("search_jobs", Reply(403, {"type": "AuthorizationError"}))
     report = await engine.run(JOB, progress)
     assert report.message.startswith(UNKNOWN)
@@ -63,8 +68,8 @@ async def test_a_search_that_is_not_allowed_says_so(
 async def test_whether_it_ran_stays_unknown_if_the_engine_never_comes_back(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    cortex.behave("run", Cut())
-    cortex.always("search_jobs", Cut())
+    cortex.behave("run", CutConnection())
+    cortex.always("search_jobs", CutConnection())
     report = await make_engine(deadline_minutes=0.001).run(JOB, progress)
     assert report.message.startswith(UNKNOWN)
 

@@ -112,7 +112,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 async def secure(certificates: Certificates) -> AsyncIterator[FakeCortex]:
-    server = FakeCortex(plays=at_once)
+    server = FakeCortex(drive_job=at_once)
     await server.start(ssl_context=certificates.server)
     yield server
     await server.stop()
@@ -152,7 +152,7 @@ def test_a_ca_file_that_cannot_be_read_is_refused_at_once(tmp_path: Path) -> Non
 async def test_plain_calls_go_through_the_proxy(
     cortex: FakeCortex, proxy: Proxy, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     proxy.password = "let-me-out"
     url = proxy.url.replace("http://", "http://core:let-me-out@")
     assert (await make_engine(proxy=url).run(JOB, progress)).success

@@ -12,7 +12,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog
-from tests.fake_cortex import BLOCKER, Cut, FakeCortex, Hang, Reply, at_once
+from tests.fake_cortex import BLOCKER, CutConnection, DelayedAnswer, FakeCortex, Reply, at_once
 
 ASK_TIMEOUT = Reply(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
 
@@ -40,7 +40,7 @@ async def test_a_job_runs_and_its_report_is_returned(
 async def test_the_call_carries_the_label_and_what_the_responder_needs(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     await engine.run(JOB, progress)
     call = await cortex.until("run")
     assert call.path == f"/api/responder/{BLOCKER['id']}/run"
@@ -60,7 +60,7 @@ async def test_the_call_carries_the_label_and_what_the_responder_needs(
 async def test_a_job_that_ends_between_two_polls_is_reported_as_running_first(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     assert (await engine.run(JOB, progress)).success
     assert [one.running for one in progress] == [False, True]
 
@@ -176,7 +176,7 @@ async def test_a_single_404_does_not_end_polling(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
     cortex.behave("wait", Reply(404, {"type": "NotFoundError"}))
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     assert (await engine.run(JOB, progress)).success
 
 
@@ -189,12 +189,12 @@ async def test_errors_in_between_do_not_end_polling(
         Reply(502, raw=b"<html>bad gateway</html>"),
         Reply(520),
         Reply(429, {"type": "RateLimitExceeded"}, {"Retry-After": "3600"}),
-        Cut(),
-        Cut(after_bytes=10),
+        CutConnection(),
+        CutConnection(after_bytes=10),
         Reply(raw=b"not json"),
         Reply(body={"status": "Dancing"}),
     )
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     assert (await engine.run(JOB, progress)).success
     assert cortex.count("run") == 1
 
@@ -202,8 +202,8 @@ async def test_errors_in_between_do_not_end_polling(
 async def test_a_slow_poll_is_asked_again(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
-    cortex.behave("wait", Hang(asyncio.Event()))
-    cortex.plays = at_once
+    cortex.behave("wait", DelayedAnswer(asyncio.Event()))
+    cortex.drive_job = at_once
     engine = make_engine(timeout_s=2)
     assert (await engine.run(JOB, progress)).success
 
@@ -264,7 +264,7 @@ async def test_a_redirect_is_not_followed(cortex: FakeCortex, engine: CortexEngi
 async def test_a_rate_limited_start_is_retried(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
     full = Reply(429, {"type": "RateLimitExceeded", "message": "Rate limit of 1 per Day reached"}, {"Retry-After": "1"})
     cortex.behave("run", full, full)
-    cortex.plays = at_once
+    cortex.drive_job = at_once
     assert (await engine.run(JOB, progress)).success
     assert len(cortex.jobs) == 1
 

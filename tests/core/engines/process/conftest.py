@@ -89,8 +89,8 @@ class ProgressLog:
         return self.progress[0]
 
 
-class Bell:
-    """A named pipe for a signal from a program (`rung`) or to it (`ring`)."""
+class NamedPipe:
+    """A named pipe for a signal from a program (`received`) or to it (`send`)."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -98,12 +98,12 @@ class Bell:
         # Opened for reading and writing, so that neither side waits for the other to open it.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    async def rung(self) -> str:
+    async def received(self) -> str:
         """Wait for the program; return what it wrote."""
         await wait_readable(self._descriptor)
         return os.read(self._descriptor, 4096).decode()
 
-    def ring(self) -> None:
+    def send(self) -> None:
         """Resume a program that reads a line from here."""
         os.write(self._descriptor, b"go\n")
 
@@ -112,17 +112,17 @@ class Bell:
 
 
 @pytest.fixture
-async def bell(tmp_path: Path) -> AsyncIterator[Bell]:
-    bell = Bell(tmp_path / "bell")
-    yield bell
-    bell.close()
+async def ready(tmp_path: Path) -> AsyncIterator[NamedPipe]:
+    ready = NamedPipe(tmp_path / "ready")
+    yield ready
+    ready.close()
 
 
 @pytest.fixture
-async def go(tmp_path: Path) -> AsyncIterator[Bell]:
-    bell = Bell(tmp_path / "go")
-    yield bell
-    bell.close()
+async def go(tmp_path: Path) -> AsyncIterator[NamedPipe]:
+    go = NamedPipe(tmp_path / "go")
+    yield go
+    go.close()
 
 
 def program_pid(engine: ProcessEngine, action_id: str = "~8257") -> int:

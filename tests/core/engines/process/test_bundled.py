@@ -32,7 +32,7 @@ async def server(talk: Talk) -> AsyncIterator[int]:
         yield running.sockets[0].getsockname()[1]
 
 
-class Web:
+class HttpServer:
     """Gives each request the same answer, and records the requests."""
 
     def __init__(self, answer: str) -> None:
@@ -47,7 +47,7 @@ class Web:
         writer.write(self.answer.encode())
 
 
-class Post:
+class MailServer:
     """A minimal mail server that refuses recipients at `refused.example`."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ async def test_close_as_false_positive_tags_and_marks_with_the_reason(make_engin
 
 
 async def test_the_webhook_sends_the_object_with_its_token(make_engine: MakeEngine) -> None:
-    web = Web("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok")
+    web = HttpServer("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok")
     async with server(web) as port:
         config = {"url": f"http://127.0.0.1:{port}/hook", "token": "open sesame"}
         engine = make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config})
@@ -125,7 +125,7 @@ async def test_the_webhook_sends_the_object_with_its_token(make_engine: MakeEngi
     ],
 )
 async def test_the_webhook_reports_what_went_wrong(make_engine: MakeEngine, answer: str, message: str) -> None:
-    async with server(Web(answer)) as port:
+    async with server(HttpServer(answer)) as port:
         config = {"url": f"http://127.0.0.1:{port}/"}
         report = await run(
             make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config}), "ResponderBot_Webhook_1_0"
@@ -138,7 +138,7 @@ async def test_the_webhook_reports_what_went_wrong(make_engine: MakeEngine, answ
 async def test_the_webhook_sends_the_login_of_its_url_and_does_not_show_it(
     make_engine: MakeEngine, scheme: str
 ) -> None:
-    web = Web("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\ntoken=k-77-88 is good")
+    web = HttpServer("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\ntoken=k-77-88 is good")
     async with server(web) as port:
         config = {"url": f"{scheme}://ann:p%40ss%2Fword@127.0.0.1:{port}/hook?token=k-77-88"}
         engine = make_engine(folders=(), config={"ResponderBot_Webhook_1_0": config})
@@ -152,7 +152,7 @@ async def test_the_webhook_sends_the_login_of_its_url_and_does_not_show_it(
 
 
 async def test_a_mail_is_sent(make_engine: MakeEngine) -> None:
-    post = Post()
+    post = MailServer()
     async with server(post) as port:
         config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": ["a@example.org"]}
         engine = make_engine(folders=(), config={"ResponderBot_Mail_1_0": config})
@@ -170,14 +170,14 @@ async def test_a_mail_is_sent(make_engine: MakeEngine) -> None:
 
 
 async def test_a_mail_that_all_recipients_refuse_is_a_failure(make_engine: MakeEngine) -> None:
-    async with server(Post()) as port:
+    async with server(MailServer()) as port:
         config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@refused.example"}
         report = await run(make_engine(folders=(), config={"ResponderBot_Mail_1_0": config}), "ResponderBot_Mail_1_0")
     assert report.message == ("The mail server 127.0.0.1 refused every receiver: a@refused.example: 550 no such user")
 
 
 async def test_an_unreachable_mail_server_is_a_failure(make_engine: MakeEngine) -> None:
-    async with server(Post()) as port:
+    async with server(MailServer()) as port:
         pass
     config = {"smtp_host": "127.0.0.1", "smtp_port": port, "from": "soc@example.org", "to": "a@example.org"}
     report = await run(make_engine(folders=(), config={"ResponderBot_Mail_1_0": config}), "ResponderBot_Mail_1_0")

@@ -19,8 +19,8 @@ from core.engines import files, job_folder
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.conftest import (
     PREAMBLE,
-    Bell,
     MakeEngine,
+    NamedPipe,
     ProgressLog,
     is_alive,
     job_for,
@@ -44,8 +44,8 @@ DAEMON = f"""{PREAMBLE}
         os._exit(0)
     daemon = int(os.read(alive, 100))
     say(message="Left a daemon", daemon=daemon, program=os.getpid())
-    if "bell" in asked:
-        Path(asked["bell"]).write_text(json.dumps([os.getpid(), daemon]))
+    if "ready" in asked:
+        Path(asked["ready"]).write_text(json.dumps([os.getpid(), daemon]))
         with open(asked["go"]) as go:
             go.readline()
 """
@@ -77,41 +77,41 @@ async def test_a_daemon_without_any_trace_of_its_run_ends_with_it(make_engine: M
 
 
 async def test_a_daemon_of_one_run_ends_and_that_of_another_goes_on(
-    make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, own: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine(folders=(own,))
-    longer = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    longer = await job_for(engine, "Daemon_1_0", ready=str(ready.path), go=str(go.path))
     running = asyncio.create_task(engine.run(longer, ProgressLog()))
-    _, daemon = json.loads(await bell.rung())
+    _, daemon = json.loads(await ready.received())
     report = await engine.run(await job_for(engine, "Daemon_1_0", action_id="~2"), ProgressLog())
     assert (is_alive(report.full["daemon"]), is_alive(daemon)) == (False, True)
-    go.ring()
+    go.send()
     await running
     assert not is_alive(daemon)
 
 
 async def test_a_daemon_ends_with_a_run_that_is_cancelled(
-    make_engine: MakeEngine, own: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, own: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine(folders=(own,))
-    job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    job = await job_for(engine, "Daemon_1_0", ready=str(ready.path), go=str(go.path))
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    pids = json.loads(await bell.rung())
+    pids = json.loads(await ready.received())
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
     assert not [pid for pid in pids if is_alive(pid)]
 
 
 async def test_a_daemon_ends_with_its_run_while_no_core_lives(
-    make_engine: MakeEngine, own: Path, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, own: Path, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine(folders=(own,))
-    job = await job_for(engine, "Daemon_1_0", bell=str(bell.path), go=str(go.path))
+    job = await job_for(engine, "Daemon_1_0", ready=str(ready.path), go=str(go.path))
     dead = await start_crashing_core("none", tmp_path, job, {}, folders=(own,))
-    _, daemon = json.loads(await bell.rung())
+    _, daemon = json.loads(await ready.received())
     dead.kill()
     await dead.wait()
-    go.ring()
+    go.send()
     await wait_gone(daemon)
     report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Left a daemon")
@@ -126,7 +126,7 @@ UNSUPERVISED = f"""{PREAMBLE}
         os.environ.clear()
         os.execve(sys.executable, [sys.executable, "-c", "import signal; signal.pause()"], {{}})
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(asked["bell"]).write_text(json.dumps([os.getpid(), child]))
+    Path(asked["ready"]).write_text(json.dumps([os.getpid(), child]))
     os.kill(os.getppid(), asked["signal"])
     while True:
         signal.pause()
@@ -135,13 +135,13 @@ UNSUPERVISED = f"""{PREAMBLE}
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_program_that_kills_its_supervisor_ends_with_its_run(
-    number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, bell: Bell
+    number: signal.Signals, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe
 ) -> None:
     responder(tmp_path / "own", "Unsupervised", UNSUPERVISED)
     engine = make_engine(folders=(tmp_path / "own",), grace_s=0.2)
-    job = await job_for(engine, "Unsupervised_1_0", bell=str(bell.path), signal=int(number))
+    job = await job_for(engine, "Unsupervised_1_0", ready=str(ready.path), signal=int(number))
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    pids = json.loads(await bell.rung())
+    pids = json.loads(await ready.received())
     if number == signal.SIGSTOP:
         await engine.cancel(job)
     report = await running
@@ -193,7 +193,7 @@ def planting(kind: str, target: Path, *, then: str = "") -> str:
                 (path / "in" / "it").mkdir(parents=True)
             else:
                 path.symlink_to({str(target)!r})
-    Path(asked["bell"]).write_text(str(os.getpid()))
+    Path(asked["ready"]).write_text(str(os.getpid()))
     {then or "signal.pause()"}
     """)
 
@@ -216,13 +216,13 @@ def target(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
 async def test_a_deadline_holds_whatever_is_in_the_job_folder(
-    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, ready: NamedPipe
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",), config={"Planting_1_0": {"jobTimeout": 0.02}})
-    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    job = await job_for(engine, "Planting_1_0", ready=str(ready.path))
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    pid = int(await bell.rung())
+    pid = int(await ready.received())
     assert (await running).message == "Timed out after 0.02 minutes"
     assert not is_alive(pid)
     await engine.clean_up(job.action_id)
@@ -231,25 +231,25 @@ async def test_a_deadline_holds_whatever_is_in_the_job_folder(
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
 async def test_cancelling_works_whatever_is_in_the_job_folder(
-    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, ready: NamedPipe
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",))
-    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    job = await job_for(engine, "Planting_1_0", ready=str(ready.path))
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    pid = int(await bell.rung())
+    pid = int(await ready.received())
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
     assert not is_alive(pid)
 
 
 async def test_a_run_whose_folder_was_removed_is_killed(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     folder = tmp_path / "jobs" / engine.job_id(job.action_id)
@@ -263,13 +263,13 @@ async def test_a_run_whose_folder_was_removed_is_killed(
 
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
 async def test_a_clean_up_at_start_kills_what_runs_in_a_folder_that_it_cannot_read(
-    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, bell: Bell
+    kind: str, make_engine: MakeEngine, tmp_path: Path, target: Path, ready: NamedPipe
 ) -> None:
     responder(tmp_path / "own", "Planting", planting(kind, target))
     engine = make_engine(folders=(tmp_path / "own",))
-    job = await job_for(engine, "Planting_1_0", bell=str(bell.path))
+    job = await job_for(engine, "Planting_1_0", ready=str(ready.path))
     dead = await start_crashing_core("none", tmp_path, job, {}, folders=(tmp_path / "own",))
-    pid = int(await bell.rung())
+    pid = int(await ready.received())
     dead.kill()
     await dead.wait()
     await engine.clean_up_ended(lambda: [])
@@ -341,7 +341,7 @@ async def test_many_entries_in_one_directory_are_removed(tmp_path: Path) -> None
 async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine()
     engine._jobs = tmp_path / "state" / "jobs"
-    job = await job_for(engine, "Slow_1_0", runs="/dev/null", bell="/dev/null", go="/dev/null")
+    job = await job_for(engine, "Slow_1_0", runs="/dev/null", ready="/dev/null", go="/dev/null")
     before = os.umask(umask)
     try:
         report = await engine.run(job, ProgressLog())
@@ -365,12 +365,12 @@ async def test_the_folder_of_an_earlier_release_becomes_private_at_start(
 
 
 async def run_without_core(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell, **settings: Any
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe, **settings: Any
 ) -> tuple[Any, int]:
     engine = make_engine(**settings)
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     progress_log = ProgressLog()
@@ -386,18 +386,18 @@ async def run_without_core(
 
 @pytest.mark.parametrize("keep_jobs", [False, True])
 async def test_clean_up_kills_a_run(
-    keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    engine, pid = await run_without_core(make_engine, tmp_path, bell, go, keep_jobs=keep_jobs)
+    engine, pid = await run_without_core(make_engine, tmp_path, ready, go, keep_jobs=keep_jobs)
     await engine.clean_up("~8257")
     await wait_gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
 
 
 async def test_a_clean_up_at_start_kills_even_if_job_folders_are_kept(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    engine, pid = await run_without_core(make_engine, tmp_path, bell, go, keep_jobs=True)
+    engine, pid = await run_without_core(make_engine, tmp_path, ready, go, keep_jobs=True)
     await engine.clean_up_ended(lambda: ["~8257"])
     assert is_alive(pid)
     await engine.clean_up_ended(lambda: [])
@@ -415,24 +415,24 @@ def to_early_layout(job: Path) -> None:
 
 
 async def test_an_unstarted_folder_of_an_early_release_is_used(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     folder = engine._folder(job.action_id)
     job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
     to_early_layout(folder.path)
     running = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
-    await bell.rung()
-    go.ring()
+    await ready.received()
+    go.send()
     assert (await running).message == "Slow"
 
 
 async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     folder = engine._folder(job.action_id)
     job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
     to_early_layout(folder.path)
@@ -442,7 +442,7 @@ async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed
           "exec(open(sys.argv.pop(1)).read())", str(slow), str(folder.path)),
         env={"HOME": str(folder.path), "PATH": os.environ["PATH"]}, start_new_session=True,
     )  # fmt: skip
-    await bell.rung()
+    await ready.received()
     stat = read_stat(program.pid)
     assert stat
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -453,7 +453,7 @@ async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed
     await progress_log.first()
     assert program_pid(engine) == program.pid
     (child,) = [int(pid) for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()]
-    go.ring()
+    go.send()
     assert (await running).message == "Slow"
     await program.wait()
     assert not is_alive(child)

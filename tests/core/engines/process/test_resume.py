@@ -14,8 +14,8 @@ import pytest
 from core.engines.base import Job
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from tests.core.engines.process.conftest import (
-    Bell,
     MakeEngine,
+    NamedPipe,
     ProgressLog,
     is_alive,
     job_for,
@@ -36,33 +36,35 @@ async def start_crashing_core(
     )
 
 
-async def slow_job(make_engine: MakeEngine, place: Path, bell: Bell, go: Bell, **more: Any) -> Job:
+async def slow_job(make_engine: MakeEngine, place: Path, ready: NamedPipe, go: NamedPipe, **more: Any) -> Job:
     return await job_for(
-        make_engine(), "Slow_1_0", runs=str(place / "runs"), bell=str(bell.path), go=str(go.path), **more
+        make_engine(), "Slow_1_0", runs=str(place / "runs"), ready=str(ready.path), go=str(go.path), **more
     )
 
 
 @pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running reported"])
 async def test_the_next_core_ends_the_run_of_a_core_that_died(
-    point: str, make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    point: str, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core(point, tmp_path, job, {})
     assert await dead.wait() == -9
     progress_log = ProgressLog()
     running = asyncio.create_task(make_engine().run(replace(job, resumed=True), progress_log))
-    await bell.rung()
-    go.ring()
+    await ready.received()
+    go.send()
     report = await running
     assert (report.success, report.message) == (True, "Slow")
     assert [progress.running for progress in progress_log.progress] == [True]
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+async def test_a_running_program_is_adopted(
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+) -> None:
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     progress_log = ProgressLog()
@@ -70,17 +72,17 @@ async def test_a_running_program_is_adopted(make_engine: MakeEngine, tmp_path: P
     running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
     await progress_log.first()
     assert is_alive(program_pid(engine))
-    go.ring()
+    go.send()
     assert (await running).message == "Slow"
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
 async def test_a_program_that_ended_without_a_core_is_collected(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
@@ -91,47 +93,47 @@ async def test_a_program_that_ended_without_a_core_is_collected(
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
-async def ended(started: StartRecord, go: Bell) -> None:
+async def ended(started: StartRecord, go: NamedPipe) -> None:
     watch = pidfd_if_alive(started)
     assert watch is not None
-    go.ring()
+    go.send()
     await wait_readable(watch)
     os.close(watch)
 
 
 async def test_an_early_output_file_does_not_end_a_run(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go, early=True)
+    job = await slow_job(make_engine, tmp_path, ready, go, early=True)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     running = asyncio.create_task(make_engine().run(replace(job, resumed=True), ProgressLog()))
-    go.ring()
+    go.send()
     assert (await running).message == "Slow"
 
 
 async def test_a_report_that_was_not_stored_is_read_again(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("report read", tmp_path, job, {})
-    await bell.rung()
-    go.ring()
+    await ready.received()
+    go.send()
     assert await dead.wait() == -9
     assert (await make_engine().run(replace(job, resumed=True), ProgressLog())).message == "Slow"
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
 async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe
 ) -> None:
     config = {"Hanging_1_0": {"jobTimeout": 0.05}}
     engine = make_engine(config=config)
-    job = await job_for(engine, "Hanging_1_0", bell=str(bell.path))
+    job = await job_for(engine, "Hanging_1_0", ready=str(ready.path))
     dead = await start_crashing_core("none", tmp_path, job, config)
-    pids = json.loads(await bell.rung())
+    pids = json.loads(await ready.received())
     dead.kill()
     await dead.wait()
     report = await engine.run(replace(job, resumed=True), ProgressLog())
@@ -140,11 +142,11 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
 
 
 async def test_a_cancellation_interrupted_by_a_crash_is_finished(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     engine = make_engine()
@@ -153,24 +155,24 @@ async def test_a_cancellation_interrupted_by_a_crash_is_finished(
 
 
 async def test_cancelling_the_coroutine_leaves_the_program_running(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine, progress_log = make_engine(), ProgressLog()
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     running = asyncio.create_task(engine.run(job, progress_log))
-    await bell.rung()
+    await ready.received()
     await progress_log.first()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert is_alive(program_pid(engine))
     again = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
-    go.ring()
+    go.send()
     assert (await again).message == "Slow"
 
 
 async def test_a_process_with_a_reused_pid_is_not_mistaken_for_the_run(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
     job = await job_for(engine, "Forking_1_0")
@@ -196,11 +198,11 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
 
 
 async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("none", tmp_path, job, {})
-    await bell.rung()
+    await ready.received()
     dead.kill()
     await dead.wait()
     engine = make_engine()
@@ -217,12 +219,12 @@ async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
 
 
 async def test_a_clean_up_at_start_keeps_folders_that_another_core_follows(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, bell, go)
+    job = await slow_job(make_engine, tmp_path, ready, go)
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    await bell.rung()
+    await ready.received()
     await make_engine().clean_up_ended(lambda: [])
-    go.ring()
+    go.send()
     assert (await running).message == "Slow"

@@ -14,8 +14,8 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.process.starter import RunLimits, program_environment
 from tests.core.engines.process.conftest import (
-    Bell,
     MakeEngine,
+    NamedPipe,
     ProgressLog,
     is_alive,
     job_for,
@@ -230,23 +230,23 @@ async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: Ma
     assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
 
 
-async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEngine, bell: Bell) -> None:
+async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEngine, ready: NamedPipe) -> None:
     engine = make_engine(config={"Hanging_1_0": {"jobTimeout": 0.05}})
     running = asyncio.create_task(
-        engine.run(await job_for(engine, "Hanging_1_0", bell=str(bell.path)), ProgressLog()),
+        engine.run(await job_for(engine, "Hanging_1_0", ready=str(ready.path)), ProgressLog()),
     )
-    pids = json.loads(await bell.rung())
+    pids = json.loads(await ready.received())
     report = await running
     assert (report.success, report.message) == (False, "Timed out after 0.05 minutes")
     assert len(pids) == 3
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-async def test_a_program_that_ignores_sigterm_is_killed(make_engine: MakeEngine, bell: Bell) -> None:
+async def test_a_program_that_ignores_sigterm_is_killed(make_engine: MakeEngine, ready: NamedPipe) -> None:
     engine, progress_log = make_engine(grace_s=0.2), ProgressLog()
-    job = await job_for(engine, "Stubborn_1_0", bell=str(bell.path))
+    job = await job_for(engine, "Stubborn_1_0", ready=str(ready.path))
     running = asyncio.create_task(engine.run(job, progress_log))
-    assert await bell.rung() == "ignoring"
+    assert await ready.received() == "ignoring"
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
     assert not is_alive(program_pid(engine))
@@ -294,7 +294,7 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
 async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine, progress_log = make_engine(), ProgressLog()
     runs = tmp_path / "runs"
-    job = await job_for(engine, "Slow_1_0", runs=str(runs), bell="/nowhere", go="/nowhere")
+    job = await job_for(engine, "Slow_1_0", runs=str(runs), ready="/nowhere", go="/nowhere")
     running = asyncio.create_task(engine.run(job, progress_log))
     await asyncio.sleep(0)  # one turn of the loop: the run has begun, its folder does not exist yet
     await engine.cancel(job)
@@ -311,14 +311,14 @@ async def test_a_responder_that_was_removed_is_a_failure(make_engine: MakeEngine
 
 
 async def test_two_runs_of_one_action_at_once_start_one_program(
-    make_engine: MakeEngine, tmp_path: Path, bell: Bell, go: Bell
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     first, second = make_engine(), make_engine()
     runs = tmp_path / "runs"
-    job = await job_for(first, "Slow_1_0", runs=str(runs), bell=str(bell.path), go=str(go.path))
+    job = await job_for(first, "Slow_1_0", runs=str(runs), ready=str(ready.path), go=str(go.path))
     both = asyncio.gather(first.run(job, ProgressLog()), second.run(replace(job, resumed=True), ProgressLog()))
-    await bell.rung()
-    go.ring()
+    await ready.received()
+    go.send()
     assert [report.message for report in await both] == ["Slow", "Slow"]
     assert runs.read_text() == "one run\n"
 
