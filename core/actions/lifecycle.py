@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
@@ -27,7 +27,7 @@ from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
-from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, RunInput
+from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, Outcome, RunInput, Vote
 from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -36,6 +36,9 @@ from core.store import backup, objects
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions to another core
 LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
 MINUTE_MS = 60_000
+_STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
+"""The status of each outcome that is no `Failure`."""
+_BY_CORE = "core: "  # in `cancelled_by` before the reason, if no person cancelled it
 
 log = structlog.get_logger()
 
@@ -150,16 +153,29 @@ class Lifecycle:
         votes = rights.votes_with(tx, approval, caller.login)
         if set(votes) == set(approval.approved_by):
             return action
-        action = action.model_copy(update={"approval": approval.model_copy(update={"approved_by": votes})})
+        approval = self._with_vote(approval, caller.login, "approve", votes)
+        action = action.model_copy(update={"approval": approval})
         holder = self.holder if len(votes) >= approval.needed else None
         stored.set_approved(tx, row["id"], action.to_json(), holder)
         self._record_event(tx, row, "action.updated", caller.login)
         return action
 
-    def end_without_report(self, tx: Transaction, row: Row, status: ActionStatus, message: str, user: str) -> Action:
-        """End an action of which there is no engine's report; `message` is the sentence for people."""
+    def deny(self, tx: Transaction, caller: Caller, row: Row, approval: Approval, message: str) -> Action:
+        """End an action that the caller denies; `message` is the sentence for people."""
+        voted = self._with_vote(approval, caller.login, "deny", approval.approved_by)
+        return self.end_without_report(tx, row, "denied", message, caller.login, approval=voted)
+
+    def end_without_report(
+        self, tx: Transaction, row: Row, outcome: Outcome, message: str, user: str, *, approval: Approval | None = None
+    ) -> Action:
+        """End an action of which there is no engine's report; `message` is the sentence for people.
+
+        `approval` takes the place of the action's, if it is given.
+        """
         prepared = self._prepared(Report(False, message=message), row)
-        return self._store_end(tx, row, status, prepared, user, now=self._clock())
+        ended_by = user if outcome in ("denied", "cancelled") else None
+        now = self._clock()
+        return self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, now=now, approval=approval)
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -177,7 +193,7 @@ class Lifecycle:
             action = rights.require_open(row, "cancelled")
             if row["dispatched_at"] is None:
                 message = _cancelled(caller.login).message
-                return self.end_without_report(tx, row, "Deleted", message, caller.login), False
+                return self.end_without_report(tx, row, "cancelled", message, caller.login), False
             is_first = row["cancelled_by"] is None
             if is_first:
                 stored.set_cancelled_by(tx, row["id"], caller.login)
@@ -237,7 +253,7 @@ class Lifecycle:
         """
         is_cancelled = row["cancelled_by"] is not None
         if not_allowed and not is_cancelled and row["status"] == "Waiting":
-            stored.set_cancelled_by(tx, row["id"], f"core: {not_allowed}")
+            stored.set_cancelled_by(tx, row["id"], f"{_BY_CORE}{not_allowed}")
             is_cancelled = True
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
 
@@ -307,11 +323,14 @@ class Lifecycle:
             return _Applied.IN_PART
         if begun is not None:
             stored.delete_report(tx, number)
-        prepared = pending.report
+        prepared, ended_by = pending.report, None
+        outcome: Outcome = "succeeded" if prepared.success else "failed"
         if row["cancelled_by"] and not prepared.success:
             prepared = self._prepared(_cancelled(row["cancelled_by"]), row)
-        status: ActionStatus = "Success" if prepared.success else "Failure"
-        self._store_end(tx, row, status, prepared, row["created_by"], outcomes=outcomes, now=pending.at)
+            if not row["cancelled_by"].startswith(_BY_CORE):
+                outcome, ended_by = "stopped", row["cancelled_by"]
+        user = row["created_by"]
+        self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, outcomes=outcomes, now=pending.at)
         return _Applied.WHOLLY
 
     async def expire(self, number: int) -> None:
@@ -323,7 +342,7 @@ class Lifecycle:
                 return
             if row["approval_expires_at"] <= self._clock():
                 message = "Not approved in time; run it again if it is still needed."
-                self.end_without_report(tx, row, "Failure", message, row["created_by"])
+                self.end_without_report(tx, row, "expired", message, row["created_by"])
 
         await self._database.transaction(work)
 
@@ -360,7 +379,7 @@ class Lifecycle:
                 " Look at its target before you run it again."
             )
             for row in rows:
-                self.end_without_report(tx, row, "Failure", message, row["created_by"])
+                self.end_without_report(tx, row, "failed", message, row["created_by"])
             return made_at, len(rows)
 
         if backup.made_at(self._database) is not None:
@@ -375,16 +394,29 @@ class Lifecycle:
         self,
         tx: Transaction,
         row: Row,
-        status: ActionStatus,
+        outcome: Outcome,
         prepared: reports.PreparedReport,
         user: str,
         *,
+        ended_by: str | None,
         now: int,
         outcomes: Sequence[str] = (),
+        approval: Approval | None = None,
     ) -> Action:
+        """Store the end; `outcomes` are those of the operations."""
         serialized = reports.serialize(prepared, outcomes, self._limits)
-        ended = Action.model_validate_json(row["doc"]).model_copy(
-            update={"status": status, "end_date": now, "operations": serialized.operations, "report": serialized.report}
+        status = _STATUSES.get(outcome, "Failure")
+        before = Action.model_validate_json(row["doc"])
+        ended = before.model_copy(
+            update={
+                "status": status,
+                "outcome": outcome,
+                "end_date": now,
+                "ended_by": ended_by,
+                "operations": serialized.operations,
+                "report": serialized.report,
+                "approval": approval or before.approval,
+            }
         )
         stored.set_end(
             tx,
@@ -396,6 +428,14 @@ class Lifecycle:
         )
         self._record_event(tx, row, "action.ended", user)
         return ended
+
+    def _with_vote(
+        self, approval: Approval, login: str, vote: Literal["approve", "deny"], approved_by: Sequence[str]
+    ) -> Approval:
+        """The approval with one more vote, and without those that don't count any more."""
+        kept = [one for one in approval.votes if one.login in approved_by and one.login != login]
+        votes = [*kept, Vote(login=login, vote=vote, at=self._clock())]
+        return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
 
     def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:
         return reports.prepare(report, self._parameters(row), self._limits)

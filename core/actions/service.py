@@ -128,7 +128,7 @@ class Actions:
             action, approval = rights.require_vote(tx, caller, row, self._clock())
             rights.require_clearance(tx, caller, row, "approve an action")
             if reason := rights.why_requester_may_not(tx, row["created_by"]):
-                return self._lifecycle.end_without_report(tx, row, "Failure", reason, caller.login), reason
+                return self._lifecycle.end_without_report(tx, row, "failed", reason, caller.login), reason
             return self._lifecycle.vote(tx, caller, row, action, approval), ""
 
         action, reason = await self._database.transaction(work)
@@ -143,10 +143,10 @@ class Actions:
 
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
-            rights.require_vote(tx, caller, row, self._clock())
+            _, approval = rights.require_vote(tx, caller, row, self._clock())
             rights.require_clearance(tx, caller, row, "deny an action")
             sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-            return self._lifecycle.end_without_report(tx, row, "Failure", sentence, caller.login)
+            return self._lifecycle.deny(tx, caller, row, approval, sentence)
 
         return await self._database.transaction(work)
 

@@ -22,6 +22,7 @@ from core.models.answers import (
     Policy,
     StoredModel,
     Task,
+    Vote,
 )
 from core.models.base import (
     KINDS,
@@ -35,6 +36,7 @@ from core.models.base import (
     ApiModel,
     Attachment,
     Kind,
+    Outcome,
     Permission,
     Profile,
 )
@@ -107,6 +109,7 @@ __all__ = [
     "MergeInput",
     "ObjectInContext",
     "OfferedResponder",
+    "Outcome",
     "Permission",
     "Person",
     "Policy",
@@ -117,4 +120,5 @@ __all__ = [
     "Task",
     "TaskInput",
     "TaskUpdate",
+    "Vote",
 ]

@@ -15,7 +15,7 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Permission, Profile
+from core.models.base import ActionStatus, ApiModel, Attachment, Outcome, Permission, Profile
 
 
 class StoredModel(ApiModel):
@@ -171,12 +171,24 @@ class CaseTemplate(StoredModel):
     status: Literal["Ok"] = "Ok"
 
 
+class Vote(ApiModel):
+    """Somebody's decision on an action that waits for approval."""
+
+    login: str
+    vote: Literal["approve", "deny"]
+    at: Millis
+
+
 class Approval(ApiModel):
-    """The approvals that an action needs before it is dispatched, and those it has."""
+    """The approvals that an action needs before it is dispatched, and those it has.
+
+    `votes` are those in `approved_by` with their times, and the denial if there is one; an earlier release kept none.
+    """
 
     needed: int
     approved_by: list[str]
     expires_at: Millis
+    votes: list[Vote] = Field(default_factory=list)
 
 
 class Action(ApiModel):
@@ -192,8 +204,12 @@ class Action(ApiModel):
     object_type: str
     object_id: ObjectId
     status: ActionStatus
+    outcome: Outcome | None = None
+    """None until the end, and where an earlier release ended it as `succeeded` or `failed`."""
     start_date: Millis
     end_date: Millis | None = None
+    ended_by: str | None = None
+    """Who denied, cancelled or stopped it."""
     operations: str
     parameters: str | None = None
     """JSON of what the requester gave, without secrets; None in records from before it was kept here."""

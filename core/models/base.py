@@ -19,6 +19,8 @@ OBJECT_TYPES: Mapping[Kind, str] = {
 """The `objectType` of each kind in answers."""
 
 ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
+Outcome = Literal["succeeded", "failed", "denied", "expired", "cancelled", "stopped"]
+"""How an action ended; `cancelled` before it was dispatched, `stopped` after."""
 OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
 
 Permission = Literal[

@@ -171,6 +171,37 @@ def alerts_by_case(db: Database) -> None:
     db.execute(f"CREATE INDEX alert_case ON object ({case}) WHERE kind = 'alert' AND {case} IS NOT NULL")
 
 
+@migrations()
+def outcomes_that_reports_tell(db: Database) -> None:
+    # Of actions that did not simply succeed or fail. The status tells those, and rewriting all would take long.
+    report = "CASE WHEN json_valid(doc) THEN json_extract(doc, '$.report') END"
+    found = db.execute(
+        f"SELECT id, status, cancelled_by, CASE WHEN json_valid({report}) THEN json_extract({report}, '$.message') END"
+        " FROM action WHERE status = 'Deleted'"
+        " OR (status = 'Failure' AND (dispatched_at IS NULL OR cancelled_by IS NOT NULL))"
+    ).fetchall()
+    for number, status, cancelled_by, message in found:
+        outcome, ended_by = _outcome_told(status, cancelled_by, str(message))
+        told = {"$.outcome": outcome, "$.endedBy": ended_by}
+        for path, value in told.items():
+            if value:
+                change = "UPDATE action SET doc = json_set(doc, ?, ?) WHERE id = ? AND json_valid(doc)"
+                db.execute(change, [path, value, number])
+
+
+def _outcome_told(status: str, cancelled_by: str | None, message: str) -> tuple[str, str]:
+    """What the sentence of a report tells: the outcome, and who brought it about; `""` for nothing."""
+    cancelled, denied = "Cancelled by ", "Denied by "
+    if status == "Deleted":
+        return "cancelled", message.removeprefix(cancelled) if message.startswith(cancelled) else ""
+    if cancelled_by is not None:
+        is_stopped = message == f"{cancelled}{cancelled_by}" and not cancelled_by.startswith("core: ")
+        return ("stopped", cancelled_by) if is_stopped else ("", "")
+    if message.startswith(denied):
+        return "denied", message.removeprefix(denied).partition(":")[0]
+    return ("expired", "") if message.startswith(("Nobody agreed in time;", "Not approved in time;")) else ("", "")
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

@@ -357,3 +357,4 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
         "cancelled": "Cancelled by anna@example.org",
     }
     assert json.loads(ended.report)["message"].startswith(said[how])
+    assert ended.outcome == {"disabled": "failed", "cancelled": "stopped"}[how]

@@ -16,6 +16,7 @@ from bot.outbox import FeedCheckpoint, MessageOutbox
 from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
+from core.models import Action
 from core.store.opening import open_database
 from tests.core.core_process import ROOT, CoreProcess, asked, core_process, setup_in
 
@@ -40,7 +41,7 @@ def shape(path: Path) -> tuple[dict[str, set[str]], set[str]]:
     return columns, {name for kind, name in made if kind == "index"}
 
 
-@pytest.mark.parametrize("name", ["core-070e4f5", *WITH_ACTIONS])
+@pytest.mark.parametrize("name", ["core-070e4f5", *WITH_ACTIONS, "core-95a74fa"])
 async def test_a_database_of_any_earlier_core_gets_the_tables_of_today(tmp_path: Path, name: str) -> None:
     unpacked(name, tmp_path / "core.db")
     for path in (tmp_path / "core.db", tmp_path / "new.db", tmp_path / "core.db"):  # the second time nothing is to do
@@ -67,6 +68,28 @@ async def test_what_an_earlier_core_left_open_goes_on(tmp_path: Path, name: str)
         again = await core.client().run(asked("~1", parameters={"steps": ["write"]}))
         assert int(again.id[1:]) > 6
         assert await status(core, again.id) == "Success"
+
+
+async def test_outcomes_that_an_earlier_core_only_wrote_into_its_reports(tmp_path: Path) -> None:
+    unpacked("core-95a74fa", tmp_path / "core.db")
+    with closing(sqlite3.connect(tmp_path / "core.db")) as connection, connection:
+        connection.execute(
+            "INSERT INTO action (id, kind, object_id, status, created_by, created_at, doc)"
+            " SELECT id + 100, kind, object_id, status, created_by, created_at, '{' FROM action"
+        )
+    await open_database(tmp_path / "core.db").close()
+    with closing(sqlite3.connect(tmp_path / "core.db")) as connection, connection:
+        assert connection.execute("DELETE FROM action WHERE doc = '{'").rowcount == 6  # damage is left as it is
+        docs = [json.loads(doc) for (doc,) in connection.execute("SELECT doc FROM action ORDER BY id")]
+    assert [(doc["status"], doc.get("outcome"), doc.get("endedBy")) for doc in docs] == [
+        ("Failure", "denied", "ben@example.org"),
+        ("Deleted", "cancelled", "lead@example.org"),
+        ("Failure", "expired", None),
+        ("Failure", "stopped", "lead@example.org"),
+        ("Failure", None, None),
+        ("Success", None, None),
+    ]
+    assert [Action.model_validate(doc).id for doc in docs] == [doc["id"] for doc in docs]
 
 
 async def status(core: CoreProcess, action_id: str) -> str:

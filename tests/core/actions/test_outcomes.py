@@ -1,0 +1,122 @@
+"""How an action ended, who decided on it, and when, as its JSON tells them apart."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from core.common.errors import ResponderBotError
+from core.engines.base import Report
+from core.models import Action, SearchInput, Vote
+from core.settings import ResponderSection
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input, started_run
+
+MINUTE_MS = 60_000
+ASKS_TWO = {"BlockHost_1_0": ResponderSection(approval=2, approval_expires_minutes=10)}
+
+
+def how(action: Action) -> tuple[str, str | None, str | None]:
+    return action.status, action.outcome, action.ended_by
+
+
+async def asked(harness: Harness) -> str:
+    return (await harness.actions.start(ANNA, run_input(harness))).action.id
+
+
+async def test_denied_expired_cancelled_and_stopped_are_told_apart_from_failed(tmp_path: Path) -> None:
+    ended: list[Action] = []
+    async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
+        denied, cancelled, expired = [await asked(harness) for _ in range(3)]
+        await harness.actions.deny(BEN, denied, "Cancelled by ben@example.org")
+        await harness.actions.cancel(LEAD, cancelled)
+        harness.clock.now_ms += 10 * MINUTE_MS
+        await harness.runner.tick()
+        stopped, _ = await started_run(harness, responder="Notify_2_1")
+        await harness.actions.cancel(ANNA, stopped.id)
+        for report in (Report(False, message="Denied by ben@example.org"), Report(True)):
+            await harness.actions.start(ANNA, run_input(harness, "Notify_2_1"))
+            (await next_run(harness.engine)).finish(report)
+        ended = [await harness.ended(f"~{number}") for number in range(int(denied[1:]), int(denied[1:]) + 6)]
+        found = {
+            outcome: await ids_with(harness, {"outcome": outcome}) for outcome in ("denied", "expired", "succeeded")
+        }
+        by_lead = await ids_with(harness, {"endedBy": "lead@example.org"})
+    assert [action.id for action in ended][:3] == [denied, cancelled, expired]
+    assert [how(action) for action in ended] == [
+        ("Failure", "denied", "ben@example.org"),
+        ("Deleted", "cancelled", "lead@example.org"),
+        ("Failure", "expired", None),
+        ("Failure", "stopped", "anna@example.org"),
+        ("Failure", "failed", None),
+        ("Success", "succeeded", None),
+    ]
+    assert found == {"denied": [denied], "expired": [expired], "succeeded": [ended[5].id]}
+    assert by_lead == [cancelled]
+    assert "endedBy" not in json.loads(ended[2].to_json())
+
+
+async def ids_with(harness: Harness, query: dict[str, str]) -> Sequence[str]:
+    found = await harness.actions.search(SearchInput(query=query))
+    return [Action.model_validate_json(text).id for text in found.docs]
+
+
+async def test_votes_have_their_times_and_a_denial_is_one(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
+        approved, denied = [await asked(harness) for _ in range(2)]
+        first_at = harness.clock.now_ms
+        for action_id in (approved, denied):
+            await harness.actions.approve(BEN, action_id)
+        harness.clock.now_ms += MINUTE_MS
+        await harness.actions.approve(BEN, approved)
+        await harness.actions.approve(LEAD, approved)
+        await harness.actions.deny(LEAD, denied)
+        (await next_run(harness.engine)).finish(Report(True))
+        actions = [await harness.ended(approved), await harness.ended(denied)]
+    approvals = [action.approval for action in actions]
+    by_ben = Vote(login="ben@example.org", vote="approve", at=first_at)
+    by_lead = {"login": "lead@example.org", "at": first_at + MINUTE_MS}
+    assert [approval.votes for approval in approvals if approval] == [
+        [by_ben, Vote(vote="approve", **by_lead)],
+        [by_ben, Vote(vote="deny", **by_lead)],
+    ]
+    assert [approval.approved_by for approval in approvals if approval] == [
+        ["ben@example.org", "lead@example.org"],
+        ["ben@example.org"],
+    ]
+
+
+async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
+        action_id = await asked(harness)
+        await harness.actions.approve(BEN, action_id)
+        await harness.access.disable("ben")
+        after = await harness.actions.approve(LEAD, action_id)
+    assert after.approval is not None
+    assert [vote.login for vote in after.approval.votes] == after.approval.approved_by == ["lead@example.org"]
+
+
+async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
+        action_id = await asked(harness)
+        await harness.access.disable("anna")
+        with pytest.raises(ResponderBotError, match="may no longer run responders"):
+            await harness.actions.approve(BEN, action_id)
+        assert how(harness.action(action_id)) == ("Failure", "failed", None)
+
+
+async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
+        action_id = await asked(harness)
+        deciding = (
+            *(harness.actions.deny(BEN, action_id) for _ in range(20)),
+            *(harness.actions.cancel(LEAD, action_id) for _ in range(20)),
+        )
+        results = await asyncio.gather(*deciding, return_exceptions=True)
+        ended = await harness.ended(action_id)
+    assert sum(not isinstance(result, BaseException) for result in results) == 1
+    assert how(ended) in (
+        ("Failure", "denied", "ben@example.org"),
+        ("Deleted", "cancelled", "lead@example.org"),
+    )
