@@ -62,7 +62,9 @@ class DemoEnvironment:
     core_url: str
     keys: Mapping[str, str]
     siem: CoreClient
-    """Core client of the system that sends alerts."""
+    """Core client of the system that sends alerts, which may do nothing else."""
+    lead: CoreClient
+    """Core client of Lea, to check what happened."""
     received: list[Mapping[str, Any]]
     """Bodies that the webhook responder sent."""
 
@@ -89,15 +91,16 @@ async def demo_environment(
             name: await core.add_user(name, profile, clearance, f"{TEAM}:{slack_id}")
             for slack_id, name, _, profile, clearance in PEOPLE
         }
-        keys["siem"] = await core.add_user("siem", "analyst", 2, "")
+        keys["siem"] = await core.add_user("siem", "source", 0, "")
         keys["bot"] = await core.add_user("bot", "service", 0, "")
         siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
+        lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
         as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
         settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
         await emulator.wait_connected()
         _write_addresses(state / "try.json", emulator, core.url, keys)
-        yield DemoEnvironment(emulator, core.url, keys, siem, received)
+        yield DemoEnvironment(emulator, core.url, keys, siem, lead, received)
 
 
 async def listen(emulator: SlackEmulator, port: int) -> None:

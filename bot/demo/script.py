@@ -103,7 +103,7 @@ class DemoScript:
         if answer.get("errors"):
             raise DemoFailed(f"the form was refused: {answer['errors']}")
         await self._lea.until(lambda view: bool(view.modal) and not _template_form(view), STEP_S)
-        created = await self._environment.siem.case_template(TEMPLATE)
+        created = await self._environment.lead.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
 
     # user actions and checks
@@ -135,7 +135,7 @@ class DemoScript:
             return len(ended) >= 2
 
         await self._anna.until(is_shown, STEP_S)
-        action = next(a for a in await self._environment.siem.actions(kind, object_id) if a.responder_name == responder)
+        action = next(a for a in await self._environment.lead.actions(kind, object_id) if a.responder_name == responder)
         self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
         if action.status != "Success":
             raise DemoFailed(f"{responder} on {object_id} ended in {action.status}")

@@ -5,44 +5,44 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.bot.browser.conftest import keep
-from tests.bot.browser.story import (
+from tests.bot.browser.conftest import screenshot
+from tests.bot.browser.flows import (
     ANNA,
     BEN,
     LEA,
     RUN_ENDS_MS,
     SHARED,
     TOM,
-    Story,
-    act_as,
+    FlowEnvironment,
+    assert_in_viewport,
     card,
     choose,
     command,
-    whisper,
-    within_the_window,
+    ephemeral,
+    switch_user,
 )
 
 pytestmark = pytest.mark.browser
 
 
-async def test_a_list_by_command_says_what_can_run_and_the_picked_line_can_be_run(story: Story) -> None:
-    page = await story.look()
-    alert_id, title = await story.alert()
+async def test_a_list_by_command_says_what_can_run_and_the_picked_line_can_be_run(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
     await card(page, title)
     await command(page, f"/responder list {alert_id}")
-    listed = whisper(page, "ResponderBot_CloseAsFalsePositive")
+    listed = ephemeral(page, "ResponderBot_CloseAsFalsePositive")
     await expect(listed).to_contain_text(alert_id)
-    await keep(page, "flow-list")
+    await screenshot(page, "flow-list")
 
 
-async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(story: Story) -> None:
-    page = await story.look()
-    alert_id, title = await story.alert()
+async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
     shown = await card(page, title)
     await command(page, f"/responder run ResponderBot_Extract {alert_id}")
     await expect(shown).to_contain_text("ResponderBot_ExtractIndicators_1_0 done", timeout=RUN_ENDS_MS)
-    await expect(whisper(page, alert_id)).to_be_visible()
-    await keep(page, "flow-run-by-command")
+    await expect(ephemeral(page, alert_id)).to_be_visible()
+    await screenshot(page, "flow-run-by-command")
     await shown.locator(".thread-link").click()
     thread = page.locator("#pane")
     await expect(thread).to_contain_text("ResponderBot_ExtractIndicators", timeout=RUN_ENDS_MS)
@@ -50,90 +50,90 @@ async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(story: Story)
     await expect(report).to_contain_text("report-", timeout=RUN_ENDS_MS)
     await report.get_by_role("button", name="Preview").click()
     await expect(report.locator(".snippet")).to_contain_text('"indicators"')
-    await keep(page, "flow-thread")
+    await screenshot(page, "flow-thread")
 
 
-async def test_the_cards_menu_stays_in_the_window_and_runs_what_is_typed(story: Story) -> None:
-    page = await story.look()
-    _, title = await story.alert()
+async def test_the_cards_menu_stays_in_the_window_and_runs_what_is_typed(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    _, title = await flows.alert()
     shown = await card(page, title)
     await shown.locator(".select-box").click()
     await page.wait_for_selector(".picker .option:has-text('Webhook')")
-    await within_the_window(page, ".picker")
-    await keep(page, "flow-menu")
+    await assert_in_viewport(page, ".picker")
+    await screenshot(page, "flow-menu")
     await page.keyboard.press("Escape")
     await choose(page, shown, "false positive")
     await expect(shown).to_contain_text("CloseAsFalsePositive_1_0 done", timeout=RUN_ENDS_MS)
     await expect(shown).to_contain_text("false-positive", timeout=RUN_ENDS_MS)
-    await keep(page, "flow-run-by-menu")
+    await screenshot(page, "flow-run-by-menu")
 
 
-async def test_the_webhook_asks_first_and_cancel_runs_nothing(story: Story) -> None:
-    page = await story.look()
-    alert_id, title = await story.alert()
+async def test_the_webhook_asks_first_and_cancel_runs_nothing(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "webhook")
-    asked = whisper(page, "It can't be called back.")
+    asked = ephemeral(page, "It can't be called back.")
     await expect(asked).to_contain_text(alert_id)
-    await keep(page, "flow-confirm")
+    await screenshot(page, "flow-confirm")
     await asked.get_by_role("button", name="Cancel").click()
     await expect(page.locator(".message.ephemeral", has_text="It can't be called back.")).to_have_count(0)
-    assert await story.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
+    assert await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
     await choose(page, shown, "webhook")
     await asked.get_by_role("button", name="Run", exact=True).click()
     await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
 
 
-async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(story: Story) -> None:
-    anna, ben = await story.look(ANNA), await story.look(BEN)
-    alert_id, title = await story.alert()
+async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: FlowEnvironment) -> None:
+    anna, ben = await flows.open_page(ANNA), await flows.open_page(BEN)
+    alert_id, title = await flows.alert()
     shown = await card(anna, title)
     await choose(anna, shown, "detonate")
     theirs = await card(ben, title)
     await expect(theirs).to_contain_text("Demo_Detonate_1_0 running", timeout=RUN_ENDS_MS)
     await choose(ben, theirs, "detonate")
-    told = whisper(ben, "Nothing new was started")
+    told = ephemeral(ben, "Nothing new was started")
     await expect(told).to_contain_text("anna")
     for menu in (shown.locator(".select-label"), theirs.locator(".select-label")):
         await expect(menu).to_have_text("Run a responder", timeout=RUN_ENDS_MS)  # it asks anew
-    await keep(ben, "flow-collision")
+    await screenshot(ben, "flow-collision")
     await told.get_by_role("button", name="Run anyway").click()
     runs = theirs.locator("[data-block^='run:']")
     await expect(runs).to_have_count(2, timeout=RUN_ENDS_MS)
     await expect(runs.filter(has_text="Demo_Detonate_1_0 done")).to_have_count(2, timeout=RUN_ENDS_MS)
     # Each once in its line, and in the line of what changed last; not in the menu.
     await expect(theirs.get_by_text(re.compile("Demo_Detonate"))).to_have_count(3, timeout=RUN_ENDS_MS)
-    assert len(await story.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna")) == 2
+    assert len(await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna")) == 2
     assert await anna.locator(".message.ephemeral", has_text="Nothing new was started").count() == 0
 
 
-async def test_another_person_approves_and_the_one_who_asked_can_not(story: Story) -> None:
-    page = await story.look(ANNA)
-    _, title = await story.alert()
+async def test_another_person_approves_and_the_one_who_asked_can_not(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(ANNA)
+    _, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "isolate")
-    await whisper(page, "other person").get_by_role("button", name="Run", exact=True).click()
+    await ephemeral(page, "Starts after 1 approval").get_by_role("button", name="Run", exact=True).click()
     await shown.locator(".thread-link").click()
     approve = page.locator("#pane").get_by_role("button", name="Approve")
     await expect(approve).to_be_visible()
-    await keep(page, "flow-approval-asked")
+    await screenshot(page, "flow-approval-asked")
     await approve.click()
     refused = page.locator(".message.ephemeral", has_text="You asked for this action")
     await expect(refused).to_be_visible()
-    await keep(page, "flow-approval-refused")
-    await act_as(page, "Ben (analyst)")
+    await screenshot(page, "flow-approval-refused")
+    await switch_user(page, "Ben (analyst)")
     shown = await card(page, title)
     await shown.locator(".thread-link").click()
     await approve.click()
     await expect(shown).to_contain_text("Isolate_Host_1_0 done", timeout=RUN_ENDS_MS)
     await expect(approve).to_have_count(0)
     await expect(page.locator("#pane")).to_contain_text("Approved by ben")
-    await keep(page, "flow-approval-given")
+    await screenshot(page, "flow-approval-given")
 
 
-async def test_a_duplicate_name_of_a_template_shows_at_its_field(story: Story) -> None:
-    await story.request("POST", "/api/case/template", "lea", {"name": "Malware beacon"})
-    page = await story.look(LEA)
+async def test_a_duplicate_name_of_a_template_shows_at_its_field(flows: FlowEnvironment) -> None:
+    await flows.request("POST", "/api/case/template", "lea", {"name": "Malware beacon"})
+    page = await flows.open_page(LEA)
     await command(page, "/responder template")
     name = page.locator("#modal [data-block=name]")
     await name.locator("input").fill("Malware beacon")
@@ -142,73 +142,73 @@ async def test_a_duplicate_name_of_a_template_shows_at_its_field(story: Story) -
     await create.click()
     await expect(name.locator(".field-error")).to_contain_text("Malware beacon")
     await expect(name.locator("input")).to_be_focused()
-    await keep(page, "flow-template-duplicate")
+    await screenshot(page, "flow-template-duplicate")
     await name.locator("input").fill("Malware beacon, DMZ")
     await create.click()
     await expect(create).to_have_count(0)
     await expect(page.locator("#modal")).to_contain_text("Malware beacon, DMZ")
-    await keep(page, "flow-template-created")
+    await screenshot(page, "flow-template-created")
     await page.keyboard.press("Escape")
     await expect(page.locator("#modal")).to_be_hidden()
 
 
-async def test_less_is_shown_in_a_shared_channel_and_details_go_to_the_one_who_asks(story: Story) -> None:
-    page = await story.look(ANNA, SHARED)
-    other = await story.look(TOM, SHARED)
-    alert_id, title = await story.alert()
+async def test_less_is_shown_in_a_shared_channel_and_details_go_to_the_one_who_asks(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(ANNA, SHARED)
+    other = await flows.open_page(TOM, SHARED)
+    alert_id, title = await flows.alert()
     shown = await card(page, f"{alert_id} · details withheld")
     assert "Cobalt" not in await shown.inner_text()
     assert "192" not in await shown.inner_text()
     await shown.get_by_role("button", name="Details").click()
-    await expect(whisper(page, title)).to_be_visible()
-    await keep(page, "flow-redacted")
+    await expect(ephemeral(page, title)).to_be_visible()
+    await screenshot(page, "flow-redacted")
     await card(other, f"{alert_id} · details withheld")
     assert title not in await other.inner_text("main")
 
 
-async def test_somebody_without_rights_is_told_which_and_who_can_give_them(story: Story) -> None:
-    page = await story.look(TOM)
-    alert_id, title = await story.alert(2, title="Reported phishing: Parcel held at customs")
+async def test_somebody_without_rights_is_told_which_and_who_can_give_them(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(TOM)
+    alert_id, title = await flows.alert(2, title="Reported phishing: Parcel held at customs")
     shown = await card(page, title)
     await shown.locator(".select-box").click()
     await expect(page.locator(".picker .menu-heading")).to_contain_text("Can't run")
-    await keep(page, "flow-no-rights-menu")
+    await screenshot(page, "flow-no-rights-menu")
     await page.keyboard.press("Enter")
-    await expect(whisper(page, "Nothing was run")).to_contain_text("manageAction")
+    await expect(ephemeral(page, "Nothing was run")).to_contain_text("manageAction")
     await command(page, f"/responder run ResponderBot_Close {alert_id}")
-    await expect(whisper(page, "org-admin")).to_contain_text("manageAction")
-    await keep(page, "flow-no-rights")
+    await expect(ephemeral(page, "org-admin")).to_contain_text("manageAction")
+    await screenshot(page, "flow-no-rights")
     await command(page, "/responder template")
-    await expect(whisper(page, "manageCaseTemplate")).to_contain_text("org-admin")
+    await expect(ephemeral(page, "manageCaseTemplate")).to_contain_text("org-admin")
     await command(page, "/responder help")
-    helped = whisper(page, "/responder help")
+    helped = ephemeral(page, "/responder help")
     await expect(helped).to_contain_text("/responder list")
     assert "/responder run" not in await helped.inner_text()
 
 
-async def test_home_shows_what_waits_for_me_and_what_failed(story: Story) -> None:
-    page = await story.look(BEN)
-    alert_id, title = await story.alert()
+async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(BEN)
+    alert_id, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "mail")
     await expect(shown).to_contain_text("Mail_1_0 failed", timeout=RUN_ENDS_MS)
-    await keep(page, "flow-failed")
+    await screenshot(page, "flow-failed")
     asked = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
-    await story.request("POST", "/api/connector/cortex/action", "anna", asked)
+    await flows.request("POST", "/api/connector/cortex/action", "anna", asked)
     await page.click("[data-room=app]")
     home = page.locator(".home-page")
     await expect(home).to_contain_text("Demo_Isolate_Host")
     await expect(home).to_contain_text(re.compile("Mail_1_0 failed"))
-    await keep(page, "flow-home")
+    await screenshot(page, "flow-home")
     await home.get_by_role("button", name="Deny").last.click()
     await expect(home).to_contain_text("Waiting for your approval: nothing")
     await page.click("[data-room=C0ALERTS]")
     await expect(await card(page, title)).to_contain_text(re.compile("Isolate_Host_1_0 .*denied", re.IGNORECASE))
 
 
-async def test_the_global_shortcut_leads_from_an_id_to_a_run(story: Story) -> None:
-    page = await story.look()
-    alert_id, title = await story.alert()
+async def test_the_global_shortcut_leads_from_an_id_to_a_run(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
     shown = await card(page, title)
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('Run a responder')")
@@ -216,63 +216,63 @@ async def test_the_global_shortcut_leads_from_an_id_to_a_run(story: Story) -> No
     await page.keyboard.press("Enter")
     await expect(page.locator("#modal")).to_contain_text(title)
     await pick_in_modal(page, "Extract")
-    await keep(page, "flow-shortcut")
+    await screenshot(page, "flow-shortcut")
     await page.locator("#modal").get_by_role("button", name="Run", exact=True).click()
     await expect(shown).to_contain_text("ExtractIndicators_1_0 done", timeout=RUN_ENDS_MS)
     await leave_modal(page)
 
 
-async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(story: Story) -> None:
-    page = await story.look()
-    alert_id, title = await story.alert()
+async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
     shown = await card(page, title)
     await page.fill("#box", f"can somebody look at {alert_id}, please?")
     await page.keyboard.press("Enter")
-    said = page.locator("main .message", has_text=f"look at {alert_id}, please")
-    await said.hover()
-    await said.get_by_role("button", name="More actions").click()
+    posted = page.locator("main .message", has_text=f"look at {alert_id}, please")
+    await posted.hover()
+    await posted.get_by_role("button", name="More actions").click()
     await page.click("[role=menuitem]:has-text('Run a responder')")
     await expect(page.locator("#modal")).to_contain_text(title)
     await pick_in_modal(page, "Webhook")
     run = page.locator("#modal").get_by_role("button", name="Run", exact=True)
     await run.click()
     await expect(page.locator("#modal")).to_contain_text("It can't be called back.")
-    await keep(page, "flow-message-shortcut")
+    await screenshot(page, "flow-message-shortcut")
     await run.click()
     await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
     await leave_modal(page)
 
 
-async def test_the_story_is_good_to_read_in_the_dark_and_on_a_phone(story: Story) -> None:
-    alert_id, title = await story.alert()
+async def test_the_flows_are_readable_in_the_dark_and_on_a_phone(flows: FlowEnvironment) -> None:
+    alert_id, title = await flows.alert()
     asked = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert_id}
-    dark = await story.look(color_scheme="dark")
+    dark = await flows.open_page(color_scheme="dark")
     shown = await card(dark, title)
-    await story.request("POST", "/api/connector/cortex/action", "anna", asked)
+    await flows.request("POST", "/api/connector/cortex/action", "anna", asked)
     await expect(shown).to_contain_text("FalsePositive_1_0 done", timeout=RUN_ENDS_MS)
     await shown.locator(".thread-link").click()
     await expect(dark.locator("#pane")).to_contain_text("FalsePositive", timeout=RUN_ENDS_MS)
-    await keep(dark, "flow-thread-dark")
+    await screenshot(dark, "flow-thread-dark")
 
-    phone = await story.look(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    phone = await flows.open_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     small = await card(phone, title)
     await small.locator(".select-box").tap()
     await phone.wait_for_selector(".picker .option:has-text('Webhook')")
-    await within_the_window(phone, ".picker")
-    await keep(phone, "flow-menu-phone")
+    await assert_in_viewport(phone, ".picker")
+    await screenshot(phone, "flow-menu-phone")
     await phone.tap(".picker .option:has-text('Webhook')")
-    await expect(whisper(phone, "It can't be called back.")).to_be_visible()
-    await keep(phone, "flow-confirm-phone")
+    await expect(ephemeral(phone, "It can't be called back.")).to_be_visible()
+    await screenshot(phone, "flow-confirm-phone")
     await small.locator(".thread-link").tap()
     await expect(phone.locator("#pane")).to_contain_text("FalsePositive")
-    await keep(phone, "flow-thread-phone")
+    await screenshot(phone, "flow-thread-phone")
     assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def pick_in_modal(page: Page, typed: str) -> None:
     await page.click("#modal .select-box")
     await page.wait_for_selector(".picker .option")
-    await within_the_window(page, ".picker")
+    await assert_in_viewport(page, ".picker")
     await page.keyboard.type(typed)
     await expect(page.locator(".picker .option")).to_have_count(1)
     await page.keyboard.press("Enter")

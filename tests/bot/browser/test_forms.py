@@ -3,13 +3,13 @@
 import pytest
 from playwright.async_api import FilePayload, Page
 
-from tests.bot.browser.conftest import Desk, keep
+from tests.bot.browser.conftest import BrowserEnvironment, screenshot
 
 pytestmark = pytest.mark.browser
 
 
-async def open_form(desk: Desk) -> Page:
-    page = desk.page
+async def open_form(env: BrowserEnvironment) -> Page:
+    page = env.page
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('New case')")
     await page.wait_for_selector("#modal[open] [data-block=title]")
@@ -20,9 +20,9 @@ def block(name: str, rest: str) -> str:
     return f"#modal [data-block={name}] {rest}"
 
 
-async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
-    page = await open_form(desk)
-    assert await desk.app.hear("shortcut") == ("shortcut", "new_case")
+async def test_every_input_of_a_form_is_filled_and_sent(env: BrowserEnvironment) -> None:
+    page = await open_form(env)
+    assert await env.app.hear("shortcut") == ("shortcut", "new_case")
     await page.keyboard.type("taken")  # the first field has the focus
     await page.fill(block("body", "textarea"), "two\nlines")
     await page.fill(block("count", "input"), "0")
@@ -48,19 +48,19 @@ async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
     template: FilePayload = {"name": "template.json", "mimeType": "application/json", "buffer": b"{}"}
     await (await chooser.value).set_files([template])
     await page.wait_for_selector(block("files", ".chip:has-text('template.json')"))
-    await keep(page, "form-filled")
+    await screenshot(page, "form-filled")
 
     await page.click("#modal .button.primary")
     await page.wait_for_selector(block("count", ".field-error:has-text('at least 1')"))
     await page.fill(block("count", "input"), "4")
     await page.click("#modal .button.primary")
     await page.wait_for_selector(block("title", ".field-error:has-text('That title is taken.')"))
-    await keep(page, "form-field-error")
+    await screenshot(page, "form-field-error")
     await page.fill(block("title", "input"), "Phishing wave")
     await page.wait_for_selector("#modal .sheet:not(.busy)")  # the errors may come before the answer does
     await page.keyboard.press("Enter")
 
-    values = await desk.app.hear("form")
+    values = await env.app.hear("form")
     await page.wait_for_selector("#modal", state="hidden")
     flat = {block_id: next(iter(actions.values())) for block_id, actions in values.items()}
     assert flat["title"]["value"] == "Phishing wave"
@@ -76,8 +76,8 @@ async def test_every_input_of_a_form_is_filled_and_sent(desk: Desk) -> None:
     assert flat["radio"]["selected_option"]["value"] == "high"
 
 
-async def test_typed_text_and_focus_survive_an_update_of_the_form(desk: Desk) -> None:
-    page = await open_form(desk)
+async def test_typed_text_and_focus_survive_an_update_of_the_form(env: BrowserEnvironment) -> None:
+    page = await open_form(env)
     await page.fill(block("title", "input"), "half a ti")
     await page.click("#modal [data-action=refill]")
     await page.wait_for_selector(block("note", ">> text=Refilled"))
@@ -85,8 +85,8 @@ async def test_typed_text_and_focus_survive_an_update_of_the_form(desk: Desk) ->
     assert await page.evaluate("document.activeElement.dataset.action") == "refill"
 
 
-async def test_a_form_upon_a_form_goes_back_to_the_first_as_it_was(desk: Desk) -> None:
-    page = await open_form(desk)
+async def test_a_form_upon_a_form_goes_back_to_the_first_as_it_was(env: BrowserEnvironment) -> None:
+    page = await open_form(env)
     await page.fill(block("title", "input"), "kept")
     await page.click("#modal [data-action=push]")
     await page.wait_for_selector("#modal .sheet:not([hidden]) h2:has-text('Details')")
@@ -94,24 +94,24 @@ async def test_a_form_upon_a_form_goes_back_to_the_first_as_it_was(desk: Desk) -
     await page.wait_for_selector("#modal .sheet:not([hidden]) h2:has-text('Everything')")
     await page.click("#modal [data-action=push]")
     await page.fill("#modal [data-block=note] input", "a note")
-    await keep(page, "form-stack")
+    await screenshot(page, "form-stack")
     await page.keyboard.press("Enter")
-    assert await desk.app.hear("details") == "a note"
+    assert await env.app.hear("details") == "a note"
     await page.wait_for_selector("#modal .sheet:not([hidden]) h2:has-text('Everything')")
     assert await page.input_value(block("title", "input")) == "kept"
     await page.keyboard.press("Escape")
     await page.wait_for_selector("#modal", state="hidden")
 
 
-async def test_the_home_tab_is_filled_and_refreshed(desk: Desk) -> None:
-    page = desk.page
+async def test_the_home_tab_is_filled_and_refreshed(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.click("[data-room=app]")
     await page.wait_for_selector(".home-page >> text=Shown 1 times.")
     await page.click("[data-action=home_refresh]")
     await page.wait_for_selector(".home-page >> text=Shown 2 times.")
-    await keep(page, "home")
+    await screenshot(page, "home")
     await page.click("[role=tab]:has-text('Messages')")
     await page.wait_for_selector("#box")
     await page.fill("#box", "hello app")
     await page.keyboard.press("Enter")
-    assert await desk.app.hear("message") == "hello app"
+    assert await env.app.hear("message") == "hello app"

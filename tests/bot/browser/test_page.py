@@ -3,32 +3,32 @@
 import pytest
 from playwright.async_api import Route, expect
 
-from tests.bot.browser.conftest import Desk, held, keep
+from tests.bot.browser.conftest import BrowserEnvironment, requests_held, screenshot
 from tests.bot.browser.sample_blocks import HOSTILE
 
 pytestmark = pytest.mark.browser
 
 
-async def test_a_command_is_completed_by_keys_and_its_card_is_shown(desk: Desk) -> None:
-    page = desk.page
+async def test_a_command_is_completed_by_keys_and_its_card_is_shown(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.locator("body").press("/")
     await page.keyboard.type("res")
     await page.wait_for_selector(".completion .option:has-text('/responder')")
     await page.keyboard.press("Tab")
     await page.keyboard.type("alert ~12")
     await page.keyboard.press("Enter")
-    assert await desk.app.hear("command") == "alert ~12"
+    assert await env.app.hear("command") == "alert ~12"
     await page.wait_for_selector("[data-block=head] >> text=Phishing mail")
     assert (
         await page.locator(".attachment").evaluate("node => getComputedStyle(node).borderLeftColor")
         == "rgb(217, 54, 79)"
     )
-    await keep(page, "card-light")
+    await screenshot(page, "card-light")
 
 
-async def test_hostile_text_stays_text(desk: Desk) -> None:
-    page = desk.page
-    await desk.everything()
+async def test_hostile_text_stays_text(env: BrowserEnvironment) -> None:
+    page = env.page
+    await env.show_all_blocks()
     await page.fill("#box", HOSTILE)
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".message-text:has-text('<script>')")
@@ -39,12 +39,12 @@ async def test_hostile_text_stays_text(desk: Desk) -> None:
     links = await page.eval_on_selector_all("a", "nodes => nodes.map(node => node.getAttribute('href'))")
     assert [link for link in links if not link.startswith(("http://", "https://", "#", "/page/"))] == []
     assert "javascript:window.hurt=1" in await page.inner_text("[data-block=bad-link]")
-    await keep(page, "hostile")
+    await screenshot(page, "hostile")
 
 
-async def test_mrkdwn_looks_like_slacks(desk: Desk) -> None:
-    page = desk.page
-    await desk.everything()
+async def test_mrkdwn_looks_like_slacks(env: BrowserEnvironment) -> None:
+    page = env.page
+    await env.show_all_blocks()
     shown = page.locator("[data-block=text]")
     for tag, words in (("b", "bold"), ("i", "italic"), ("s", "strike"), ("code", "code"), ("pre", "GET /path?a=1&b=2")):
         assert await shown.locator(tag).first.inner_text() == words
@@ -53,9 +53,9 @@ async def test_mrkdwn_looks_like_slacks(desk: Desk) -> None:
     assert "snake_case_name and 2 * 3 * 4 stay" in await shown.inner_text()
 
 
-async def test_a_card_is_repainted_in_place_and_its_story_is_in_the_thread(desk: Desk) -> None:
-    page = desk.page
-    await desk.command("/responder alert ~12")
+async def test_a_card_is_repainted_in_place_and_its_runs_are_in_the_thread(env: BrowserEnvironment) -> None:
+    page = env.page
+    await env.command("/responder alert ~12")
     await page.click("[data-action=run]")
     await page.wait_for_selector("[data-block=new-run]")
     assert await page.locator("main .message:has([data-block=head])").count() == 1
@@ -74,36 +74,34 @@ async def test_a_card_is_repainted_in_place_and_its_story_is_in_the_thread(desk:
     await page.fill("#thread-box", "/responder help")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".pane .message:has-text('is not supported in threads')")
-    await keep(page, "thread")
+    await screenshot(page, "thread")
     await page.keyboard.press("Escape")
     await page.wait_for_selector("#pane .pointers")
 
 
-async def test_an_ephemeral_message_is_seen_by_one_person_only(desk: Desk) -> None:
-    other = await desk.look("U0BEN")
-    await desk.command("/responder help")
-    await desk.page.wait_for_selector(".message.ephemeral:has-text('Only visible to you')")
-    desk.emulator.add_message("C0SOC", "U0NORA", "after it")
+async def test_an_ephemeral_message_is_seen_by_one_person_only(env: BrowserEnvironment) -> None:
+    other = await env.open_page("U0BEN")
+    await env.command("/responder help")
+    await env.page.wait_for_selector(".message.ephemeral:has-text('Only visible to you')")
+    env.emulator.add_message("C0SOC", "U0NORA", "after it")
     await other.wait_for_selector(".message-text:has-text('after it')")
     assert await other.locator(".message.ephemeral").count() == 0
-    await desk.page.click("text=Dismiss message")
-    await desk.page.wait_for_selector(".message.ephemeral", state="detached")
+    await env.page.click("text=Dismiss message")
+    await env.page.wait_for_selector(".message.ephemeral", state="detached")
 
 
-async def test_a_late_answer_is_told_to_the_person_alone(desk: Desk) -> None:
-    await desk.command("/late")
-    await desk.page.wait_for_selector(
-        ".message.ephemeral:has-text('/late failed with the error \"operation_timeout\"')"
-    )
-    assert await desk.page.locator(".message.ephemeral").count() == 1
-    await desk.command("/nonsense")
-    await desk.page.wait_for_selector(".message.ephemeral:has-text('/nonsense is not a valid command')")
-    await keep(desk.page, "late-answer")
+async def test_a_late_answer_is_told_to_the_person_alone(env: BrowserEnvironment) -> None:
+    await env.command("/late")
+    await env.page.wait_for_selector(".message.ephemeral:has-text('/late failed with the error \"operation_timeout\"')")
+    assert await env.page.locator(".message.ephemeral").count() == 1
+    await env.command("/nonsense")
+    await env.page.wait_for_selector(".message.ephemeral:has-text('/nonsense is not a valid command')")
+    await screenshot(env.page, "late-answer")
 
 
-async def test_a_message_shortcut_is_reached_by_keys(desk: Desk) -> None:
-    page = desk.page
-    desk.emulator.add_message("C0SOC", "U0BEN", "make this a case")
+async def test_a_message_shortcut_is_reached_by_keys(env: BrowserEnvironment) -> None:
+    page = env.page
+    env.emulator.add_message("C0SOC", "U0BEN", "make this a case")
     await page.wait_for_selector(".message-text:has-text('make this a case')")
     await page.focus("#box")
     await page.keyboard.press("Shift+Tab")
@@ -112,13 +110,13 @@ async def test_a_message_shortcut_is_reached_by_keys(desk: Desk) -> None:
     await page.keyboard.press("Enter")
     await page.wait_for_selector("[role=menuitem]:focus:has-text('Make a case of this')")
     await page.keyboard.press("Enter")
-    assert await desk.app.hear("shortcut") == ("message_action", "case_of")
+    assert await env.app.hear("shortcut") == ("message_action", "case_of")
     await page.wait_for_selector("#modal[open]")
 
 
-async def test_unread_marks_and_the_way_between_channels_by_keys(desk: Desk) -> None:
-    page = desk.page
-    desk.emulator.add_message("C0TALK", "U0BEN", "news")
+async def test_unread_marks_and_the_way_between_channels_by_keys(env: BrowserEnvironment) -> None:
+    page = env.page
+    env.emulator.add_message("C0TALK", "U0BEN", "news")
     await page.wait_for_selector("[data-room=C0TALK].unread:has-text('1')")
     await page.focus("#box")
     await page.keyboard.press("Alt+ArrowUp")
@@ -128,26 +126,26 @@ async def test_unread_marks_and_the_way_between_channels_by_keys(desk: Desk) -> 
     await page.wait_for_selector("[data-room=C0TALK]:not(.unread)")
 
 
-async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(desk: Desk) -> None:
-    page = desk.page
+async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.fill("#box", "half a sentence")
-    desk.emulator.add_message("C0SOC", "U0BEN", "live")
+    env.emulator.add_message("C0SOC", "U0BEN", "live")
     await page.wait_for_selector(".message-text:has-text('live')")
-    port = int(desk.emulator.url.rpartition(":")[2])
-    await desk.app.stop()
-    await desk.emulator.stop()
+    port = int(env.emulator.url.rpartition(":")[2])
+    await env.app.stop()
+    await env.emulator.stop()
     await page.wait_for_selector("#connection:has-text('Not connected')")
-    desk.emulator.add_message("C0SOC", "U0BEN", "said meanwhile")
-    await desk.emulator.start(port=port)
+    env.emulator.add_message("C0SOC", "U0BEN", "said meanwhile")
+    await env.emulator.start(port=port)
     await page.wait_for_selector(".message-text:has-text('said meanwhile')")
     await page.wait_for_selector("#connection", state="hidden")
     assert await page.input_value("#box") == "half a sentence"
     assert await page.evaluate("document.activeElement.id") == "box"
-    desk.trouble.clear()  # the browser itself notes each connection that was refused
+    env.console_errors.clear()  # the browser itself notes each connection that was refused
 
 
-async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(desk: Desk) -> None:
-    page = desk.page
+async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.wait_for_selector("[data-room=C0RED]")
     await page.focus(".person")
     await page.keyboard.press("Enter")
@@ -159,14 +157,16 @@ async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(
     await page.fill("#box", "hi Anna")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".message-text:has-text('hi Anna')")
-    anna = await desk.look()
+    anna = await env.open_page()
     await anna.wait_for_selector(".room.unread:has-text('Nora Newcomer')")
 
 
-async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_channel_that_was_left(desk: Desk) -> None:
-    page = desk.page
+async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_channel_before(
+    env: BrowserEnvironment,
+) -> None:
+    page = env.page
     await page.fill("#box", "half a sentence for the channel")
-    async with held(page, "**/page/dm") as asked:
+    async with requests_held(page, "**/page/dm") as asked:
         await page.click(".room:has-text('Nora Newcomer')")
         await asked.wait()
         assert await page.locator("#box").count() == 0
@@ -178,8 +178,8 @@ async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_chan
     assert await page.locator(".message-text:has-text('hi Nora')").count() == 0
 
 
-async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) -> None:
-    page = desk.page
+async def test_a_direct_message_that_can_not_be_opened_leads_back(env: BrowserEnvironment) -> None:
+    page = env.page
 
     async def refused(route: Route) -> None:
         await route.fulfill(status=500, json={"text": "The emulator is not ready; try again."})
@@ -189,13 +189,13 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(desk: Desk) ->
     await page.wait_for_selector(".toast:has-text('not ready')")
     await page.wait_for_selector("[data-room=C0SOC].current")
     await page.wait_for_selector("#box")
-    desk.trouble.clear()  # the browser itself notes an answer of 500
+    env.console_errors.clear()  # the browser itself notes an answer of 500
 
 
-async def test_the_focus_stays_where_it_is_put_while_messages_load(desk: Desk) -> None:
-    page = desk.page
-    desk.emulator.add_message("C0TALK", "U0BEN", "news")
-    async with held(page, "**/page/messages?*") as asked:
+async def test_the_focus_stays_where_it_is_put_while_messages_load(env: BrowserEnvironment) -> None:
+    page = env.page
+    env.emulator.add_message("C0TALK", "U0BEN", "news")
+    async with requests_held(page, "**/page/messages?*") as asked:
         await page.click("[data-room=C0TALK]")
         await asked.wait()
         assert await page.evaluate("document.activeElement.id") == "box"
@@ -204,11 +204,11 @@ async def test_the_focus_stays_where_it_is_put_while_messages_load(desk: Desk) -
     assert await page.evaluate("document.activeElement.className") == "person"
 
 
-async def test_the_state_of_the_one_acted_as_before_comes_too_late(desk: Desk) -> None:
-    page = desk.page
+async def test_the_state_of_the_one_acted_as_before_comes_too_late(env: BrowserEnvironment) -> None:
+    page = env.page
     async with (
         page.expect_request_finished(lambda request: request.url.endswith("user=U0NORA")),
-        held(page, "**/page/state?user=U0NORA") as asked,
+        requests_held(page, "**/page/state?user=U0NORA") as asked,
     ):
         await page.click(".person")
         await page.click("[role=menuitemradio]:has-text('Nora Newcomer')")
@@ -221,32 +221,32 @@ async def test_the_state_of_the_one_acted_as_before_comes_too_late(desk: Desk) -
     await page.wait_for_selector(".message:has(.author:has-text('Ben Second')):has-text('who am I?')")
 
 
-async def test_the_developers_panel_shows_what_goes_both_ways(desk: Desk) -> None:
-    page = desk.page
+async def test_the_developers_panel_shows_what_goes_both_ways(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.click("text=Developer")
-    await desk.command("/responder list ~12")
+    await env.command("/responder list ~12")
     await page.wait_for_selector(".payload.from")
     await page.fill("[aria-label='Filter payloads']", "slash_commands")
     await expect(page.locator(".payload")).to_have_count(1)
     await page.click(".payload summary")
     await page.wait_for_selector(".payload .json-string:has-text('list ~12')")
-    assert desk.emulator.bot_token not in await page.inner_text("#developer")
-    await keep(page, "developer")
+    assert env.emulator.bot_token not in await page.inner_text("#developer")
+    await screenshot(page, "developer")
 
 
-async def test_a_thing_to_try_puts_its_text_into_the_box(desk: Desk) -> None:
-    page = desk.page
+async def test_a_thing_to_try_puts_its_text_into_the_box(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.click(".pointer:has-text('Look at an alert')")
     assert await page.input_value("#box") == "/responder alert ~12"
     await page.keyboard.press("Enter")
     await page.wait_for_selector("[data-block=head]")
 
 
-async def test_its_text_is_there_before_the_messages_are(desk: Desk) -> None:
-    page = desk.page
+async def test_its_text_is_there_before_the_messages_are(env: BrowserEnvironment) -> None:
+    page = env.page
     await page.click("[data-room=C0TALK]")
     await page.wait_for_selector("[data-room=C0TALK].current")
-    async with held(page, "**/page/messages?*") as asked:
+    async with requests_held(page, "**/page/messages?*") as asked:
         await page.click(".pointer:has-text('Look at an alert')")
         await asked.wait()
         await expect(page.locator("#box")).to_have_value("/responder alert ~12")
@@ -255,39 +255,39 @@ async def test_its_text_is_there_before_the_messages_are(desk: Desk) -> None:
     await expect(page.locator("#box")).to_have_value("/responder alert ~123")
 
 
-async def test_a_click_that_a_live_change_falls_into_still_counts(desk: Desk) -> None:
-    page = desk.page
-    ts = desk.emulator.add_message("C0SOC", "U0NORA", "strange mail")
-    desk.emulator.add_message("C0SOC", "U0NORA", "the sender is new", thread_ts=ts)
+async def test_a_click_that_a_live_change_falls_into_still_counts(env: BrowserEnvironment) -> None:
+    page = env.page
+    ts = env.emulator.add_message("C0SOC", "U0NORA", "strange mail")
+    env.emulator.add_message("C0SOC", "U0NORA", "the sender is new", thread_ts=ts)
     await page.hover(".thread-link:has-text('1 reply') b")
     await page.mouse.down()
-    desk.emulator.add_message("C0SOC", "U0NORA", "and so is the host", thread_ts=ts)
+    env.emulator.add_message("C0SOC", "U0NORA", "and so is the host", thread_ts=ts)
     await page.wait_for_selector(".thread-link:has-text('2 replies')")
     await page.mouse.up()
     await page.wait_for_selector(".pane .message:has-text('and so is the host')")
 
 
-async def test_a_file_goes_up(desk: Desk) -> None:
-    async with desk.page.expect_file_chooser() as chooser:
-        await desk.page.click("[aria-label='Attach a file']")
+async def test_a_file_goes_up(env: BrowserEnvironment) -> None:
+    async with env.page.expect_file_chooser() as chooser:
+        await env.page.click("[aria-label='Attach a file']")
     await (await chooser.value).set_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
-    await desk.page.wait_for_selector(".file:has-text('notes.txt')")
+    await env.page.wait_for_selector(".file:has-text('notes.txt')")
 
 
-async def test_a_picture_that_goes_up_is_shown_in_the_channel(desk: Desk) -> None:
-    drawn = await desk.page.screenshot(clip={"x": 0, "y": 0, "width": 120, "height": 60})
-    async with desk.page.expect_file_chooser() as chooser:
-        await desk.page.click("[aria-label='Attach a file']")
+async def test_a_picture_that_goes_up_is_shown_in_the_channel(env: BrowserEnvironment) -> None:
+    drawn = await env.page.screenshot(clip={"x": 0, "y": 0, "width": 120, "height": 60})
+    async with env.page.expect_file_chooser() as chooser:
+        await env.page.click("[aria-label='Attach a file']")
     await (await chooser.value).set_files({"name": "screen.png", "mimeType": "image/png", "buffer": drawn})
-    picture = desk.page.get_by_role("img", name="screen.png")
+    picture = env.page.get_by_role("img", name="screen.png")
     await expect(picture).to_be_visible()
     await expect(picture).to_have_js_property("naturalWidth", 120)
-    await keep(desk.page, "picture")
+    await screenshot(env.page, "picture")
 
 
-async def test_people_react_and_see_each_others_reactions(desk: Desk) -> None:
-    ts = desk.emulator.add_message("C0SOC", "U0NORA", "strange mail")
-    anna, ben = desk.page, await desk.look("U0BEN")
+async def test_people_react_and_see_each_others_reactions(env: BrowserEnvironment) -> None:
+    ts = env.emulator.add_message("C0SOC", "U0NORA", "strange mail")
+    anna, ben = env.page, await env.open_page("U0BEN")
     await anna.hover(f"[data-ts='{ts}']")
     await anna.click(f"[data-ts='{ts}'] [aria-label='Add a reaction']")
     await anna.keyboard.type("eyes")
@@ -297,15 +297,15 @@ async def test_people_react_and_see_each_others_reactions(desk: Desk) -> None:
     await ben.click(".reaction[aria-pressed=false]")
     await ben.wait_for_selector(".reaction[aria-pressed=true]:has-text('2')")
     await expect(anna.locator(".reaction")).to_have_attribute("title", "Anna Analyst, Ben Second reacted with :eyes:")
-    await keep(anna, "reactions")
+    await screenshot(anna, "reactions")
 
 
-async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(desk: Desk) -> None:
-    page = await desk.look(viewport={"width": 820, "height": 700})
+async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(env: BrowserEnvironment) -> None:
+    page = await env.open_page(viewport={"width": 820, "height": 700})
     await expect(page.locator("#pane")).to_be_hidden()
     await page.click("[aria-label='Things to try']")
     await page.wait_for_selector("#pane .pointers")
-    await keep(page, "narrow-pointers")
+    await screenshot(page, "narrow-pointers")
     await page.click("[data-room=C0TALK]")
     await expect(page.locator("#pane")).to_be_hidden()
     await page.click("[aria-label='Things to try']")
@@ -317,32 +317,32 @@ async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(d
     await expect(page.locator("#box")).to_have_value("/responder alert ~12")
 
 
-async def test_dark_light_and_phone(desk: Desk) -> None:
-    page = desk.page
-    await desk.command("/responder alert ~12")
+async def test_dark_light_and_phone(env: BrowserEnvironment) -> None:
+    page = env.page
+    await env.command("/responder alert ~12")
     await page.wait_for_selector("[data-block=head]")
     await page.click("[aria-label^=Colours]")
     await page.click("[role=menuitemradio]:has-text('Dark')")
     await page.reload()
     await page.wait_for_selector("[data-block=head]")
     assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 25, 30)"
-    await keep(page, "card-dark")
-    phone = await desk.look(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    await screenshot(page, "card-dark")
+    phone = await env.open_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     await phone.wait_for_selector("[data-block=head]")
     assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    await keep(phone, "phone-card")
+    await screenshot(phone, "phone-card")
     await phone.tap(".drawer-open")
     await phone.tap("[data-room=C0TALK]")
     await phone.wait_for_selector(".top h1:has-text('general')")
-    await keep(phone, "phone-channel")
+    await screenshot(phone, "phone-channel")
 
 
-async def test_a_permalink_shows_its_message_and_arrows_walk_on_from_it(desk: Desk) -> None:
-    first = desk.emulator.add_message("C0TALK", "U0BEN", "the one that is meant")
-    desk.emulator.add_message("C0TALK", "U0NORA", "the next one")
-    page = desk.page
+async def test_a_permalink_shows_its_message_and_arrows_walk_on_from_it(env: BrowserEnvironment) -> None:
+    first = env.emulator.add_message("C0TALK", "U0BEN", "the one that is meant")
+    env.emulator.add_message("C0TALK", "U0NORA", "the next one")
+    page = env.page
     await page.goto("about:blank")
-    await page.goto(f"{desk.emulator.url}/archives/C0TALK/p{first.replace('.', '')}")
+    await page.goto(f"{env.emulator.url}/archives/C0TALK/p{first.replace('.', '')}")
     await page.wait_for_selector(".message:focus:has-text('the one that is meant')")
     await page.keyboard.press("ArrowDown")
     await page.wait_for_selector(".message:focus:has-text('the next one')")
@@ -351,7 +351,7 @@ async def test_a_permalink_shows_its_message_and_arrows_walk_on_from_it(desk: De
     await page.wait_for_selector("#thread-box:focus")
 
 
-async def test_an_old_bots_attachment_is_shown_in_full(desk: Desk) -> None:
+async def test_an_old_bots_attachment_is_shown_in_full(env: BrowserEnvironment) -> None:
     attachment = {
         "color": "warning",
         "pretext": "Before",
@@ -362,8 +362,8 @@ async def test_an_old_bots_attachment_is_shown_in_full(desk: Desk) -> None:
         "footer": "Mail gateway",
         "fallback": "A title",
     }
-    await desk.app.client.chat_postMessage(channel="C0SOC", text="Above", attachments=[attachment])
-    shown = desk.page.locator(".attachment")
+    await env.app.client.chat_postMessage(channel="C0SOC", text="Above", attachments=[attachment])
+    shown = env.page.locator(".attachment")
     await expect(shown.locator("a")).to_have_attribute("href", "https://example.org/")
     assert await shown.locator("i").inner_text() == "mrkdwn"
     assert await shown.locator(".field").inner_text() == "Status\nNew"

@@ -1,4 +1,4 @@
-"""`responder-bot try` as a process, and a person's hands at its page."""
+"""`responder-bot try` as a process, and what people do on its page."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import httpx
 from playwright.async_api import Locator, Page, expect
 
 ROOT = Path(__file__).parents[3]
-PREPARED: list[dict[str, Any]] = json.loads((ROOT / "bot" / "demo" / "alerts.json").read_text("utf-8"))
+SAMPLE_ALERTS: list[dict[str, Any]] = json.loads((ROOT / "bot" / "demo" / "alerts.json").read_text("utf-8"))
 ALERTS, SHARED = "C0ALERTS", "C0SHARED"
 ANNA, BEN, LEA, TOM = "U0ANNA", "U0BEN", "U0LEA", "U0TOM"
 RUN_ENDS_MS = 45_000  # a responder ends in well under a second, but machines are busy
@@ -25,8 +25,8 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True)
-class Tried:
-    """Where it listens, and the keys of its people."""
+class RunningDemo:
+    """Its addresses, and the API keys of its users."""
 
     page: str
     core: str
@@ -34,58 +34,63 @@ class Tried:
 
 
 @contextmanager
-def trying(state: Path) -> Iterator[Tried]:
-    """Start it, wait until it says its addresses, end it as Ctrl+C does."""
+def running_demo(state: Path) -> Iterator[RunningDemo]:
+    """Start the demo, wait until it prints its addresses, and stop it as Ctrl+C does."""
     command = [sys.executable, "-m", "bot.cli", "try", "--state", str(state)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=state, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            said = [process.stdout.readline(), process.stdout.readline()]
-            told = json.loads((state / "try.json").read_text("utf-8"))
-            assert [line.split()[1] for line in said] == [told["page"], told["core"]]
-            yield Tried(told["page"], told["core"], told["keys"])
+            lines = [process.stdout.readline(), process.stdout.readline()]
+            addresses = json.loads((state / "try.json").read_text("utf-8"))
+            assert [line.split()[1] for line in lines] == [addresses["page"], addresses["core"]]
+            yield RunningDemo(addresses["page"], addresses["core"], addresses["keys"])
         finally:
             process.send_signal(signal.SIGINT)
 
 
 @dataclass
-class Story:
-    """Everything a test of the bot's flows needs; `trouble` holds what the pages complained of."""
+class FlowEnvironment:
+    """Everything a test of the bot's flows needs; `console_errors` holds errors and warnings of the pages' consoles."""
 
-    tried: Tried
+    demo: RunningDemo
     core: httpx.AsyncClient
-    window: Callable[..., Awaitable[Page]]
-    trouble: list[str]
+    open_window: Callable[..., Awaitable[Page]]
+    console_errors: list[str]
 
-    async def look(self, user: str = ANNA, channel: str = ALERTS, **options: Any) -> Page:
+    async def open_page(self, user: str = ANNA, channel: str = ALERTS, **options: Any) -> Page:
         """A new window for this person."""
-        return await self.window(f"{self.tried.page}#/{user}/{channel}", self.trouble, **options)
+        return await self.open_window(f"{self.demo.page}#/{user}/{channel}", self.console_errors, **options)
 
     async def alert(self, kind: int = 0, **changes: Any) -> tuple[str, str]:
-        """One more of the prepared alerts, of a host of its own; its id and title."""
+        """Create one of the sample alerts with a host of its own. Returns its id and title."""
         number = next(_numbers)
-        title = changes.pop("title", re.sub(r"\.45$", f".{100 + number}", PREPARED[kind]["title"]))
-        body = {**PREPARED[kind], **changes, "title": title, "sourceRef": f"{PREPARED[kind]['sourceRef']}-{number}"}
+        title = changes.pop("title", re.sub(r"\.45$", f".{100 + number}", SAMPLE_ALERTS[kind]["title"]))
+        body = {
+            **SAMPLE_ALERTS[kind],
+            **changes,
+            "title": title,
+            "sourceRef": f"{SAMPLE_ALERTS[kind]['sourceRef']}-{number}",
+        }
         return (await self.request("POST", "/api/alert", "siem", body))["id"], title
 
     async def request(self, method: str, path: str, who: str, body: Any = None) -> Any:
-        """Core's own interface, as one of its users."""
-        headers = {"Authorization": f"Bearer {self.tried.keys[who]}"}
+        """Call core's interface as one of its users."""
+        headers = {"Authorization": f"Bearer {self.demo.keys[who]}"}
         answer = await self.core.request(method, path, json=body, headers=headers)
         answer.raise_for_status()
         return answer.json()
 
 
 async def card(page: Page, words: str) -> Locator:
-    """The card with these words, once it is there and drawn."""
+    """The card with these words, once it is shown."""
     found = page.locator("main .message.card:not(.ephemeral)").filter(has_text=words)
     await expect(found).to_have_count(1)
     return found
 
 
-def whisper(page: Page, words: str | re.Pattern[str]) -> Locator:
-    """What only this person sees, the newest with these words."""
+def ephemeral(page: Page, words: str | re.Pattern[str]) -> Locator:
+    """The newest ephemeral message with these words."""
     return page.locator("main .message.ephemeral").filter(has_text=words).last
 
 
@@ -96,8 +101,8 @@ async def command(page: Page, text: str) -> None:
     await page.keyboard.press("Enter")
 
 
-async def act_as(page: Page, name: str) -> None:
-    """Change to somebody else, by the menu in the corner."""
+async def switch_user(page: Page, name: str) -> None:
+    """Act as another person, by the menu in the corner."""
     await page.click(".person")
     await page.click(f"[role=menuitemradio]:has-text('{name}')")
     await page.wait_for_selector(f".person:has-text('{name}')")
@@ -105,7 +110,7 @@ async def act_as(page: Page, name: str) -> None:
 
 
 async def choose(page: Page, shown: Locator, typed: str) -> None:
-    """Open the card's menu, type, and take what is found."""
+    """Open the card's menu, type, and choose the only option found."""
     await shown.locator(".select-box").click()
     await page.wait_for_selector(".picker .option")
     await page.keyboard.type(typed)
@@ -114,8 +119,8 @@ async def choose(page: Page, shown: Locator, typed: str) -> None:
     await page.wait_for_selector(".picker", state="detached")
 
 
-async def within_the_window(page: Page, selector: str) -> None:
-    """Nothing of it is cut off by an edge, once it stands: what grows is moved before the next frame is drawn."""
+async def assert_in_viewport(page: Page, selector: str) -> None:
+    """Wait until the whole element is inside the viewport; what grows is moved before the next frame is drawn."""
     await page.wait_for_function(
         """selector => {
             const {left, top, right, bottom} = document.querySelector(selector).getBoundingClientRect();
