@@ -267,7 +267,13 @@ class Lifecycle:
             stored.set_job(tx, number, progress.engine_job_id)
             action = Action.model_validate_json(row["doc"])
             status: ActionStatus = "InProgress" if progress.running else action.status
-            moved = action.model_copy(update={"status": status, "engine_job_id": progress.engine_job_id})
+            moved = action.model_copy(
+                update={
+                    "status": status,
+                    "engine_job_id": progress.engine_job_id,
+                    "dispatched_at": row["dispatched_at"],
+                }
+            )
             if moved != action:
                 stored.set_state(tx, number, status, moved.to_json())
                 self._record_event(tx, row, "action.updated", row["created_by"])
@@ -411,6 +417,7 @@ class Lifecycle:
             update={
                 "status": status,
                 "outcome": outcome,
+                "dispatched_at": row["dispatched_at"],
                 "end_date": now,
                 "ended_by": ended_by,
                 "operations": serialized.operations,

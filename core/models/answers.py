@@ -207,6 +207,8 @@ class Action(ApiModel):
     outcome: Outcome | None = None
     """None until the end, and where an earlier release ended it as `succeeded` or `failed`."""
     start_date: Millis
+    dispatched_at: Millis | None = None
+    """When it was handed to its engine, after approval and waiting; None before it runs."""
     end_date: Millis | None = None
     ended_by: str | None = None
     """Who denied, cancelled or stopped it."""

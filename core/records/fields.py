@@ -30,7 +30,7 @@ _FIELDS: Mapping[str, str] = {
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
     "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
-    " objectId status outcome startDate endDate endedBy",
+    " objectId status outcome startDate dispatchedAt endDate endedBy",
 }
 """By kind; alerts, cases and case templates have `customFields.<name>[.<kind>]` too."""
 _ACTION_COLUMNS: Mapping[str, str] = {
@@ -44,7 +44,19 @@ ID_COLUMNS = ("id", "object_id")
 _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
 _NUMBERS = frozenset(
-    ["createdAt", "updatedAt", "severity", "date", "tlp", "pap", "caseId", "startDate", "endDate", "dueDate"]
+    [
+        "createdAt",
+        "updatedAt",
+        "severity",
+        "date",
+        "tlp",
+        "pap",
+        "caseId",
+        "startDate",
+        "dispatchedAt",
+        "endDate",
+        "dueDate",
+    ]
 ) | {"order", "artifacts.tlp", "attachment.size"}
 _FLAGS = frozenset(["flag", "follow", "isEdited", "ioc", "sighted", "artifacts.ioc", "artifacts.sighted"])
 

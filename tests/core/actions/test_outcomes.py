@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ async def test_denied_expired_cancelled_and_stopped_are_told_apart_from_failed(t
     assert "endedBy" not in json.loads(ended[2].to_json())
 
 
-async def ids_with(harness: Harness, query: dict[str, str]) -> Sequence[str]:
+async def ids_with(harness: Harness, query: dict[str, Any]) -> Sequence[str]:
     found = await harness.actions.search(SearchInput(query=query))
     return [Action.model_validate_json(text).id for text in found.docs]
 
@@ -120,3 +121,27 @@ async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path)
         ("Failure", "denied", "ben@example.org"),
         ("Deleted", "cancelled", "lead@example.org"),
     )
+
+
+async def test_the_time_of_dispatch_leaves_out_the_wait_for_approval(tmp_path: Path) -> None:
+    policy = {"BlockHost_1_0": ResponderSection(approval=1, approval_expires_minutes=10)}
+    async with open_harness(tmp_path, policies=policy) as harness:
+        action_id, denied = [await asked(harness) for _ in range(2)]
+        accepted_at = harness.clock.now_ms
+        harness.clock.now_ms += 5 * MINUTE_MS
+        waiting = await harness.actions.approve(BEN, action_id)
+        await harness.actions.deny(BEN, denied)
+        run = await next_run(harness.engine)
+        harness.clock.now_ms += 2_000
+        await run.begin()
+        running = harness.action(action_id)
+        harness.clock.now_ms += 3_000
+        run.finish(Report(True))
+        ended = await harness.ended(action_id)
+        later = await ids_with(harness, {"_gt": {"dispatchedAt": accepted_at}})
+        never = await harness.ended(denied)
+    at = accepted_at + 5 * MINUTE_MS
+    assert (waiting.dispatched_at, running.dispatched_at, ended.dispatched_at) == (None, at, at)
+    assert (ended.start_date, ended.end_date) == (accepted_at, at + 5_000)
+    assert later == [action_id]
+    assert "dispatchedAt" not in json.loads(never.to_json())
