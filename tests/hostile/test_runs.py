@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.hostile
 HARMLESS = {"steps": ["write"]}
 LONGEST_RUN_S = 60.0
 
+BROKEN = re.compile(r"\b(?!OSError|PermissionError)[A-Z]\w+Error\b")
+"""What Python prints when an attack is wrong itself. Confinement causes the two exceptions."""
+
 PREAMBLE = """
 import json, os, shutil, signal, socket, subprocess, sys, time
 job = sys.argv[1]
@@ -29,18 +33,18 @@ def answer(**report):
 
 def everywhere():
     # each folder around the job that could hold what core reads: the job's own, its parent, its siblings
-    places = [job, os.path.dirname(job), os.path.dirname(os.path.dirname(job))]
-    for place in list(places):
+    folders = [job, os.path.dirname(job), os.path.dirname(os.path.dirname(job))]
+    for folder in list(folders):
         try:
-            places += [entry.path for entry in os.scandir(place) if entry.is_dir(follow_symlinks=False)]
+            folders += [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             pass
-    return list(dict.fromkeys(places))
+    return list(dict.fromkeys(folders))
 
 def plant(make):
-    for place in everywhere():
+    for folder in everywhere():
         for name in ("stop", "started", "facts.json", "follower", "printed"):
-            path = os.path.join(place, name)
+            path = os.path.join(folder, name)
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
                     continue
@@ -75,7 +79,10 @@ PROGRAMS = {
     "infinity": "open(f'{job}/output/output.json', 'w').write('{\"success\":true,\"full\":{\"n\":1e999}}')",
     "a megabyte of a key": "answer(full={'k' * 1_000_000: 1})",
     "a hundred megabytes printed": "for _ in range(1_600):\n    sys.stdout.write('x' * 65_536)\nanswer()",
-    "half a character": r"""open(f'{job}/output/output.json', 'w').write('{"success":true,"full":{"a":"\ud800"}}')""",
+    "half a character": r"""open(f'{job}/output/output.json', 'w').write('{"success":true,"full":{"a":"\\ud800"}}')""",
+    "half a character as bytes": (
+        r"""open(f'{job}/output/output.json', 'wb').write(b'{"success":true,"full":{"a":"\xed\xa0\x80"}}')"""
+    ),
     "its own folder removed": "shutil.rmtree(job, ignore_errors=True)",
     "a daemon": (
         "if os.fork() == 0:\n"
@@ -90,7 +97,7 @@ PROGRAMS = {
     "death by its own hand": "os.kill(os.getpid(), signal.SIGKILL)",
     "a killed session": "os.killpg(0, signal.SIGKILL)",
 }
-"""Attacks and the code of their programs."""
+"""The attacks, and the code of each after PREAMBLE."""
 
 
 def responder(root: Path, number: int, program: str) -> None:
@@ -143,7 +150,7 @@ async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
         end = await ended(core, action.id)
         json.loads(end.report, parse_constant=_no_json)
         json.loads(end.operations, parse_constant=_no_json)
-        assert "NameError" not in end.report, "the attack itself is broken"
+        assert not BROKEN.search(end.report), f"the attack itself is broken: {end.report}"
         listed = await core.client().actions("alert", alert)
         assert [item.id for item in listed] == [action.id]
         next_one = await core.client().run(asked(alert, parameters=HARMLESS))
