@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from core.common.errors import ResponderBotError
 from core.models import Action
@@ -40,21 +39,22 @@ while True:
 """
 
 NAMES = (("started",), ("stop",), ("facts.json",), ("follower", "gate", "printed", "output"))
-"""The files that each of four runs replaces. Four is the capacity of the engine."""
+"""The files that each of four runs replaces, for each of KINDS."""
 
-KINDS = pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+KINDS = ("pipe", "directory", "link")
 
 
 async def planting_setup(folder: Path, **config: Any) -> CoreSetup:
-    setup = await setup_in(folder, responders={"Planting": {"config": config}})
+    capacity = len(KINDS) * len(NAMES)
+    setup = await setup_in(folder, responders={"Planting": {"config": config}}, max_concurrent_actions=capacity)
     (folder / "responders" / "Planting" / "stepwise.py").write_text(PLANTING)
     return setup
 
 
-async def planted(core: CoreProcess, kind: str, names: Sequence[Sequence[str]]) -> tuple[list[Action], list[int]]:
-    """Start runs that have replaced their files. Returns them with the pids of their programs."""
+async def planted(core: CoreProcess, names: Sequence[Sequence[str]]) -> tuple[list[Action], list[int]]:
+    """Start runs that have replaced their files, one of each kind for each of `names`. Returns them with their pids."""
     alert, actions, pids = await alert_in(core), [], []
-    for number, several in enumerate(names):
+    for number, (kind, several) in enumerate(itertools.product(KINDS, names)):
         pipe = core.setup.folder / f"pipe{number}"
         os.mkfifo(pipe)
         parameters = {"names": several, "kind": kind, "pipe": str(pipe)}
@@ -70,11 +70,10 @@ async def stopped(core: CoreProcess) -> int | None:
         return await core.process.wait()
 
 
-@KINDS
-async def test_hostile_runs_at_once_end_at_their_deadline(kind: str, tmp_path: Path) -> None:
+async def test_hostile_runs_at_once_end_at_their_deadline(tmp_path: Path) -> None:
     setup = await planting_setup(tmp_path, jobTimeout=0.05)
     async with core_process(setup) as core:
-        actions, pids = await planted(core, kind, [[name for part in NAMES for name in part]] * 4)
+        actions, pids = await planted(core, [[name for part in NAMES for name in part]] * 4)
         await core.client().health()
         for action in actions:
             ended = await core.ended(action.id)
@@ -84,11 +83,10 @@ async def test_hostile_runs_at_once_end_at_their_deadline(kind: str, tmp_path: P
         assert await stopped(core) == 0
 
 
-@KINDS
-async def test_after_a_crash_the_next_core_ends_hostile_runs(kind: str, tmp_path: Path) -> None:
+async def test_after_a_crash_the_next_core_ends_hostile_runs(tmp_path: Path) -> None:
     setup = await planting_setup(tmp_path)
     async with core_process(setup) as core:
-        actions, pids = await planted(core, kind, NAMES)
+        actions, pids = await planted(core, NAMES)
         for action in actions:
             await core.running(action.id)
         await core.kill()
