@@ -57,5 +57,15 @@ def test_every_path_below_a_folder_of_the_repository_exists(page: Path) -> None:
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
 
 
+def test_every_name_in_contributing_exists() -> None:
+    """Code-formatted names, in the glossary and elsewhere, that are neither a path nor a command."""
+    spans = re.findall(r"`([^`]+)`", prose(CONTRIBUTING))
+    names = {span for span in spans if re.fullmatch(r"[\w.-]+", span)}
+    code = "\n".join(file.read_text() for file in files(".py", ".toml", ".yml", "/run"))
+    file_names = {file.name for file in files("")}
+    assert names
+    assert sorted(name for name in names - file_names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)) == []
+
+
 def test_the_readme_is_short() -> None:
     assert (ROOT / "README.md").stat().st_size <= 8_000

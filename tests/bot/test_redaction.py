@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cards import home, lists, questions, replies, start
@@ -54,7 +54,6 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
 
 
 @given(make.alerts(MARKS), st.lists(make.actions(REPORT), max_size=4, unique_by=lambda a: a.id), make.levels)
-@settings(max_examples=120)
 def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: list[Action], clearance: int) -> None:
     forbidden = [mark for tlp, mark in MARKS.items() if not may_see(clearance, tlp)]
     highest = max(alert.tlp, *(a.tlp for a in alert.artifacts), 0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cards import home, lists, notices, questions, replies, start, template, views
@@ -18,8 +18,6 @@ from tests.bot.cards.samples import NOW, button
 NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
 ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
 
-quick = settings(max_examples=60)
-
 
 def fine(message: Message) -> None:
     assert message.text.strip()
@@ -32,7 +30,6 @@ def fine_view(view: Mapping[str, Any]) -> None:
 
 
 @given(samples.alerts(NO_MARKS), st.lists(samples.actions(), max_size=25), samples.levels)
-@quick
 def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
     fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW))
@@ -54,7 +51,6 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
 
 
 @given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
-@quick
 def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
@@ -72,7 +68,6 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
     st.lists(samples.actions(), max_size=12, unique_by=lambda a: a.id),
     samples.levels,
 )
-@quick
 def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: int) -> None:
     log = Log(id_="~14", id="~14", created_by="anna@x", created_at=NOW, message=message, start_date=NOW, owner="anna@x")
     subject = Subject.log(log, None)
@@ -80,7 +75,6 @@ def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: 
 
 
 @given(st.lists(samples.responders(), max_size=12), samples.alerts(NO_MARKS), samples.levels, st.text(max_size=3))
-@quick
 def test_a_list_and_a_menu_of_any_responders_fit(
     offered: list[OfferedResponder], alert: Alert, clearance: int, typed: str
 ) -> None:
@@ -119,7 +113,6 @@ def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
 
 
 @given(samples.foreign_text)
-@quick
 def test_an_error_with_any_text_fits(text: str) -> None:
     fine(notices.error(text))
     fine_view(views.problem(text)["view"])
@@ -147,7 +140,6 @@ def test_every_number_of_tasks_and_fields_fits_the_template_modal() -> None:
     ),
     samples.foreign_text,
 )
-@quick
 def test_any_json_is_shown_before_it_is_created(body: dict[str, Any], text: str) -> None:
     fine_view(template.check_view(body, text=text, file_url=""))
     fine_view(template.check_view(body, text=text, file_url="https://files.slack.com/x"))
@@ -177,7 +169,6 @@ def test_the_view_of_a_created_template_fits() -> None:
 
 
 @given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)
-@quick
 def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
     subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
     fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
@@ -188,7 +179,6 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
 
 
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
-@quick
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     told = [(action, Subject.alert(alert)) for action in actions]
     part = len(told) // 3

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models import AlertInput, CaseInput, CaseTaskInput, CaseTemplateInput, Input, TaskInput
@@ -74,9 +74,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         runner.run(opened.__aexit__(None, None, None))
 
 
-many = settings(max_examples=60)
-
-
 def check(answer: Any) -> None:
     """The answer is a success, or says what is wrong; wrong fields are named."""
     assert answer.status_code in (200, 201, 400, 404), answer.text
@@ -88,21 +85,18 @@ def check(answer: Any) -> None:
             assert error["errors"]
 
 
-@many
 @given(body=body_of(AlertInput))
 def test_any_alert(server: Server, body: Any) -> None:
     check(server.send("POST", "/api/alert", body))
     check(server.send("PATCH", "/api/alert/~1", body))
 
 
-@many
 @given(body=body_of(CaseInput))
 def test_any_case(server: Server, body: Any) -> None:
     check(server.send("POST", "/api/case", body))
     check(server.send("PATCH", "/api/case/~2", body))
 
 
-@many
 @given(body=body_of(CaseTaskInput))
 def test_any_task_log_and_artifact(server: Server, body: Any) -> None:
     check(server.send("POST", "/api/case/~2/task", body))
@@ -111,14 +105,12 @@ def test_any_task_log_and_artifact(server: Server, body: Any) -> None:
     check(server.send("POST", "/api/case/~2/artifact", body))
 
 
-@many
 @given(body=body_of(CaseTemplateInput))
 def test_any_template(server: Server, body: Any) -> None:
     check(server.send("POST", "/api/case/template", body))
     check(server.send("POST", "/api/alert/~1/createCase", body))
 
 
-@many
 @given(query=json_of(QUERY_NAMES), odd=json_of(["query", "range", "sort"]))
 def test_any_search(server: Server, query: Any, odd: Any) -> None:
     for path in ("/api/alert", "/api/case", "/api/case/task", "/api/case/task/log", "/api/case/template"):
@@ -126,7 +118,6 @@ def test_any_search(server: Server, query: Any, odd: Any) -> None:
         check(server.send("POST", f"{path}/_search", odd))
 
 
-@many
 @given(text=st.text(min_size=1, max_size=30), sort=TEXTS)
 def test_any_address(server: Server, text: str, sort: str) -> None:
     segment = quote(text, safe="", errors="ignore")

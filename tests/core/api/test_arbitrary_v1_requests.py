@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models import AlertInput, AlertsUpdate, CaseInput, MergeInput
-from tests.core.api.test_arbitrary_requests import NAMES, QUERY_NAMES, TEXTS, body_of, check, json_of, many
+from tests.core.api.test_arbitrary_requests import NAMES, QUERY_NAMES, TEXTS, body_of, check, json_of
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
@@ -60,7 +60,6 @@ KEYED = st.dictionaries(
 )
 
 
-@many
 @given(body=body_of(AlertInput), fields=FIELDS, keyed=KEYED)
 def test_any_alert_of_version_1(server: Server, body: Any, fields: Any, keyed: Any) -> None:
     check(server.send("POST", "/api/v1/alert", body))
@@ -72,7 +71,6 @@ def test_any_alert_of_version_1(server: Server, body: Any, fields: Any, keyed: A
     check(server.send("GET", "/api/customField"))
 
 
-@many
 @given(body=body_of(CaseInput), several=body_of(AlertsUpdate), merge=body_of(MergeInput))
 def test_any_case_and_any_several(server: Server, body: Any, several: Any, merge: Any) -> None:
     check(server.send("POST", "/api/v1/case", body))
@@ -102,7 +100,6 @@ STEP = st.builds(
 )
 
 
-@many
 @given(steps=st.lists(STEP, max_size=4), begin=st.sampled_from(STEPS[:8]), odd=json_of(["query", "_name"]))
 def test_any_query(server: Server, steps: Any, begin: str, odd: Any) -> None:
     check(server.send("POST", "/api/v1/query", {"query": steps}))
@@ -127,7 +124,6 @@ PARTS = st.lists(
 )
 
 
-@many
 @given(parts=PARTS, end=st.sampled_from([b"--b--", b"--b--\r\n", b"", b"--b"]))
 def test_any_form(server: Server, parts: Any, end: bytes) -> None:
     pieces = [
