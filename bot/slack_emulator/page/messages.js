@@ -159,7 +159,7 @@ export class MessageList {
     item.node ??= h("article", { class: "message", tabindex: "-1", data: { ts: message.ts } },
       h("div", { class: "gutter" }),
       h("div", { class: "message-body" },
-        h("div", { class: "whisper" }), h("div", { class: "byline" }),
+        h("div", { class: "ephemeral-note" }), h("div", { class: "byline" }),
         h("div", { class: "text message-text" }), h("div", { class: "blocks" }), h("div", { class: "attachments" }),
         h("div", { class: "files" }), h("div", { class: "reactions" }), h("div", { class: "foot" })),
       h("div", { class: "tools", role: "toolbar", "aria-label": "Message actions" }));
@@ -174,10 +174,10 @@ export class MessageList {
     const { store } = this.surface;
     const author = authorOf(message, store);
     const [gutter, body, tools] = node.children;
-    const [whisper, byline, text, blocks, attachments, files, reactions, foot] = body.children;
+    const [note, byline, text, blocks, attachments, files, reactions, foot] = body.children;
     node.setAttribute("aria-label", `${author.name}, ${shortTime(message.ts)}${message.ephemeral ? ", only visible to you" : ""}`);
     gutter.replaceChildren(compact ? timeOf(message.ts, "gutter-time") : avatar(author.id, author.name, author.isBot));
-    whisper.replaceChildren(...(message.ephemeral ? [icon("eye"), "Only visible to you"] : []));
+    note.replaceChildren(...(message.ephemeral ? [icon("eye"), "Only visible to you"] : []));
     byline.replaceChildren(...(compact ? [] : [
       h("span", { class: "author" }, author.name), author.isBot ? h("span", { class: "badge" }, "App") : "", timeOf(message.ts, "time")]));
     const edited = message.edited ? [h("span", { class: "edited", title: "This message was edited" }, " (edited)")] : [];

@@ -490,5 +490,5 @@ const inChannel = (message) => !message.thread_ts || message.thread_ts === messa
 
 const page = new Page();
 page.start().catch((error) => {
-  main.replaceChildren(h("div", { class: "trouble", role: "alert" }, h("h1", null, "The emulator rejected this page"), h("p", null, error.message)));
+  main.replaceChildren(h("div", { class: "rejected", role: "alert" }, h("h1", null, "The emulator rejected this page"), h("p", null, error.message)));
 });
