@@ -219,31 +219,31 @@ class Lifecycle:
     # --- for the runner ---------------------------------------------------------------------------------------------
 
     async def dispatch(self, number: int) -> Job | Report | None:
+        """As `dispatch_in`, in a transaction of its own."""
+        return await self._database.transaction(lambda tx: self.dispatch_in(tx, number))
+
+    def dispatch_in(self, tx: Transaction, number: int) -> Job | Report | None:
         """The job for the engine, noted as dispatched before the engine is called.
 
         None if it is not this runner's to dispatch (ended, cancelled, waiting for approval, another core's); a Report
         if it may no longer run (core/docs/semantics.md#dispatch).
         """
-
-        def work(tx: Transaction) -> Job | Report | None:
-            row = self._held(tx, number)
-            if row is None:
-                return None
-            target = targets.load(tx, row["kind"], row["object_id"])
-            not_allowed = rights.why_not_start(tx, row, target)
-            if row["dispatched_at"] is not None:
-                return self._dispatched_before(tx, row, target, not_allowed)
-            reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])
-            if reason:
-                return Report(False, message=reason)
-            now = self._clock()
-            if not stored.dispatch(tx, number, self.holder, now):
-                return None
-            if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
-                stored.renew_lease(tx, self.holder, now + LEASE_MS)
-            return self._job(row, target, resumed=False)
-
-        return await self._database.transaction(work)
+        row = self._held(tx, number)
+        if row is None:
+            return None
+        target = targets.load(tx, row["kind"], row["object_id"])
+        not_allowed = rights.why_not_start(tx, row, target)
+        if row["dispatched_at"] is not None:
+            return self._dispatched_before(tx, row, target, not_allowed)
+        reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])
+        if reason:
+            return Report(False, message=reason)
+        now = self._clock()
+        if not stored.dispatch(tx, number, self.holder, now):
+            return None
+        if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
+            stored.renew_lease(tx, self.holder, now + LEASE_MS)
+        return self._job(row, target, resumed=False)
 
     def _dispatched_before(self, tx: Transaction, row: Row, target: Target, not_allowed: str) -> Job:
         """The job of an action that an earlier core dispatched.

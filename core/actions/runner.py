@@ -88,6 +88,29 @@ class Runner:
         """Queue a recorded action, whose lease this process holds, for a slot on its engine."""
         self._queue(number, engine_name, is_dispatched=False)
 
+    def take_slot(self, engine_name: str) -> EngineQueue | None:
+        """A free slot of an engine, for an action that is dispatched as it is recorded; None if it has none to give.
+
+        Pass it to `follow` or `return_slot`.
+        """
+        queue = self._queues.get(engine_name)
+        if queue is None or not queue.free or queue.waiting or self._is_closed:
+            return None
+        queue.free -= 1
+        return queue
+
+    def return_slot(self, engine_name: str, slot: EngineQueue) -> None:
+        """Give a slot that was not needed to the next that waits."""
+        slot.free += 1
+        self._start_waiting(slot, engine_name)
+
+    def follow(self, number: int, engine_name: str, slot: EngineQueue, job: Job | Report) -> None:
+        """Follow an action that was dispatched as it was recorded."""
+        if self._is_closed or self._is_followed(number):  # a tick may have found it first
+            self.return_slot(engine_name, slot)
+        else:
+            self._following[number] = asyncio.create_task(self._follow(number, engine_name, slot, job))
+
     async def stop(self, number: int) -> None:
         """Have the engine stop a dispatched action, and wait a moment for its end.
 
@@ -176,10 +199,15 @@ class Runner:
                 self._keep_job_files.add(row["id"])
             self._queue(row["id"], row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
 
-    async def _follow(self, number: int, engine_name: str, queue: EngineQueue | None) -> None:
-        """Follow an action to its end; `queue` is the one whose slot it has taken, if it needed one."""
+    async def _follow(
+        self, number: int, engine_name: str, queue: EngineQueue | None, job: Job | Report | None = None
+    ) -> None:
+        """Follow an action to its end; `queue` is the one whose slot it has taken, if it needed one.
+
+        `job` is what its dispatch gave, if it was dispatched already.
+        """
         try:
-            await self._run(number, engine_name)
+            await self._run(number, engine_name, job)
         except Exception:
             log.exception("action_follow_failed", action_id=f"~{number}")
             await self._apply_report(number, _INTERNAL_ERROR)
@@ -189,10 +217,9 @@ class Runner:
             if known is not None:
                 known.set()  # there will be no job id any more: nobody should wait for it
             if queue is not None:
-                queue.free += 1
-                self._start_waiting(queue, engine_name)
+                self.return_slot(engine_name, queue)
 
-    async def _run(self, number: int, engine_name: str) -> None:
+    async def _run(self, number: int, engine_name: str, job: Job | Report | None) -> None:
         try:
             engine = self._offers.engine(engine_name)
         except ResponderBotError as error:
@@ -200,7 +227,8 @@ class Runner:
                 number, Report(False, message=f"{error.message}; it is no longer in the settings.")
             )
             return
-        job = await _retry_until_writable(lambda: self._lifecycle.dispatch(number))
+        if job is None:
+            job = await _retry_until_writable(lambda: self._lifecycle.dispatch(number))
         if job is None:
             return
         if isinstance(job, Report):

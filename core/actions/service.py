@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -12,11 +12,12 @@ from core.actions import rights
 from core.actions import target as targets
 from core.actions.lifecycle import Lifecycle, find
 from core.actions.offers import Choice, Offers
-from core.actions.runner import Runner
+from core.actions.runner import EngineQueue, Runner
 from core.actions.target import Target
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Search, Transaction
 from core.common.errors import ResponderBotError
+from core.engines.base import Job, Report
 from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput
 from core.records.events import Feed
 from core.records.search import SearchResult, search
@@ -75,22 +76,47 @@ class Actions:
         section = self._offers.section(choice.offer.name)
         parameters = await _serialized(request.parameters)
 
-        def work(tx: Transaction) -> StartedRun:
+        slot = None if section.approval else self._runner.take_slot(choice.engine.name)
+
+        def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
-                return StartedRun(earlier, False)
+                return StartedRun(earlier, False), None
             if request.only_if_idle:
                 rights.require_idle(tx, target, choice.offer.name)
             with_slot = self._with_free_slot(tx, choice, request, target)
             action = self._lifecycle.record(tx, caller, request, target, with_slot, section, parameters)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
-            return StartedRun(action, True)
+            # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
+            # later: after a crash in between nobody could tell whether such an engine has it.
+            job = None
+            if slot is not None and action.engine_job_id and with_slot.engine is choice.engine:
+                job = self._lifecycle.dispatch_in(tx, _number(action))
+            return StartedRun(action, True), job
 
-        started = await self._database.transaction(work)
-        if started.new and started.action.approval is None:
-            self._runner.accept(_number(started.action), started.action.engine_id)
-        return started
+        # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
+        return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, choice.engine.name, slot)))
+
+    async def _record_and_follow(
+        self,
+        work: Callable[[Transaction], tuple[StartedRun, Job | Report | None]],
+        engine_name: str,
+        slot: EngineQueue | None,
+    ) -> StartedRun:
+        """Record a run and follow or queue it; `slot` is one of that engine which it may take."""
+        try:
+            started, job = await self._database.transaction(work)
+            action = started.action
+            if slot is not None and job is not None:
+                self._runner.follow(_number(action), engine_name, slot, job)
+                slot = None
+            elif started.new and action.approval is None:
+                self._runner.accept(_number(action), action.engine_id)
+            return started
+        finally:
+            if slot is not None:
+                self._runner.return_slot(engine_name, slot)
 
     async def with_job_id(self, action: Action) -> Action:
         """The action with its engine's job id; waits up to JOB_ID_WAIT_S for one that the engine has yet to give."""

@@ -12,7 +12,17 @@ from core.actions.lifecycle import LEASE_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.settings import ResponderSection
-from tests.core.actions.harness import ANNA, BEN, LEAD, action_parts, ended_with, open_harness, run_input
+from tests.core.actions.harness import (
+    ANNA,
+    BEN,
+    LEAD,
+    action_parts,
+    ended_with,
+    next_run,
+    open_harness,
+    run_input,
+    started_run,
+)
 from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
 
@@ -102,6 +112,51 @@ async def test_only_if_idle_accepts_one_of_64_requests(tmp_path: Path) -> None:
     assert refused[0].code == "conflict"
     assert refused[0].details["action"]["id"] == run.job.action_id
     assert again.new
+
+
+async def test_a_run_takes_three_commits_or_four_if_it_waits_for_a_slot(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        before = harness.database.commits
+        first, run = await started_run(harness)
+        run.finish(Report(True))
+        await harness.ended(first.id)
+        assert harness.database.commits - before == 3
+        second, run = await started_run(harness)
+        before = harness.database.commits
+        third = (await harness.actions.start(ANNA, run_input(harness))).action
+        assert harness.database.commits - before == 1
+        run.finish(Report(True))
+        await harness.ended(second.id)
+        run = await next_run(harness.engine)
+        await run.begin()
+        run.finish(Report(True))
+        await harness.ended(third.id)
+        assert harness.database.commits - before == 1 + 4
+
+
+async def test_refused_and_repeated_requests_take_no_slot(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=3)) as harness:
+        asked = run_input(harness, onlyIfIdle=True)
+        await asyncio.gather(*(harness.actions.start(ANNA, asked) for _ in range(8)), return_exceptions=True)
+        repeated = await asyncio.gather(
+            *(harness.actions.start(BEN, run_input(harness), key="k", body="b") for _ in range(8))
+        )
+        assert [started.new for started in repeated].count(True) == 1
+        started = [await harness.actions.start(ANNA, run_input(harness)) for _ in range(2)]
+        for _ in range(3):
+            run = await next_run(harness.engine)
+        assert run.job.action_id == started[0].action.id
+        assert harness.engine.taken.empty()
+        run.finish(Report(True))
+        assert (await next_run(harness.engine)).job.action_id == started[1].action.id
+
+
+async def test_an_engine_that_names_its_jobs_is_called_after_a_commit_of_its_own(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1, fixed_job_ids=False)) as harness:
+        before = harness.database.commits
+        await harness.actions.start(ANNA, run_input(harness))
+        await next_run(harness.engine)
+        assert harness.database.commits - before == 2
 
 
 @pytest.mark.parametrize(
