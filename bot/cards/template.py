@@ -13,7 +13,7 @@ from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
 MAX_TASKS = 12  # with fields of their own: 5 blocks each, of the 100 that a view takes
 MAX_FIELDS = 5  # 5 blocks each
-KINDS = ("string", "integer", "float", "boolean", "date")
+FIELD_KINDS = ("string", "integer", "float", "boolean", "date")
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
 SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
 MORE_TASKS = "more_tasks"
@@ -111,7 +111,7 @@ def _task(number: int, position: int) -> list[Block]:
 
 def _field(number: int, position: int) -> list[Block]:
     at = f"field:{number}"
-    kinds = [(kind, kind) for kind in KINDS]
+    kinds = [(kind, kind) for kind in FIELD_KINDS]
     return [
         _removable(f"*Custom field {position}*", f"{at}:head", ids.TEMPLATE_REMOVE_FIELD, number),
         views.text_field(f"{at}:name", "Name"),
@@ -237,8 +237,8 @@ def _field_line(line: str, fields: dict[str, Any], errors: dict[str, str], block
             else "it has no name before the first |"
         )
         errors[MORE_FIELDS] = f"In the line {foreign_plain(line, 60)!r}: {wrong}."
-    elif kind not in KINDS:
-        errors[MORE_FIELDS] = f"In the line {foreign_plain(line, 60)!r}: the kind is one of {', '.join(KINDS)}."
+    elif kind not in FIELD_KINDS:
+        errors[MORE_FIELDS] = f"In the line {foreign_plain(line, 60)!r}: the kind is one of {', '.join(FIELD_KINDS)}."
     else:
         made = _custom_value(kind, value, MORE_FIELDS, errors)
         fields[name] = {kind: made, "order": _integer(order, len(fields) + 1, MORE_FIELDS, errors)}

@@ -4,8 +4,8 @@ Pure. `problems(surface, payload)` lists each problem in Slack's wording with a 
 `must be less than 3001 characters [json-pointer:/blocks/0/text/text]`; an empty list means that Slack accepts it.
 """
 
-from bot.slack_emulator.limits.check import Surface
 from bot.slack_emulator.limits.elements import ELEMENTS
 from bot.slack_emulator.limits.surfaces import TEXT_OF_MESSAGE, problems
+from bot.slack_emulator.limits.validation import Surface
 
 __all__ = ["ELEMENTS", "TEXT_OF_MESSAGE", "Surface", "problems"]

@@ -3,117 +3,117 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.slack_emulator.limits.check import ANY_TEXT, PLAIN, Check, Rule
 from bot.slack_emulator.limits.elements import check_element
 from bot.slack_emulator.limits.objects import check_image
+from bot.slack_emulator.limits.validation import ANY_TEXT, PLAIN, Rule, Validation
 
 
-def _section(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id text fields accessory expand")
+def _section(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id text fields accessory expand")
     if b.get("text") is None and b.get("fields") is None:
-        check.add(at, "must define either `text` or `fields`")
+        validation.add(at, "must define either `text` or `fields`")
     if b.get("text") is not None:
-        check.text(b["text"], f"{at}/text", 3000)
+        validation.text(b["text"], f"{at}/text", 3000)
     if b.get("fields") is not None:
-        for n, text in enumerate(check.items(b["fields"], f"{at}/fields", 1, 10)):
-            check.text(text, f"{at}/fields/{n}", 2000)
+        for n, text in enumerate(validation.items(b["fields"], f"{at}/fields", 1, 10)):
+            validation.text(text, f"{at}/fields/{n}", 2000)
     if b.get("accessory") is not None:
-        check_element(check, b["accessory"], f"{at}/accessory", "section")
+        check_element(validation, b["accessory"], f"{at}/accessory", "section")
 
 
-def _divider(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id")
+def _divider(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id")
 
 
-def _header(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id text level")
-    check.required_text(b, "text", at, 150)
+def _header(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id text level")
+    validation.required_text(b, "text", at, 150)
 
 
-def _image(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id image_url slack_file alt_text title")
-    check_image(check, b, at)
-    check.optional_text(b, "title", at, 2000)
+def _image(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id image_url slack_file alt_text title")
+    check_image(validation, b, at)
+    validation.optional_text(b, "title", at, 2000)
 
 
-def _context(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id elements")
-    if not check.need(b, at, "elements"):
+def _context(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id elements")
+    if not validation.need(b, at, "elements"):
         return
-    for n, element in enumerate(check.items(b["elements"], f"{at}/elements", 1, 10)):
+    for n, element in enumerate(validation.items(b["elements"], f"{at}/elements", 1, 10)):
         here = f"{at}/elements/{n}"
         if isinstance(element, Mapping) and element.get("type") in ANY_TEXT:
-            check.text(element, here, 3000)
+            validation.text(element, here, 3000)
         else:
-            check_element(check, element, here, "context")
+            check_element(validation, element, here, "context")
 
 
-def _actions(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id elements")
-    if not check.need(b, at, "elements"):
+def _actions(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id elements")
+    if not validation.need(b, at, "elements"):
         return
-    for n, element in enumerate(check.items(b["elements"], f"{at}/elements", 1, 25)):
-        check_element(check, element, f"{at}/elements/{n}", "actions")
+    for n, element in enumerate(validation.items(b["elements"], f"{at}/elements", 1, 25)):
+        check_element(validation, element, f"{at}/elements/{n}", "actions")
 
 
-def _input(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id label element dispatch_action hint optional")
-    check.required_text(b, "label", at, 2000)
-    check.optional_text(b, "hint", at, 2000)
-    check.flag(b, at, "dispatch_action", "optional")
-    if check.need(b, at, "element"):
-        check_element(check, b["element"], f"{at}/element", "input")
+def _input(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id label element dispatch_action hint optional")
+    validation.required_text(b, "label", at, 2000)
+    validation.optional_text(b, "hint", at, 2000)
+    validation.flag(b, at, "dispatch_action", "optional")
+    if validation.need(b, at, "element"):
+        check_element(validation, b["element"], f"{at}/element", "input")
 
 
 RICH_TEXT_ELEMENTS = ("rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote")
 
 
-def _rich_text(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id elements")
-    if not check.need(b, at, "elements"):
+def _rich_text(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id elements")
+    if not validation.need(b, at, "elements"):
         return
-    for n, part in enumerate(check.items(b["elements"], f"{at}/elements", 0, 1000)):
+    for n, part in enumerate(validation.items(b["elements"], f"{at}/elements", 0, 1000)):
         here = f"{at}/elements/{n}"
-        if not check.mapping(part, here):
+        if not validation.mapping(part, here):
             continue
         if part.get("type") not in RICH_TEXT_ELEMENTS:
-            check.add(f"{here}/type", f"unsupported type: {part.get('type')}")
-        check.need(part, here, "elements")
+            validation.add(f"{here}/type", f"unsupported type: {part.get('type')}")
+        validation.need(part, here, "elements")
 
 
-def _video(check: Check, b: Mapping[str, Any], at: str) -> None:
+def _video(validation: Validation, b: Mapping[str, Any], at: str) -> None:
     names = "title title_url description video_url alt_text thumbnail_url author_name provider_name"
-    check.only(b, at, f"block_id {names} provider_icon_url")
-    if check.need(b, at, "alt_text", "title", "thumbnail_url", "video_url"):
-        check.text(b["title"], f"{at}/title", 200, PLAIN)
-    check.optional_text(b, "description", at, 200)
-    check.string(b, "author_name", at, 50)
+    validation.only(b, at, f"block_id {names} provider_icon_url")
+    if validation.need(b, at, "alt_text", "title", "thumbnail_url", "video_url"):
+        validation.text(b["title"], f"{at}/title", 200, PLAIN)
+    validation.optional_text(b, "description", at, 200)
+    validation.string(b, "author_name", at, 50)
     for name in ("title_url", "video_url", "thumbnail_url", "provider_icon_url"):
-        check.url(b, name, at)
+        validation.url(b, name, at)
 
 
-def _markdown(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id text")
-    if check.need(b, at, "text"):
-        check.string(b, "text", at, 12_000, low=1)
+def _markdown(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id text")
+    if validation.need(b, at, "text"):
+        validation.string(b, "text", at, 12_000, low=1)
 
 
-def _table(check: Check, b: Mapping[str, Any], at: str) -> None:
-    check.only(b, at, "block_id rows column_settings")
-    if not check.need(b, at, "rows"):
+def _table(validation: Validation, b: Mapping[str, Any], at: str) -> None:
+    validation.only(b, at, "block_id rows column_settings")
+    if not validation.need(b, at, "rows"):
         return
-    for n, row in enumerate(check.items(b["rows"], f"{at}/rows", 1, 100)):
-        for m, cell in enumerate(check.items(row, f"{at}/rows/{n}", 1, 20)):
-            _cell(check, cell, f"{at}/rows/{n}/{m}")
+    for n, row in enumerate(validation.items(b["rows"], f"{at}/rows", 1, 100)):
+        for m, cell in enumerate(validation.items(row, f"{at}/rows/{n}", 1, 20)):
+            _cell(validation, cell, f"{at}/rows/{n}/{m}")
 
 
-def _cell(check: Check, cell: Any, at: str) -> None:
-    if not check.mapping(cell, at):
+def _cell(validation: Validation, cell: Any, at: str) -> None:
+    if not validation.mapping(cell, at):
         return
     if cell.get("type") not in ("raw_text", "rich_text", "raw_number"):
-        check.add(f"{at}/type", f"unsupported type: {cell.get('type')}")
-    elif cell["type"] == "raw_text" and check.need(cell, at, "text"):
-        check.string(cell, "text", at, 3000, low=1)
+        validation.add(f"{at}/type", f"unsupported type: {cell.get('type')}")
+    elif cell["type"] == "raw_text" and validation.need(cell, at, "text"):
+        validation.string(cell, "text", at, 3000, low=1)
 
 
 # block type -> (rule, surfaces)
@@ -132,15 +132,15 @@ BLOCKS: dict[str, tuple[Rule, str]] = {
 }
 
 
-def check_blocks(check: Check, value: Any, at: str, high: int) -> None:
-    for n, block in enumerate(check.items(value, at, 0, high)):
+def check_blocks(validation: Validation, value: Any, at: str, high: int) -> None:
+    for n, block in enumerate(validation.items(value, at, 0, high)):
         here = f"{at}/{n}"
-        if not check.mapping(block, here):
+        if not validation.mapping(block, here):
             continue
         kind = str(block.get("type"))
         rule, surfaces = BLOCKS.get(kind, (None, ""))
-        if rule is None or check.surface not in surfaces.split():
-            check.add(f"{here}/type", f"unsupported type: {kind}")
+        if rule is None or validation.surface not in surfaces.split():
+            validation.add(f"{here}/type", f"unsupported type: {kind}")
             continue
-        check.unique(block, "block_id", here, check.block_ids)
-        rule(check, block, here)
+        validation.unique(block, "block_id", here, validation.block_ids)
+        rule(validation, block, here)

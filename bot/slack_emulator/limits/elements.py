@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.slack_emulator.limits.check import ANY_TEXT, PLAIN, Check, Rule
 from bot.slack_emulator.limits.objects import (
     check_confirm,
     check_dispatch_config,
@@ -14,57 +13,58 @@ from bot.slack_emulator.limits.objects import (
     check_options_or_groups,
     check_style,
 )
+from bot.slack_emulator.limits.validation import ANY_TEXT, PLAIN, Rule, Validation
 
 
-def _button(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "text action_id url value style confirm accessibility_label")
-    check.required_text(e, "text", at, 75)
-    check.string(e, "value", at, 2000)
+def _button(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "text action_id url value style confirm accessibility_label")
+    validation.required_text(e, "text", at, 75)
+    validation.string(e, "value", at, 2000)
     if e.get("url") is not None:
-        check.url(e, "url", at)
-    check.string(e, "accessibility_label", at, 75)
-    check_style(check, e, at)
+        validation.url(e, "url", at)
+    validation.string(e, "accessibility_label", at, 75)
+    check_style(validation, e, at)
 
 
-def _checkboxes_or_radio_buttons(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _checkboxes_or_radio_buttons(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     initial = "initial_options" if e["type"] == "checkboxes" else "initial_option"
-    check.only(e, at, f"action_id options {initial} confirm focus_on_load")
-    if check.need(e, at, "options"):
-        check_options(check, e["options"], f"{at}/options", high=10, texts=ANY_TEXT)
-    check_initial_options(check, e, at)
+    validation.only(e, at, f"action_id options {initial} confirm focus_on_load")
+    if validation.need(e, at, "options"):
+        check_options(validation, e["options"], f"{at}/options", high=10, texts=ANY_TEXT)
+    check_initial_options(validation, e, at)
 
 
-def _overflow(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id options confirm")
-    if check.need(e, at, "options"):
-        check_options(check, e["options"], f"{at}/options", high=5, url=True)
+def _overflow(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id options confirm")
+    if validation.need(e, at, "options"):
+        check_options(validation, e["options"], f"{at}/options", high=5, url=True)
 
 
 SELECT_KEYS = "action_id placeholder confirm focus_on_load"
 
 
-def _static_select(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _static_select(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     multi = e["type"].startswith("multi_")
     own = "initial_options max_selected_items" if multi else "initial_option"
-    check.only(e, at, f"{SELECT_KEYS} options option_groups {own}")
-    check_options_or_groups(check, e, at)
-    check_initial_options(check, e, at)
-    _max_selected_items(check, e, at)
+    validation.only(e, at, f"{SELECT_KEYS} options option_groups {own}")
+    check_options_or_groups(validation, e, at)
+    check_initial_options(validation, e, at)
+    _max_selected_items(validation, e, at)
 
 
-def _external_select(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _external_select(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     multi = e["type"].startswith("multi_")
     own = "initial_options max_selected_items" if multi else "initial_option"
-    check.only(e, at, f"{SELECT_KEYS} min_query_length {own}")
-    _integer(check, e, "min_query_length", at, 0)
+    validation.only(e, at, f"{SELECT_KEYS} min_query_length {own}")
+    _integer(validation, e, "min_query_length", at, 0)
     if e.get("initial_option") is not None:
-        check_option(check, e["initial_option"], f"{at}/initial_option", PLAIN, url=False)
+        check_option(validation, e["initial_option"], f"{at}/initial_option", PLAIN, url=False)
     if e.get("initial_options") is not None:
-        check_options(check, e["initial_options"], f"{at}/initial_options")
-    _max_selected_items(check, e, at)
+        check_options(validation, e["initial_options"], f"{at}/initial_options")
+    _max_selected_items(validation, e, at)
 
 
-def _entity_select(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _entity_select(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     what = e["type"].removeprefix("multi_").removesuffix("_select")
     multi = e["type"].startswith("multi_")
     own = f"initial_{what} max_selected_items" if multi else f"initial_{what.removesuffix('s')}"
@@ -72,74 +72,76 @@ def _entity_select(check: Check, e: Mapping[str, Any], at: str) -> None:
         own += " default_to_current_conversation filter"
     if what != "users" and not multi:
         own += " response_url_enabled"
-    check.only(e, at, f"{SELECT_KEYS} {own}")
-    _max_selected_items(check, e, at)
+    validation.only(e, at, f"{SELECT_KEYS} {own}")
+    _max_selected_items(validation, e, at)
 
 
-def _max_selected_items(check: Check, e: Mapping[str, Any], at: str) -> None:
-    _integer(check, e, "max_selected_items", at, 1)
+def _max_selected_items(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    _integer(validation, e, "max_selected_items", at, 1)
 
 
-def _integer(check: Check, e: Mapping[str, Any], name: str, at: str, low: int, high: int | None = None) -> None:
+def _integer(
+    validation: Validation, e: Mapping[str, Any], name: str, at: str, low: int, high: int | None = None
+) -> None:
     value = e.get(name)
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):
-        check.add(f"{at}/{name}", "must be an integer")
+        validation.add(f"{at}/{name}", "must be an integer")
     elif value < low:
-        check.add(f"{at}/{name}", f"must be greater than or equal to {low}")
+        validation.add(f"{at}/{name}", f"must be greater than or equal to {low}")
     elif high is not None and value > high:
-        check.add(f"{at}/{name}", f"must be less than or equal to {high}")
+        validation.add(f"{at}/{name}", f"must be less than or equal to {high}")
 
 
-def _text_input(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _text_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     own = "multiline min_length max_length" if e["type"] == "plain_text_input" else ""
-    check.only(e, at, f"action_id placeholder initial_value dispatch_action_config focus_on_load {own}")
-    check.flag(e, at, "multiline")
-    check.string(e, "initial_value", at, 3000)
-    _integer(check, e, "min_length", at, 0, 3000)
-    _integer(check, e, "max_length", at, 1, 3000)
-    check_dispatch_config(check, e, at)
+    validation.only(e, at, f"action_id placeholder initial_value dispatch_action_config focus_on_load {own}")
+    validation.flag(e, at, "multiline")
+    validation.string(e, "initial_value", at, 3000)
+    _integer(validation, e, "min_length", at, 0, 3000)
+    _integer(validation, e, "max_length", at, 1, 3000)
+    check_dispatch_config(validation, e, at)
 
 
-def _number_input(check: Check, e: Mapping[str, Any], at: str) -> None:
+def _number_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     own = "is_decimal_allowed initial_value min_value max_value dispatch_action_config focus_on_load"
-    check.only(e, at, f"action_id placeholder {own}")
-    check.need(e, at, "is_decimal_allowed")
-    check.flag(e, at, "is_decimal_allowed")
+    validation.only(e, at, f"action_id placeholder {own}")
+    validation.need(e, at, "is_decimal_allowed")
+    validation.flag(e, at, "is_decimal_allowed")
     for name in ("initial_value", "min_value", "max_value"):
-        check.string(e, name, at, 3000)
-    check_dispatch_config(check, e, at)
+        validation.string(e, name, at, 3000)
+    check_dispatch_config(validation, e, at)
 
 
-def _rich_text_input(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id placeholder initial_value dispatch_action_config focus_on_load")
-    check_dispatch_config(check, e, at)
+def _rich_text_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id placeholder initial_value dispatch_action_config focus_on_load")
+    check_dispatch_config(validation, e, at)
 
 
-def _file_input(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id filetypes max_files")
-    _integer(check, e, "max_files", at, 1, 10)
+def _file_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id filetypes max_files")
+    _integer(validation, e, "max_files", at, 1, 10)
 
 
-def _date(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id placeholder confirm focus_on_load initial_date")
-    check.string(e, "initial_date", at, 10, low=10)
+def _date(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id placeholder confirm focus_on_load initial_date")
+    validation.string(e, "initial_date", at, 10, low=10)
 
 
-def _time(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id placeholder confirm focus_on_load initial_time timezone")
-    check.string(e, "initial_time", at, 5, low=5)
+def _time(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id placeholder confirm focus_on_load initial_time timezone")
+    validation.string(e, "initial_time", at, 5, low=5)
 
 
-def _date_time(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "action_id confirm focus_on_load initial_date_time")
-    _integer(check, e, "initial_date_time", at, 1_000_000_000, 9_999_999_999)
+def _date_time(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "action_id confirm focus_on_load initial_date_time")
+    _integer(validation, e, "initial_date_time", at, 1_000_000_000, 9_999_999_999)
 
 
-def _image_element(check: Check, e: Mapping[str, Any], at: str) -> None:
-    check.only(e, at, "image_url slack_file alt_text")
-    check_image(check, e, at)
+def _image_element(validation: Validation, e: Mapping[str, Any], at: str) -> None:
+    validation.only(e, at, "image_url slack_file alt_text")
+    check_image(validation, e, at)
 
 
 # element type -> (rule, blocks that may contain it, surfaces)
@@ -177,25 +179,25 @@ ELEMENTS: dict[str, tuple[Rule, str, str]] = {
 }
 
 
-def check_element(check: Check, element: Any, at: str, block: str) -> None:
-    if not check.mapping(element, at):
+def check_element(validation: Validation, element: Any, at: str, block: str) -> None:
+    if not validation.mapping(element, at):
         return
     kind = str(element.get("type"))
     rule, blocks, surfaces = ELEMENTS.get(kind, (None, "", ""))
-    if rule is None or block not in blocks.split() or check.surface not in surfaces.split():
-        check.add(f"{at}/type", f"unsupported type: {kind}")
+    if rule is None or block not in blocks.split() or validation.surface not in surfaces.split():
+        validation.add(f"{at}/type", f"unsupported type: {kind}")
         return
     if kind != "image":
-        check.unique(element, "action_id", at, check.action_ids)
-        check.optional_text(element, "placeholder", at, 150)
-        check_confirm(check, element, at)
-        _focus(check, element, at)
-    rule(check, element, at)
+        validation.unique(element, "action_id", at, validation.action_ids)
+        validation.optional_text(element, "placeholder", at, 150)
+        check_confirm(validation, element, at)
+        _focus(validation, element, at)
+    rule(validation, element, at)
 
 
-def _focus(check: Check, element: Mapping[str, Any], at: str) -> None:
-    check.flag(element, at, "focus_on_load")
+def _focus(validation: Validation, element: Mapping[str, Any], at: str) -> None:
+    validation.flag(element, at, "focus_on_load")
     if element.get("focus_on_load") is True:
-        if check.focused:
-            check.add(f"{at}/focus_on_load", "only one element can have `focus_on_load` set to true")
-        check.focused = True
+        if validation.focused:
+            validation.add(f"{at}/focus_on_load", "only one element can have `focus_on_load` set to true")
+        validation.focused = True

@@ -3,23 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.slack_emulator.limits.check import ANY_TEXT, PLAIN, Check
+from bot.slack_emulator.limits.validation import ANY_TEXT, PLAIN, Validation
 
 
-def check_option(check: Check, option: Any, at: str, texts: Sequence[str], *, url: bool) -> None:
-    if not check.mapping(option, at):
+def check_option(validation: Validation, option: Any, at: str, texts: Sequence[str], *, url: bool) -> None:
+    if not validation.mapping(option, at):
         return
-    check.only(option, at, "text value description url" if url else "text value description")
-    check.required_text(option, "text", at, 75, texts)
+    validation.only(option, at, "text value description url" if url else "text value description")
+    validation.required_text(option, "text", at, 75, texts)
     if url:
-        check.url(option, "url", at)
-    if check.need(option, at, "value"):
-        check.string(option, "value", at, 150, low=0 if url else 1)
-    check.optional_text(option, "description", at, 75, texts)
+        validation.url(option, "url", at)
+    if validation.need(option, at, "value"):
+        validation.string(option, "value", at, 150, low=0 if url else 1)
+    validation.optional_text(option, "description", at, 75, texts)
 
 
 def check_options(
-    check: Check,
+    validation: Validation,
     value: Any,
     at: str,
     *,
@@ -28,29 +28,29 @@ def check_options(
     texts: Sequence[str] = PLAIN,
     url: bool = False,
 ) -> None:
-    for n, option in enumerate(check.items(value, at, low, high)):
-        check_option(check, option, f"{at}/{n}", texts, url=url)
+    for n, option in enumerate(validation.items(value, at, low, high)):
+        check_option(validation, option, f"{at}/{n}", texts, url=url)
 
 
-def check_option_groups(check: Check, value: Any, at: str, low: int = 1) -> None:
-    for n, group in enumerate(check.items(value, at, low, 100)):
+def check_option_groups(validation: Validation, value: Any, at: str, low: int = 1) -> None:
+    for n, group in enumerate(validation.items(value, at, low, 100)):
         here = f"{at}/{n}"
-        if not check.mapping(group, here):
+        if not validation.mapping(group, here):
             continue
-        check.only(group, here, "label options")
-        check.required_text(group, "label", here, 75)
-        if check.need(group, here, "options"):
-            check_options(check, group["options"], f"{here}/options", low=low)
+        validation.only(group, here, "label options")
+        validation.required_text(group, "label", here, 75)
+        if validation.need(group, here, "options"):
+            check_options(validation, group["options"], f"{here}/options", low=low)
 
 
-def check_options_or_groups(check: Check, element: Mapping[str, Any], at: str) -> None:
+def check_options_or_groups(validation: Validation, element: Mapping[str, Any], at: str) -> None:
     both = [name for name in ("options", "option_groups") if element.get(name) is not None]
     if len(both) != 1:
-        check.add(at, "must define either `options` or `option_groups`, but not both")
+        validation.add(at, "must define either `options` or `option_groups`, but not both")
     if "options" in both:
-        check_options(check, element["options"], f"{at}/options")
+        check_options(validation, element["options"], f"{at}/options")
     if "option_groups" in both:
-        check_option_groups(check, element["option_groups"], f"{at}/option_groups")
+        check_option_groups(validation, element["option_groups"], f"{at}/option_groups")
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
@@ -67,50 +67,50 @@ def _offered(element: Mapping[str, Any]) -> list[Any]:
     return _values(element.get("options")) + inner
 
 
-def check_initial_options(check: Check, element: Mapping[str, Any], at: str) -> None:
+def check_initial_options(validation: Validation, element: Mapping[str, Any], at: str) -> None:
     """Initial options must be among the options."""
     offered = _offered(element)
     first = element.get("initial_option")
     if isinstance(first, Mapping) and first.get("value") not in offered:
-        check.add(f"{at}/initial_option", "must match exactly with one of the options")
+        validation.add(f"{at}/initial_option", "must match exactly with one of the options")
     for n, value in enumerate(_values(element.get("initial_options"))):
         if value not in offered:
-            check.add(f"{at}/initial_options/{n}", "must match exactly with one of the options")
+            validation.add(f"{at}/initial_options/{n}", "must match exactly with one of the options")
 
 
-def check_confirm(check: Check, element: Mapping[str, Any], at: str) -> None:
+def check_confirm(validation: Validation, element: Mapping[str, Any], at: str) -> None:
     dialog = element.get("confirm")
     if dialog is None:
         return
     here = f"{at}/confirm"
-    if not check.mapping(dialog, here):
+    if not validation.mapping(dialog, here):
         return
-    check.only(dialog, here, "title text confirm deny style")
-    check.required_text(dialog, "title", here, 100)
-    check.required_text(dialog, "text", here, 300, ANY_TEXT)
-    check.optional_text(dialog, "confirm", here, 30)
-    check.optional_text(dialog, "deny", here, 30)
-    check_style(check, dialog, here)
+    validation.only(dialog, here, "title text confirm deny style")
+    validation.required_text(dialog, "title", here, 100)
+    validation.required_text(dialog, "text", here, 300, ANY_TEXT)
+    validation.optional_text(dialog, "confirm", here, 30)
+    validation.optional_text(dialog, "deny", here, 30)
+    check_style(validation, dialog, here)
 
 
-def check_style(check: Check, thing: Mapping[str, Any], at: str) -> None:
+def check_style(validation: Validation, thing: Mapping[str, Any], at: str) -> None:
     if thing.get("style") not in (None, "primary", "danger"):
-        check.add(f"{at}/style", "must be one of: primary, danger")
+        validation.add(f"{at}/style", "must be one of: primary, danger")
 
 
-def check_dispatch_config(check: Check, element: Mapping[str, Any], at: str) -> None:
+def check_dispatch_config(validation: Validation, element: Mapping[str, Any], at: str) -> None:
     config = element.get("dispatch_action_config")
-    if config is None or not check.mapping(config, f"{at}/dispatch_action_config"):
+    if config is None or not validation.mapping(config, f"{at}/dispatch_action_config"):
         return
     here = f"{at}/dispatch_action_config/trigger_actions_on"
-    for n, when in enumerate(check.items(config.get("trigger_actions_on"), here, 1, 2)):
+    for n, when in enumerate(validation.items(config.get("trigger_actions_on"), here, 1, 2)):
         if when not in ("on_enter_pressed", "on_character_entered"):
-            check.add(f"{here}/{n}", "must be one of: on_enter_pressed, on_character_entered")
+            validation.add(f"{here}/{n}", "must be one of: on_enter_pressed, on_character_entered")
 
 
-def check_image(check: Check, e: Mapping[str, Any], at: str) -> None:
+def check_image(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     if (e.get("image_url") is None) == (e.get("slack_file") is None):
-        check.add(at, "must define either `image_url` or `slack_file`, but not both")
-    check.url(e, "image_url", at)
-    if check.need(e, at, "alt_text"):
-        check.string(e, "alt_text", at, 2000)
+        validation.add(at, "must define either `image_url` or `slack_file`, but not both")
+    validation.url(e, "image_url", at)
+    if validation.need(e, at, "alt_text"):
+        validation.string(e, "alt_text", at, 2000)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.slack_emulator.limits.blocks import check_blocks
-from bot.slack_emulator.limits.check import ID_LENGTH, Check, Surface
 from bot.slack_emulator.limits.objects import check_option_groups, check_options
+from bot.slack_emulator.limits.validation import ID_LENGTH, Surface, Validation
 
 BLOCKS_IN_MESSAGE = 50
 
@@ -21,65 +21,65 @@ def problems(surface: Surface, payload: Mapping[str, Any]) -> list[str]:
 
     `payload` is a message (`text`, `blocks`, `attachments`), a view, or the response to a block_suggestion.
     """
-    check = Check(surface)
-    _SURFACES[surface](check, payload)
-    return check.found
+    validation = Validation(surface)
+    _SURFACES[surface](validation, payload)
+    return validation.found
 
 
-def _message(check: Check, message: Mapping[str, Any]) -> None:
-    check.string(message, "text", "", TEXT_OF_MESSAGE)
+def _message(validation: Validation, message: Mapping[str, Any]) -> None:
+    validation.string(message, "text", "", TEXT_OF_MESSAGE)
     if message.get("blocks") is not None:
-        check_blocks(check, message["blocks"], "/blocks", BLOCKS_IN_MESSAGE)
+        check_blocks(validation, message["blocks"], "/blocks", BLOCKS_IN_MESSAGE)
     if message.get("attachments") is None:
         return
-    for n, attachment in enumerate(check.items(message["attachments"], "/attachments", 0, 100)):
+    for n, attachment in enumerate(validation.items(message["attachments"], "/attachments", 0, 100)):
         here = f"/attachments/{n}"
-        if check.mapping(attachment, here) and attachment.get("blocks") is not None:
-            check_blocks(check, attachment["blocks"], f"{here}/blocks", BLOCKS_IN_MESSAGE)
+        if validation.mapping(attachment, here) and attachment.get("blocks") is not None:
+            check_blocks(validation, attachment["blocks"], f"{here}/blocks", BLOCKS_IN_MESSAGE)
 
 
-def _modal(check: Check, view: Mapping[str, Any]) -> None:
+def _modal(validation: Validation, view: Mapping[str, Any]) -> None:
     names = "title blocks close submit private_metadata callback_id clear_on_close notify_on_close"
-    check.only(view, "/view", f"{names} external_id submit_disabled")
-    check.required_text(view, "title", "/view", 24)
-    check.optional_text(view, "close", "/view", 24)
-    check.optional_text(view, "submit", "/view", 24)
-    check.flag(view, "/view", "clear_on_close", "notify_on_close", "submit_disabled")
-    _view(check, view, "modal")
+    validation.only(view, "/view", f"{names} external_id submit_disabled")
+    validation.required_text(view, "title", "/view", 24)
+    validation.optional_text(view, "close", "/view", 24)
+    validation.optional_text(view, "submit", "/view", 24)
+    validation.flag(view, "/view", "clear_on_close", "notify_on_close", "submit_disabled")
+    _view(validation, view, "modal")
     if view.get("submit") is not None or not isinstance(view.get("blocks"), list | tuple):
         return
     for n, block in enumerate(view["blocks"]):
         if isinstance(block, Mapping) and block.get("type") == "input":
-            check.add(f"/view/blocks/{n}/input", "must define `submit` to use an `input` block in modals")
+            validation.add(f"/view/blocks/{n}/input", "must define `submit` to use an `input` block in modals")
 
 
-def _home(check: Check, view: Mapping[str, Any]) -> None:
-    check.only(view, "/view", "blocks private_metadata callback_id external_id")
-    _view(check, view, "home")
+def _home(validation: Validation, view: Mapping[str, Any]) -> None:
+    validation.only(view, "/view", "blocks private_metadata callback_id external_id")
+    _view(validation, view, "home")
 
 
-def _view(check: Check, view: Mapping[str, Any], kind: str) -> None:
+def _view(validation: Validation, view: Mapping[str, Any], kind: str) -> None:
     if view.get("type") != kind:
-        check.add("/view/type", f"must be one of: {kind}")
-    check.string(view, "private_metadata", "/view", 3000)
-    check.string(view, "callback_id", "/view", ID_LENGTH)
-    check.string(view, "external_id", "/view", ID_LENGTH)
-    if check.need(view, "/view", "blocks"):
-        check_blocks(check, view["blocks"], "/view/blocks", BLOCKS_IN_VIEW)
+        validation.add("/view/type", f"must be one of: {kind}")
+    validation.string(view, "private_metadata", "/view", 3000)
+    validation.string(view, "callback_id", "/view", ID_LENGTH)
+    validation.string(view, "external_id", "/view", ID_LENGTH)
+    if validation.need(view, "/view", "blocks"):
+        check_blocks(validation, view["blocks"], "/view/blocks", BLOCKS_IN_VIEW)
 
 
-def _suggestions(check: Check, answer: Mapping[str, Any]) -> None:
-    check.only(answer, "", "options option_groups")
+def _suggestions(validation: Validation, answer: Mapping[str, Any]) -> None:
+    validation.only(answer, "", "options option_groups")
     both = [name for name in ("options", "option_groups") if answer.get(name) is not None]
     if len(both) != 1:
-        check.add("", "must define either `options` or `option_groups`, but not both")
+        validation.add("", "must define either `options` or `option_groups`, but not both")
     if "options" in both:
-        check_options(check, answer["options"], "/options", low=0)
+        check_options(validation, answer["options"], "/options", low=0)
     if "option_groups" in both:
-        check_option_groups(check, answer["option_groups"], "/option_groups", low=0)
+        check_option_groups(validation, answer["option_groups"], "/option_groups", low=0)
 
 
-_SURFACES: dict[str, Callable[[Check, Mapping[str, Any]], None]] = {
+_SURFACES: dict[str, Callable[[Validation, Mapping[str, Any]], None]] = {
     "message": _message,
     "modal": _modal,
     "home": _home,

@@ -17,7 +17,7 @@ ANY_TEXT = ("plain_text", "mrkdwn")
 
 
 @dataclass
-class Check:
+class Validation:
     """Collects the problems and the ids of one payload."""
 
     surface: Surface
@@ -113,4 +113,4 @@ class Check:
         seen.add(value)
 
 
-Rule = Callable[[Check, Mapping[str, Any], str], None]
+Rule = Callable[[Validation, Mapping[str, Any], str], None]
