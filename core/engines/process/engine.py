@@ -149,8 +149,12 @@ class ProcessEngine:
         await asyncio.to_thread(self._clean_up_all, job_folder.of_ended_actions(folders, self._name, open_action_ids()))
 
     async def close(self) -> None:
-        """End commands that print secrets. Running jobs go on; their descriptors are closed by `run`."""
+        """End the launch server, and commands that print secrets.
+
+        Running jobs go on; their descriptors are closed by `run`.
+        """
         self._secret_reader.close()
+        await asyncio.to_thread(self._starter.launch_server.close)
 
     def _folder(self, action_id: str) -> JobFolder:
         return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)

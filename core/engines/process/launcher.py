@@ -236,13 +236,12 @@ def apply_limits(limits: str) -> None:
 
 
 def confinement() -> "Callable[[str], None]":
-    """The function `apply` of `confine.py` beside this file, imported under no name that a responder might use."""
+    """The function `apply` of `confine.py` beside this file."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, folder)
     import confine  # type: ignore[import-not-found]  # found in that folder only
 
     sys.path.remove(folder)
-    del sys.modules["confine"]
     apply: Callable[[str], None] = confine.apply
     return apply
 

@@ -1,4 +1,4 @@
-"""Starts the program of a run by the launcher."""
+"""Starts the program of a run by a launcher."""
 
 import contextlib
 import os
@@ -13,6 +13,7 @@ from core.engines.confinement import Confinement, Mode, interpreter_folders, una
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
 from core.engines.process.catalogue_loader import RunnableResponder
+from core.engines.process.launch_server import LaunchServer
 from core.engines.process.processes import StartRecord
 
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
@@ -47,6 +48,7 @@ class ProgramStarter:
         """`limits` in place of those of the settings; `confinement` where a responder's settings name none."""
         self._limits = limits
         self._confinement = confinement
+        self.launch_server = LaunchServer()
 
     def start(self, folder: JobFolder, runnable: RunnableResponder) -> StartRecord | None:
         """Start the program; return when it runs, or None when it can't be started or must not be.
@@ -73,19 +75,22 @@ class ProgramStarter:
     def spawn(self, folder: JobFolder, runnable: RunnableResponder, status: int) -> int:
         """Start the launcher, which reports on the descriptor `status`. Returns its pid."""
         definition = runnable.configured.definition
-        os.set_inheritable(status, True)
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
-        argv = [
-            *(sys.executable, "-I", "-S", launcher.__file__, str(folder.path), str(status), str(definition.root)),
+        arguments = [
+            *(str(folder.path), str(status), str(definition.root)),
             *(self._limits_of(runnable).for_launcher(), self._ruleset(folder, runnable)),
             *(*interpreter, str(definition.program), str(folder.run)),
         ]
+        environment = program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ)
+        if pid := self.launch_server.launch(arguments, environment, status):
+            return pid
+        os.set_inheritable(status, True)
         # Not through a symlink, and without waiting for the reader of a named pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         return os.posix_spawn(
             sys.executable,
-            argv,
-            program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
+            [sys.executable, "-I", "-S", launcher.__file__, *arguments],
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), flags, 0o600),

@@ -326,7 +326,10 @@ async def test_two_runs_of_one_action_at_once_start_one_program(
 def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
     async def once() -> Report:
         engine = engine_in(tmp_path)
-        return await engine.run(await job_for(engine, "Forking_1_0"), ProgressLog())
+        try:
+            return await engine.run(await job_for(engine, "Forking_1_0"), ProgressLog())
+        finally:
+            await engine.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(once()).message == "Forked"
