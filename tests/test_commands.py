@@ -77,6 +77,18 @@ def test_every_command_that_is_shown_is_run_here_or_in_ci() -> None:
     assert [line for line in IN_CI.values() if line not in CI] == []
 
 
+def test_no_page_shows_commands_where_no_test_looks() -> None:
+    """Shell blocks are marked `sh`, and those with curl stand in the README, whose test runs them."""
+    languages = {
+        language for page in files(".md") for language in re.findall(r"^ *```(\w*)\n(?!\n)", page.read_text(), re.M)
+    }
+    assert languages <= {"sh", "toml", "json", "python", "text", ""}
+    assert [
+        page for page in files(".md") if page != README and any("curl" in block for block in blocks(page, "sh"))
+    ] == []
+    assert [page for page in files(".md") if blocks(page, "")] == []
+
+
 def test_the_readme_shows_every_command_of_slack() -> None:
     verbs = set(re.findall(r"`/responder (\w+)", README.read_text()))
     assert verbs == {verb for verb, command in COMMANDS.items() if command.summary}
