@@ -369,7 +369,7 @@ def send_payloads(folder: Path, users: Sequence[str]) -> tuple[int, list[Any]]:
             tokens = {what: runner.run(issue_button(env, alert_id, what)) for what in wanted}
 
             @given(payload=payloads(users, tokens, alert_id, ts))
-            @settings(max_examples=2 * settings.default.max_examples, suppress_health_check=list(HealthCheck))
+            @settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
             def send(payload: Json) -> None:
                 status, _ = runner.run(slack.send(payload))
                 assert status in (200, 400, 404)  # 4xx only for payloads that are not Slack's
