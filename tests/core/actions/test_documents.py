@@ -300,6 +300,8 @@ async def test_a_deleted_case_and_unknown_ids_are_told_as_such(core: RunningCore
         (became, False, [alert]),
     ]
     assert (found["missing"], found["left"], found["asOf"]) == (["~999999999"], [], await last(core))
+    comment = (await sent(core, "POST", f"/api/alert/{alert}/comment", {"message": "seen"}, status=201))["id"]
+    assert (await of_ids(core, comment))["missing"] == [comment]
 
 
 async def test_damage_in_one_object_does_not_keep_the_others_from_readers(core: RunningCore) -> None:
