@@ -38,6 +38,7 @@ from core.common.clock import Clock, now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
+from core.engines.accounts import account_problems, open_job_folders
 from core.engines.base import Catalogue
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
@@ -128,8 +129,10 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     access = Access(database, section.user_domain, clock)
     feed = Feed(database, clock)
 
-    for problem in folder_problems(settings):
+    for problem in (*folder_problems(settings), *account_problems(settings.responder, section.jobs)):
         raise ResponderBotError("unavailable", problem)
+    if any(responder.run_as for responder in settings.responder.values()):
+        open_job_folders(section.jobs)
     made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)
@@ -223,15 +226,21 @@ def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
     """Whether the programs of responders are held to what they may reach; nothing where no engine runs programs."""
     if settings.engine and not any(engine.type == "process" for engine in settings.engine):
         return []
-    if settings.core.confinement == "none":
+    core = settings.core
+    modes = {core.confinement, *(section.confinement or core.confinement for section in settings.responder.values())}
+    if modes == {"none"}:
         off = "off by [core] confinement: responders run with all rights of core's account"
         return [health.ComponentHealth("confinement", True, off)]
-    core = settings.core
     reachable = exposed((core.database, core.jobs), Confinement(readable=(), writable=()))
-    problems = [unavailable()] if unavailable() else []
+    problems = [unavailable(mode) for mode in sorted(modes) if unavailable(mode)]
     problems += [f"{path} can be read by every responder; move it out of the system's folders." for path in reachable]
-    free = [name for name, section in settings.responder.items() if section.confinement == "none"]
-    message = "\n".join(problems) or ("landlock" + (f"; not confined: {', '.join(sorted(free))}" if free else ""))
+    others = [
+        f"; {'not confined' if mode == 'none' else mode}: {', '.join(names)}"
+        for mode in sorted(modes - {core.confinement})
+        if (names := sorted(name for name, section in settings.responder.items() if section.confinement == mode))
+    ]
+    base = "not confined" if core.confinement == "none" else core.confinement
+    message = "\n".join(problems) or base + "".join(others)
     return [health.ComponentHealth("confinement", not problems, message)]
 
 

@@ -57,7 +57,7 @@ class CoreSection(SettingsSection):
     environments: Path = Path("environments")
     fork_server: bool = True
     """Of earlier releases; has no effect."""
-    confinement: Literal["landlock", "none"] = "landlock"
+    confinement: Literal["landlock", "bwrap", "none"] = "landlock"
     """How the programs of responders are held to what they need."""
     body_limit_bytes: int = Field(1_048_576, ge=1024)
     report_limit_bytes: int = Field(1_048_576, ge=1024)
@@ -88,9 +88,11 @@ class ResponderSection(SettingsSection):
     confirm: str = ""
     approval: int = Field(0, ge=0)
     approval_expires_minutes: int = Field(60, ge=1)
-    confinement: Literal["landlock", "none"] | None = None
+    confinement: Literal["landlock", "bwrap", "none"] | None = None
     """In place of that of `[core]`."""
-    network: Literal["all", "none"] = "all"
+    network: Literal["all", "none"] = Field(
+        "all", description='"all" or "none"; to allow some hosts only, set proxy_http and proxy_https or a firewall'
+    )
     readable: tuple[Path, ...] = ()
     """Files and folders that the program may read, beside what all may."""
     writable: tuple[Path, ...] = ()
@@ -99,6 +101,12 @@ class ResponderSection(SettingsSection):
     processes: int = Field(256, ge=1)
     file_mib: int = Field(64, ge=1)
     """Size of any file that it writes."""
+    disk_mib: int = Field(256, ge=1)
+    """Size of all files that it has at a time."""
+    files: int = Field(20_000, ge=10)
+    """How many files and folders it has at a time."""
+    run_as: str = ""
+    """The account that its program runs as; core has to be root."""
 
 
 class SecretSource(SettingsSection):
@@ -120,7 +128,8 @@ class CoreSettings(SettingsSection):
 def mode_problems(settings: CoreSettings, *databases: Path) -> list[str]:
     """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
     core, everyone_may_read = settings.core, 0o055
-    found = [mode_problem(core.jobs), mode_problem(core.environments, shared=everyone_may_read)]
+    passes_through = 0o011 if any(section.run_as for section in settings.responder.values()) else 0
+    found = [mode_problem(core.jobs, shared=passes_through), mode_problem(core.environments, shared=everyone_may_read)]
     for file in (core.database, *databases):
         found += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
         found.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators

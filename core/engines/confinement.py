@@ -5,6 +5,9 @@ the system's libraries, and writes its output and a temporary folder of its own.
 """
 
 import os
+import pwd
+import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +16,7 @@ from typing import Literal
 
 from core.engines.process import confine
 
-Mode = Literal["landlock", "none"]
+Mode = Literal["landlock", "bwrap", "none"]
 
 SYSTEM = (
     *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin"),
@@ -36,6 +39,11 @@ SYSTEM = (
 
 DEVICES = ("/dev/null", "/dev/full")
 
+_MADE = ("/proc", "/dev")
+"""Under bwrap these are not bound but made anew."""
+
+_PROBE_TIMEOUT_S = 10.0
+
 
 @dataclass(frozen=True)
 class Confinement:
@@ -53,24 +61,111 @@ class Confinement:
             raise ValueError("A path with a line break can't be granted to a responder; rename that folder.")
         return "\n".join([*lines, "network"] if self.network else lines)
 
+    def bwrap_ruleset(self, folder: Path) -> str:
+        """The text that makes `confine.apply` run the program under bubblewrap, in `folder`. Raises as `ruleset` does.
+
+        The program gets namespaces of its own, and a file system in which nothing else exists.
+        """
+        lines = [f"bwrap {argument}" for argument in (_bwrap(), *self._bwrap_arguments(folder))]
+        if any("\n" in line for line in lines):
+            raise ValueError("A path with a line break can't be granted to a responder; rename that folder.")
+        return "\n".join([*lines, "network"] if self.network else lines)
+
+    def _bwrap_arguments(self, folder: Path) -> list[str]:
+        arguments = ["--unshare-all", *(["--share-net"] if self.network else []), "--cap-drop", "ALL"]
+        arguments += ["--proc", "/proc"]  # remounted below: root's programs could write the kernel's settings there
+        for device in (*DEVICES, "/dev/zero", "/dev/random", "/dev/urandom"):
+            arguments += ["--dev-bind-try", device, device]
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            arguments += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
+        arguments += ["--symlink", "/proc/self/fd", "/dev/fd"]
+        for path, option in self._mounts():
+            arguments += [option, path, path]
+        return [*arguments, "--dir", str(folder), "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", str(folder)]
+
+    def _mounts(self) -> list[tuple[str, str]]:
+        """Paths and how to bind them, those that hold others first. What is beneath a writable folder is writable."""
+        writable = {os.path.realpath(path) for path in self.writable}
+        readable = set(_resolved((*map(Path, SYSTEM), *self.readable)))
+        asked = {path: "--ro-bind-try" for path in readable if not _is_beneath(path, _MADE)}
+        asked |= dict.fromkeys((*map(str, self.writable), *writable), "--bind-try")
+        mounts: dict[str, str] = {}
+        for path in sorted(asked, key=lambda path: path.count("/")):
+            is_covered = _is_beneath(path, mounts) and (asked[path] == "--ro-bind-try" or path not in writable)
+            if not is_covered:
+                mounts[path] = asked[path]
+        return list(mounts.items())
+
+
+def _is_beneath(path: str, roots: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(root) for root in roots)
+
 
 def _resolved(paths: Iterable[Path]) -> list[str]:
-    """Each path, and where it leads if it is a link, as `/etc/resolv.conf` often is. `/proc/self` stays as it is."""
+    """Each path, and where it leads if there is a link in it, as in `/etc/resolv.conf`. `/proc/self` stays."""
     found = dict.fromkeys(str(path) for path in paths)
     for path in list(found):
-        if os.path.islink(path) and not path.startswith("/proc/"):
+        if not path.startswith("/proc/"):
             found[os.path.realpath(path)] = None
     return list(found)
 
 
 def interpreter_folders(interpreter: Path) -> tuple[Path, ...]:
-    """Where an interpreter and what it imports stand: its environment, and the installation that this was made from."""
-    return tuple(dict.fromkeys((interpreter.parent.parent, Path(os.path.realpath(interpreter)).parent.parent)))
+    """Where an interpreter and what it imports stand: its environment, and the installation that this was made from.
+
+    The links on the way are followed one by one, since under bwrap each of them has to exist.
+    """
+    places = [interpreter]
+    while places[-1].is_symlink() and len(places) < 40:
+        places.append(Path(os.path.normpath(places[-1].parent / places[-1].readlink())))
+    return tuple(dict.fromkeys(place.parent.parent for place in (*places, Path(os.path.realpath(interpreter)))))
+
+
+def unavailable(mode: Mode = "landlock", user: int | None = None) -> str:
+    """Why programs can't be confined in this way here, in one sentence; empty when they can.
+
+    `user` is the number of another account that the programs run as.
+    """
+    if mode == "none":
+        return ""
+    return _bwrap_unavailable(user) if mode == "bwrap" else _landlock_unavailable()
+
+
+def _bwrap() -> str:
+    return shutil.which("bwrap") or "/usr/bin/bwrap"
 
 
 @cache
-def unavailable() -> str:
-    """Why this kernel can't confine a program, in one sentence; empty when it can."""
+def _bwrap_unavailable(user: int | None) -> str:
+    """Tried with a program that does nothing, confined as a responder's would be. Blocks for some milliseconds."""
+    if not confine.can_filter():
+        return f"The system calls of {os.uname().machine} can't be filtered, so responders can't run under bwrap."
+    if not shutil.which("bwrap"):
+        return "There is no bwrap on this machine; install bubblewrap."
+    command = [_bwrap(), *Confinement((), (), network=False)._bwrap_arguments(Path("/")), "/bin/sh", "-c", ":"]
+    try:
+        tried = subprocess.run(  # noqa: S603 - our own command
+            command,
+            user=user,
+            group=user and pwd.getpwuid(user).pw_gid,
+            extra_groups=None if user is None else [],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_PROBE_TIMEOUT_S,
+            env={"PATH": os.defpath},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"bwrap can't be started here ({error})."
+    if tried.returncode:
+        said = tried.stderr.decode(errors="replace").strip().splitlines()
+        return f"bwrap doesn't work here ({said[0] if said else f'exit code {tried.returncode}'})."
+    return ""
+
+
+@cache
+def _landlock_unavailable() -> str:
     version = confine.landlock_version()
     if not version:
         return "This kernel has no Landlock, so responders run with all rights of core's account."

@@ -24,6 +24,7 @@ from typing import Any
 
 from core.common.private_files import make_private
 from core.engines import files
+from core.engines.accounts import Account
 from core.engines.base import Job
 from core.engines.configuration import ConfiguredResponder
 from core.engines.redaction import (
@@ -38,7 +39,8 @@ from core.engines.redaction import (
 OUTPUT_LIMIT_BYTES = 4 * 1024**2
 """The largest output.json that is read, unless the settings say otherwise."""
 
-STOP_REASONS = ("timeout", "cancel")
+STOP_REASONS = ("timeout", "cancel", "disk", "files", "processes")
+"""Core writes the first two, the supervisor the others."""
 
 _FACTS_LIMIT_BYTES = 16 * 1024**2
 _STOP_LIMIT_BYTES = 100
@@ -61,8 +63,8 @@ class RunFacts:
     """The configuration as the report shows it, redacted."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Paths of this machine with what a report shows in their place."""
-    confined: bool = False
-    """Whether the program was held to what it may reach."""
+    confined: str = ""
+    """How the program was held to what it may reach: "landlock" or "bwrap"."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,17 @@ class JobFolder:
                 tuple(map(str, raw["secrets"])),
                 dict(raw["config"]),
                 dict(raw.get("names", {})),
-                bool(raw.get("confined", False)),
+                _mode(raw.get("confined")),
             )
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"facts.json was replaced ({error})") from error
 
     def _read(self, name: str, *, limit_bytes: int) -> bytes:
         return files.read_regular(self.path.parent, self.path.name, name, limit_bytes=limit_bytes)
+
+
+def _mode(confined: object) -> str:
+    return "landlock" if confined is True else str(confined or "")  # an early release knew one mode only
 
 
 def folder_name(engine: str, action_id: str) -> str:
@@ -156,8 +162,18 @@ def create(folder: JobFolder, job: Job, configured: ConfiguredResponder) -> None
     os.close(create_locked(folder, job, configured))
 
 
-def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder, *, confined: bool = False) -> int:
-    """Create the folder as `create` does; it is locked, as by `lock`, before anyone else can see it."""
+def create_locked(
+    folder: JobFolder,
+    job: Job,
+    configured: ConfiguredResponder,
+    *,
+    confined: str = "",
+    account: Account | None = None,
+) -> int:
+    """Create the folder as `create` does; it is locked, as by `lock`, before anyone else can see it.
+
+    With an `account`, this may read the input and write the output.
+    """
     jobs = folder.path.parent
     make_private(jobs)
     new = jobs / f".{folder.path.name}.{secrets.token_hex(8)}"
@@ -166,6 +182,8 @@ def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder, 
     lock_descriptor = lock(JobFolder(new))
     try:
         _fill(new, job, configured, confined)
+        if account:
+            _open_to(account, new)
         renamed = _rename(new, folder.path)
         _sync(jobs)
     except BaseException:
@@ -178,7 +196,7 @@ def create_locked(folder: JobFolder, job: Job, configured: ConfiguredResponder, 
     return lock(folder)
 
 
-def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: bool) -> None:
+def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: str) -> None:
     run = new / "run"
     for directory in (run, run / "input", run / "output", run / "tmp"):
         _make_directory(directory)
@@ -188,6 +206,21 @@ def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: bool) 
         _write(run / "input" / "cacerts", configured.cacerts if is_pem else Path(configured.cacerts).read_text())
     _write(new / "facts.json", json.dumps({**_facts(configured), "confined": confined}, ensure_ascii=False))
     _write(new / "printed", "")
+
+
+def _open_to(account: Account, new: Path) -> None:
+    """Let an account through to the input, which it may read, and give it the rest of what the program needs."""
+    run = new / "run"
+    new.chmod(0o711)
+    new.parent.chmod(0o711)
+    for folder in (run, run / "input"):
+        os.chown(folder, -1, account.gid)
+        folder.chmod(0o750)
+    for file in (run / "input").iterdir():
+        os.chown(file, -1, account.gid)
+        file.chmod(0o640)
+    for path in (run / "output", run / "tmp", new / "printed"):
+        os.chown(path, account.uid, account.gid)
 
 
 def _make_directory(directory: Path) -> None:

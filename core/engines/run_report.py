@@ -22,7 +22,24 @@ CONFINED = (
 )
 """Added to the report of a confined program that failed and mentions a refusal."""
 
+IN_BWRAP = (
+    "It ran under bwrap, where only what it is granted exists; if it needs more, grant it with readable, writable or "
+    "network in its settings."
+)
+"""The same for one that ran under bwrap."""
+
 _REFUSALS = ("Permission denied", "Operation not permitted", "PermissionError", "EACCES", "EPERM")
+_MISSING = ("No such file or directory", "Read-only file system", "FileNotFoundError", "ENOENT", "EROFS")
+
+OVER = {
+    "disk": "Ended, since it wrote more than disk_mib allows to its output and temporary folder. "
+    "If it needs more, raise disk_mib in its settings.",
+    "files": "Ended, since it made more files and folders than its setting files allows, or folders that can't be "
+    "counted. If it needs more, raise files in its settings.",
+    "processes": "Ended, since it had more processes than its setting processes allows. "
+    "If it needs more, raise processes in its settings.",
+}
+"""By reason of the supervisor's, the message of a run that it has ended."""
 
 _OUTPUT_KEYS = ("full", "summary", "artifacts", "operations", "errorMessage", "input")
 
@@ -112,10 +129,12 @@ def interpret(
 ) -> Report:
     """Decide how a run ended, and redact what it returned. `names` are replacements beside those of `facts`."""
     report = _report_from_output(facts, run_output, stop_reason, exit_description, names)
-    was_refused = any(word in text for word in _REFUSALS for text in (report.message, last_lines(report.printed)))
+    in_bwrap = facts.confined == "bwrap"
+    words = (*_REFUSALS, *_MISSING) if in_bwrap else _REFUSALS
+    was_refused = any(word in text for word in words for text in (report.message, last_lines(report.printed)))
     if report.success or not facts.confined or not was_refused:
         return report
-    message = f"{report.message.rstrip()}\n{CONFINED}"
+    message = f"{report.message.rstrip()}\n{IN_BWRAP if in_bwrap else CONFINED}"
     return replace(report, message=message, error_message=report.error_message and message)
 
 
@@ -132,6 +151,8 @@ def _report_from_output(
         return _failure(facts, f"Timed out after {facts.timeout_minutes:g} minutes", printed)
     if stop_reason == "cancel":
         return _failure(facts, "Cancelled", printed)
+    if stop_reason in OVER:
+        return _failure(facts, OVER[stop_reason], printed)
     if run_output.problem:
         return _failure(facts, _no_output(redactor.text(run_output.problem), exit_description, printed), printed)
     raw = run_output.output

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from core.engines.confinement import unavailable
 from core.models import Action
 from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, setup_in, until
 from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
@@ -119,8 +120,10 @@ def responder(root: Path, number: int, program: str) -> None:
     (root / name / f"{name}.json").write_text(json.dumps(definition))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["landlock", "none"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["landlock", "bwrap", "none"])
 async def core(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> AsyncIterator[CoreProcess]:
+    if reason := unavailable(request.param):
+        pytest.skip(reason)
     setup = await setup_in(tmp_path_factory.mktemp("runs"), confinement=request.param)
     for number, program in enumerate(PROGRAMS.values()):
         responder(setup.folder / "responders", number, program)

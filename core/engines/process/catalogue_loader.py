@@ -7,6 +7,7 @@ from pathlib import Path
 
 import structlog
 
+from core.engines.accounts import Account, account_named
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure, section_for
 from core.engines.definitions import BUNDLED, Definition, load, responder_id
@@ -26,6 +27,8 @@ class RunnableResponder:
     interpreter: Interpreter
     section: ResponderSection
     """What its program may reach and use."""
+    account: Account | None = None
+    """Whom its program runs as, if not as core does."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,11 @@ class CatalogueLoader:
                 "its environment is not ready; an administrator can run `responder-bot responders install`",
             )
         responder = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
-        return RunnableResponder(responder, configured, interpreter, section)
+        try:
+            account = account_named(section.run_as) if section.run_as else None
+        except LookupError as error:
+            return Skipped(definition.name, f"{definition.file}: {error}", responder)
+        return RunnableResponder(responder, configured, interpreter, section, account)
 
     def _responder(self, definition: Definition) -> Responder:
         return Responder(

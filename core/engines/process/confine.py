@@ -11,7 +11,7 @@ program as an ordinary error: EACCES for Landlock, EPERM for seccomp.
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,19 +22,24 @@ class ConfinementError(OSError):
     """The kernel would not confine this process."""
 
 
-def apply(ruleset: str) -> None:
-    """Confine this process as `ruleset` says, for good. Raises OSError.
+def apply(ruleset: str, program: Sequence[str] = ()) -> Sequence[str]:
+    """Confine this process as `ruleset` says, for good. Returns what it has to execute as `program`. Raises OSError.
 
     A ruleset has a line for each path, `read PATH` or `write PATH`, and the line `network` if there is to be any. An
-    empty one only forbids new privileges.
+    empty one only forbids new privileges. With lines `bwrap ARGUMENT` nothing is confined yet: bubblewrap does it, as
+    the program that is returned.
     """
-    forbid_new_privileges()
-    if not ruleset:
-        return
     lines = [line.partition(" ") for line in ruleset.splitlines()]
-    drop_capabilities()
-    restrict([path for word, _, path in lines if word == "read"], [path for word, _, path in lines if word == "write"])
-    filter_system_calls(network=any(word == "network" for word, _, _ in lines))
+    network = any(word == "network" for word, _, _ in lines)
+    if wrapper := [argument for word, _, argument in lines if word == "bwrap"]:
+        return [wrapper[0], "--seccomp", str(_file_of(_filter(network=network))), *wrapper[1:], "--", *program]
+    forbid_new_privileges()
+    if ruleset:
+        drop_capabilities()
+        paths = {kind: [path for word, _, path in lines if word == kind] for kind in ("read", "write")}
+        restrict(paths["read"], paths["write"])
+        filter_system_calls(network=network)
+    return program
 
 
 def forbid_new_privileges() -> None:
@@ -131,16 +136,23 @@ def drop_capabilities() -> None:
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# x86_64, aarch64; -1 where there is none
+# x86_64, aarch64; -1 where there is none. Landlock holds back neither the owner of a file from its mode, owner and
+# attributes nor one process of an account from the limits and priority of another.
 _DENIED = {
     "acct": (163, 89),
     "add_key": (248, 217),
     "adjtimex": (159, 171),
     "bpf": (321, 280),
+    "chown": (92, -1),
     "clock_adjtime": (305, 266),
     "clock_settime": (227, 112),
     "delete_module": (176, 106),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "file_setattr": (469, 469),
     "finit_module": (313, 273),
+    "fremovexattr": (199, 16),
+    "fsetxattr": (190, 7),
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
     "fsopen": (430, 430),
@@ -151,11 +163,16 @@ _DENIED = {
     "io_uring_setup": (425, 425),
     "ioperm": (173, -1),
     "iopl": (172, -1),
+    "ioprio_set": (251, 30),
     "kcmp": (312, 272),
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
+    "lchown": (94, -1),
     "lookup_dcookie": (212, 18),
+    "lremovexattr": (198, 15),
+    "lsetxattr": (189, 6),
+    "migrate_pages": (256, 238),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
@@ -172,11 +189,15 @@ _DENIED = {
     "ptrace": (101, 117),
     "quotactl": (179, 60),
     "reboot": (169, 142),
+    "removexattr": (197, 14),
+    "removexattrat": (466, 466),
     "request_key": (249, 218),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
+    "setxattr": (188, 5),
+    "setxattrat": (463, 463),
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "syslog": (103, 116),
@@ -185,6 +206,19 @@ _DENIED = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
+_IGNORED = {"chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}
+"""Seem to succeed: many programs set the mode of what they wrote, and would not stand an error."""
+
+_OF_ITSELF_ONLY = {
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+}
+"""Their first argument is a process; 0 is the calling one."""
+
+_SETPRIORITY = (141, 140)
 _CLONE, _CLONE3, _SOCKET = (56, 220), (435, 435), (41, 198)
 
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW... flag of clone(2)
@@ -194,7 +228,8 @@ _X32 = 0x40000000  # numbers from here on are those of the x32 interface, which 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _EPERM, _ENOSYS = 0x00050000 | 1, 0x00050000 | 38
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_DONE = 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
@@ -209,15 +244,31 @@ def filter_system_calls(*, network: bool) -> None:
 
     Raises ConfinementError.
     """
+    code = _filter(network=network)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    head = struct.pack("HxxxxxxP", len(code) // _STEP.size, ctypes.addressof(buffer))
+    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0))
+
+
+def _filter(*, network: bool) -> bytes:
+    """The filter as the kernel takes it. Raises ConfinementError."""
     machine = os.uname().machine
     if machine not in _AUDIT_ARCH:
         raise ConfinementError(f"the system calls of {machine} are not known here")
     program = _program(_AUDIT_ARCH[machine], list(_AUDIT_ARCH).index(machine), network=network)
-    code = b"".join(struct.pack("HBBI", *step) for step in program)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
-    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0))
+    return b"".join(_STEP.pack(*step) for step in program)
 
+
+def _file_of(content: bytes) -> int:
+    """A descriptor from which a program that is executed next can read `content`."""
+    read_end, write_end = os.pipe()  # which holds 64 KiB, and a filter has one or two
+    os.write(write_end, content)
+    os.close(write_end)
+    os.set_inheritable(read_end, True)
+    return read_end
+
+
+_STEP = struct.Struct("HBBI")
 
 _Step = tuple[int, int, int, int]
 """An instruction: code, how many to skip when true, when false, and its constant."""
@@ -235,6 +286,26 @@ def _program(architecture: int, column: int, *, network: bool) -> list[_Step]:
     for numbers in _DENIED.values():
         if numbers[column] >= 0:
             steps += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _EPERM)]
+    for numbers in _IGNORED.values():
+        if numbers[column] >= 0:
+            steps += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _DONE)]
+    for numbers in _OF_ITSELF_ONLY.values():
+        steps += [
+            (_EQUAL, 0, 4, numbers[column]),
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_EQUAL, 0, 1, 0),
+            (_RETURN, 0, 0, _ALLOW),
+            (_RETURN, 0, 0, _EPERM),
+        ]
+    steps += [
+        (_EQUAL, 0, 6, _SETPRIORITY[column]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_EQUAL, 0, 3, 0),
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_EQUAL, 0, 1, 0),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _EPERM),
+    ]
     # Its flags lie in memory, where no filter can look; libraries fall back to clone when there is no clone3.
     steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ENOSYS)]
     steps += [

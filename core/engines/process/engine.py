@@ -75,6 +75,7 @@ class ProcessEngine:
             environments=Environments(environments.absolute(), python=python),
         )
         self._starter = ProgramStarter(limits, confinement)
+        self._has_accounts = any(section.run_as for section in responders.values())
         self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
         """How many `run` calls each action has now."""
@@ -208,8 +209,14 @@ class ProcessEngine:
             log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
             raise _CannotRunError(str(error)) from None
         job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        confined = self._starter.is_confined(runnable)
-        lock = await asyncio.to_thread(job_folder.create_locked, folder, job, runnable.configured, confined=confined)
+        if refusal := await asyncio.to_thread(self._starter.refusal, runnable):
+            log.warning("run_refused", action_id=job.action_id, reason=refusal)
+            raise _CannotRunError(refusal)
+        mode, account = self._starter.mode(runnable), runnable.account
+        confined = "" if mode == "none" else mode
+        lock = await asyncio.to_thread(
+            job_folder.create_locked, folder, job, runnable.configured, confined=confined, account=account
+        )
         try:
             facts = await asyncio.to_thread(folder.facts)  # before the program can change them
             if job.action_id in self._stop_reasons:
@@ -280,7 +287,8 @@ class ProcessEngine:
 
     def _clean_up_all(self, ended: Sequence[JobFolder]) -> None:
         with contextlib.suppress(OSError):
-            self._jobs.chmod(0o700)  # an early release left that to the umask
+            # An early release left that to the umask. Who runs as another account has to pass through.
+            self._jobs.chmod(0o711 if self._has_accounts else 0o700)
         if not ended:
             return
         homes = processes.homes_in_use()

@@ -22,7 +22,7 @@ _KILL_ROUNDS = 20
 
 _CAUSES = {
     "SIGXCPU": ", its limit of processor time was reached",
-    "SIGXFSZ": ", a file reached its size limit",
+    "SIGXFSZ": ", it reached a limit of what it may write",
     "SIGKILL": ", by another process or because the machine ran out of memory",
     "SIGSEGV": ", a crash",
 }
@@ -167,7 +167,7 @@ def homes_in_use() -> set[bytes]:
 
 
 def _own_processes() -> Iterator[tuple[int, ProcessStat]]:
-    """The running processes of this account except this one."""
+    """The running processes of this account except this one; for root, which may start some as others, all."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid() or not _is_of_this_account(name):
             continue
@@ -178,7 +178,7 @@ def _own_processes() -> Iterator[tuple[int, ProcessStat]]:
 
 def _is_of_this_account(pid: str) -> bool:
     try:
-        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+        return os.getuid() in (0, os.stat(f"/proc/{pid}").st_uid)
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.engines.configuration import ConfiguredResponder
@@ -31,13 +31,17 @@ class RunLimits:
     """Size of any file that it writes; output.json and the file of its output stream are among them."""
     open_files: int = 512
     processes: int = 256
-    """Beside those that the account runs already; the kernel doesn't apply it to root."""
+    """Beside those that the account runs already. The kernel doesn't apply it to root, but the supervisor does."""
+    disk_bytes: int = 256 * 1024**2
+    """All that it writes to its output, its temporary folder and its output stream, together."""
+    files: int = 20_000
+    """How many files and folders it may have there."""
 
     def for_launcher(self) -> str:
         """The limits as an argument of `launcher.py`."""
         return (
             f"cpu={self.cpu_s},fsize={self.file_bytes},nofile={self.open_files},core=0,"
-            f"nproc={self.processes},as={self.memory_bytes}"
+            f"nproc={self.processes},as={self.memory_bytes},disk={self.disk_bytes},files={self.files}"
         )
 
 
@@ -78,7 +82,7 @@ class ProgramStarter:
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
         arguments = [
             *(str(folder.path), str(status), str(definition.root)),
-            *(self._limits_of(runnable).for_launcher(), self._ruleset(folder, runnable)),
+            *(self._limits_of(runnable).for_launcher(), _account(runnable), self._ruleset(folder, runnable)),
             *(*interpreter, str(definition.program), str(folder.run)),
         ]
         environment = program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ)
@@ -101,27 +105,50 @@ class ProgramStarter:
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
         )
 
-    def is_confined(self, runnable: RunnableResponder) -> bool:
-        """Whether the program is held to what it may reach."""
-        return (runnable.section.confinement or self._confinement) == "landlock" and not unavailable()
+    def mode(self, runnable: RunnableResponder) -> Mode:
+        """How the program is held to what it may reach."""
+        wanted = runnable.section.confinement or self._confinement
+        return "none" if wanted == "landlock" and unavailable() else wanted
+
+    def refusal(self, runnable: RunnableResponder) -> str:
+        """Why it must not be started, as a sentence: under bwrap or not at all. Blocks at the first call."""
+        if self.mode(runnable) != "bwrap":
+            return ""
+        account = runnable.account
+        reason = unavailable("bwrap", account.uid if account else None)
+        return reason and f"{reason} The settings want it for this responder, so it was not started."
 
     def _limits_of(self, runnable: RunnableResponder) -> RunLimits:
         section, mib = runnable.section, 1024**2
         return self._limits or RunLimits(
-            memory_bytes=section.memory_mib * mib, file_bytes=section.file_mib * mib, processes=section.processes
+            memory_bytes=section.memory_mib * mib,
+            file_bytes=section.file_mib * mib,
+            processes=section.processes,
+            disk_bytes=section.disk_mib * mib,
+            files=section.files,
         )
 
     def _ruleset(self, folder: JobFolder, runnable: RunnableResponder) -> str:
         """What the program may reach, for `confine.apply`; empty where it is not confined."""
-        section = runnable.section
-        if not self.is_confined(runnable):
+        section, mode = runnable.section, self.mode(runnable)
+        if mode == "none":
             return ""
-        own = (runnable.configured.definition.folder, folder.run, *interpreter_folders(runnable.interpreter.path))
-        return Confinement(
+        definition = runnable.configured.definition
+        own = (definition.folder, folder.run, *interpreter_folders(runnable.interpreter.path))
+        confinement = Confinement(
             readable=(*own, *section.readable),
-            writable=(folder.run / "output", folder.home, folder.printed, *section.writable),
+            writable=(folder.run / "output", folder.home, *section.writable),
             network=section.network == "all",
-        ).ruleset()
+        )
+        if mode == "bwrap":
+            return confinement.bwrap_ruleset(definition.root)
+        return replace(confinement, writable=(*confinement.writable, folder.printed)).ruleset()
+
+
+def _account(runnable: RunnableResponder) -> str:
+    """As `launcher.become` takes it."""
+    account = runnable.account
+    return f"{account.uid}:{account.gid}:{','.join(map(str, account.groups))}" if account else ""
 
 
 def program_environment(

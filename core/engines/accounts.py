@@ -1,0 +1,71 @@
+"""The accounts of this machine that responders run as, other than core's (`core/docs/responder-process.md#account`)."""
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.common.private_files import make_private
+from core.settings import ResponderSection
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account, with its own group and all others that it is in."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+def account_named(name: str) -> Account:
+    """Raises LookupError with a sentence when there is none of that name."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise LookupError(f"this machine has no account {name}, which run_as names.") from None
+    return Account(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(name, entry.pw_gid)))
+
+
+def account_problems(responders: Mapping[str, ResponderSection], jobs: Path) -> list[str]:
+    """A sentence for each `run_as` that can't work: core isn't root, there is no such account, or a closed folder."""
+    found = []
+    for name, section in responders.items():
+        if not section.run_as:
+            continue
+        key = f'[responder."{name}"] run_as'
+        try:
+            account = account_named(section.run_as)
+        except LookupError:
+            found.append(f"{key}: this machine has no account {section.run_as}; create it, or name another.")
+            continue
+        if os.getuid() != 0:
+            found.append(f"{key}: only root can run a program as another account; start core as root, or remove it.")
+        elif account.uid == 0:
+            found.append(f"{key} is root; name an account that owns nothing, or remove it.")
+        elif closed := _closed_to(account, jobs):
+            found.append(
+                f"{key}: {section.run_as} can't reach the job folders through {closed}; `chmod o+x {closed}`, "
+                "or move [core] jobs."
+            )
+    return found
+
+
+def open_job_folders(jobs: Path) -> None:
+    """Let other accounts pass through `jobs`, without listing it. Raises OSError."""
+    make_private(jobs)
+    jobs.chmod(0o711)
+
+
+def _closed_to(account: Account, jobs: Path) -> Path | None:
+    """The first folder above `jobs` that the account may not pass through. `jobs` itself is core's to open."""
+    for folder in reversed(Path(os.path.realpath(jobs)).parents):
+        try:
+            facts = folder.stat()
+        except OSError:
+            return None  # core creates it
+        passes = 0o100 if facts.st_uid == account.uid else 0o010 if facts.st_gid in account.groups else 0o001
+        if not facts.st_mode & passes:
+            return folder
+    return None
