@@ -15,6 +15,7 @@ from core.common.errors import ResponderBotError
 PAGE_BYTES = 16_384
 BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
 WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
+WAL_BYTES = WAL_PAGES * PAGE_BYTES
 MMAP_BYTES = 0x7FFF0000  # SQLite's maximum: halves the time of a short read; address space only, until it is read
 
 
@@ -65,7 +66,7 @@ def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Dat
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
     # A long read keeps the log from being checkpointed, so it grows; afterwards it is truncated again.
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     # One process migrates; a second one waits here, and then finds nothing to do.
     connection.execute("BEGIN IMMEDIATE")
     try:

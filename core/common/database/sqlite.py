@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import sqlite_utils
 
-from core.common.database.connection import apply, connect, open_writer
+from core.common.database.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
 from core.common.database.errors import STORE_ERRORS, OperationalError, code_of, describe, is_damage, is_file_error
 from core.common.database.files import OpenFiles
 from core.common.database.search import Search
@@ -30,6 +30,7 @@ __all__ = ["Database", "OperationalError", "Params", "Reads", "Row", "Search", "
 T = TypeVar("T")
 
 FILE_CHECK_EVERY_S = 0.002  # how often reads and beginning writes check that the files are still there
+RESTART_WAIT_MS = 250  # how long the writer waits for readers once the write-ahead log is too long
 MAX_SEARCHES = 4
 MAX_SNAPSHOTS = 2
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
@@ -70,6 +71,8 @@ class Database:
         search_limit_s: float = SEARCH_LIMIT_S,
     ) -> None:
         self.path = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._log_limit = 2 * WAL_BYTES
         self._search_limit_s = search_limit_s
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pending: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
@@ -289,6 +292,7 @@ class Database:
             if works:
                 self._commit(works)
                 self._deliver(works)
+                self._restart_long_log()
             if len(works) < len(batch):
                 return
 
@@ -333,6 +337,25 @@ class Database:
             self._is_rescued = True
             with suppress(*STORE_ERRORS):
                 self._writer_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _restart_long_log(self) -> None:
+        """Have SQLite begin the write-ahead log anew, once it is twice as long as it should be.
+
+        It does so by itself only when nobody reads, and reads may overlap without a pause. Here the writer waits a
+        moment for those that have begun; if one takes longer, it is tried again when the log has grown as much again.
+        """
+        try:
+            size = self._log.stat().st_size
+            if size <= self._log_limit or self._lost:
+                return
+            self._writer_connection.execute(f"PRAGMA busy_timeout = {RESTART_WAIT_MS}")
+            try:
+                is_busy = self._writer_connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+            finally:
+                self._writer_connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+            self._log_limit = size + WAL_BYTES if is_busy else 2 * WAL_BYTES
+        except (OSError, *STORE_ERRORS):  # the next commit tells what is wrong
+            return
 
     def _deliver(self, works: list[_Work]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
