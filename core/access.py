@@ -220,6 +220,16 @@ def current_permissions(reads: Reads, login: str) -> frozenset[Permission]:
     return frozenset() if row is None or row["disabled"] else _PERMISSIONS[row["profile"]]
 
 
+def require_person(reads: Reads, name: str) -> str:
+    """The login, if it is of a person with access. Raises ResponderBotError("bad_request")."""
+    login = name.strip().lower()
+    row = users.by_login(reads, login)
+    if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
+        sentence = f"User {login} is unknown, disabled or a program; give the whole login of somebody with access."
+        raise ResponderBotError("bad_request", sentence)
+    return login
+
+
 def current_clearance(reads: Reads, login: str) -> int:
     """A user's clearance at this moment; -1, which covers nothing, if the user is unknown."""
     row = users.by_login(reads, login)

@@ -52,7 +52,7 @@ _LIST_RESPONSES = ("/api/alert/{id}/artifact", "/api/case/{id}/artifact")
 
 _INPUT_FIELDS: Mapping[str, str] = {"observables": "artifacts", "assignee": "owner"}
 _SEARCH_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "alert": {"caseId": "case", "newDate": "createdAt"},
+    "alert": {"caseId": "case", "newDate": "createdAt", "assignee": "assignee"},
     "case": {"number": "caseId", "newDate": "createdAt"},
     "case_task_log": {"date": "startDate"},
 }
@@ -211,7 +211,8 @@ _LEVELS = "tlp pap"
 _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "alert": (
         "Alert",
-        f"type source sourceRef externalLink title description severity date tags {_LEVELS} follow caseTemplate status",
+        f"type source sourceRef externalLink title description severity date tags {_LEVELS} follow caseTemplate status"
+        " assignee",
         _alert,
     ),
     "case": (
@@ -249,6 +250,8 @@ def _translate_request(raw: Any) -> Any:
     if not isinstance(raw, Mapping):
         return raw
     body = _rename_fields(raw)
+    if "assignee" in raw:  # of an alert; all others have an owner
+        body["assignee"] = raw["assignee"]
     if isinstance(body.get("customFields"), list):
         body["customFields"] = dict(map(_input_field, body["customFields"]))
     if isinstance(body.get("tasks"), list):

@@ -79,6 +79,8 @@ class Alert(StoredModel):
     tlp: Level
     pap: Level
     status: AlertStatus = "New"
+    assignee: str | None = None
+    """The login of who works on it."""
     follow: bool = True
     custom_fields: dict[str, Any]
     case_template: str | None = None

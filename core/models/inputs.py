@@ -254,7 +254,7 @@ class FieldsUpdate(Input):
 
 
 class AlertUpdate(FieldsUpdate):
-    """`PATCH /api/alert/{id}`; absent fields keep their values."""
+    """`PATCH /api/alert/{id}`; absent fields keep their values, and so does null but for `assignee`."""
 
     title: Text | None = None
     description: str | None = None
@@ -267,8 +267,16 @@ class AlertUpdate(FieldsUpdate):
     follow: bool | None = None
     custom_fields: CustomFields | None = None
     status: AlertStatus | None = None
+    assignee: str | None = Field(None, max_length=254, description="a login; null or an empty text for nobody")
     case_template: str | None = None
     artifacts: list[Annotated[ArtifactsInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_ARTIFACTS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_nobody(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "assignee" in value and value["assignee"] is None:
+            return {**value, "assignee": ""}
+        return value
 
 
 class AlertsUpdate(AlertUpdate):

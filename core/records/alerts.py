@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Literal, TypeVar
 
-from core.access import Caller
+from core.access import Caller, require_person
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -247,6 +247,8 @@ def _update(
     alert, user = _writable(tx, caller, number, "change alert"), caller.login
     changed = requested_changes(request, alert)
     changed.pop("ids", None)
+    if request.assignee is not None:
+        changed["assignee"] = require_person(tx, request.assignee) if request.assignee else None
     if artifacts is not None:
         changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert.artifacts)
     if request.status is not None:

@@ -18,7 +18,7 @@ NO_ID = -1  # in place of an invalid id: it matches nothing
 _STORED = "_id id createdBy updatedBy createdAt updatedAt"
 _FIELDS: Mapping[str, str] = {
     "alert": f"{_STORED} type source sourceRef externalLink case title description severity date tags tlp pap status"
-    " follow caseTemplate artifacts.dataType artifacts.data artifacts.message artifacts.tlp artifacts.ioc"
+    " assignee follow caseTemplate artifacts.dataType artifacts.data artifacts.message artifacts.tlp artifacts.ioc"
     " artifacts.sighted",
     "case": f"{_STORED} caseId title description severity startDate endDate owner flag tlp pap tags status"
     " resolutionStatus impactStatus summary template",

@@ -189,6 +189,13 @@ def outcomes_that_reports_tell(db: Database) -> None:
                 db.execute(change, [path, value, number])
 
 
+@migrations()
+def assignees_of_alerts(db: Database) -> None:
+    # Response JSON is stored, so older alerts need the field. Damaged JSON is left as it is.
+    missing = "CASE WHEN json_valid(doc) THEN json_type(doc, '$.assignee') IS NULL END"
+    db.execute(f"UPDATE object SET doc = json_set(doc, '$.assignee', NULL) WHERE kind = 'alert' AND {missing}")
+
+
 def _outcome_told(status: str, cancelled_by: str | None, message: str) -> tuple[str, str]:
     """What the sentence of a report tells: the outcome, and who brought it about; `""` for nothing."""
     cancelled, denied = "Cancelled by ", "Denied by "

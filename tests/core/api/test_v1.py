@@ -114,7 +114,7 @@ SHAPES: dict[str, tuple[set[str], set[str]]] = {
         LABELS
         | {"type", "source", "sourceRef", "title", "description", "date", "follow", "observableCount", "status"}
         | {"stage", "extraData", "newDate", "timeToDetect"},
-        {"externalLink", "tags", "customFields", "caseTemplate", "caseId"},
+        {"externalLink", "tags", "customFields", "caseTemplate", "caseId", "assignee"},
     ),
     "Case": (
         LABELS

@@ -11,7 +11,7 @@ from tests.core.object_api import ALERT, ObjectApi, object_api
 
 KEYS = (
     "_id,id,createdBy,updatedBy,createdAt,updatedAt,_type,type,source,sourceRef,externalLink,case,title,description,"
-    "severity,date,tags,tlp,pap,status,follow,customFields,caseTemplate,artifacts,similarCases"
+    "severity,date,tags,tlp,pap,status,assignee,follow,customFields,caseTemplate,artifacts,similarCases"
 )
 
 
@@ -42,6 +42,7 @@ async def test_an_alert_answers_all_its_keys_in_order(api: ObjectApi) -> None:
         "tlp": 2,
         "pap": 2,
         "status": "New",
+        "assignee": None,
         "follow": True,
         "customFields": {},
         "caseTemplate": None,

@@ -81,6 +81,8 @@ async def test_outcomes_that_an_earlier_core_only_wrote_into_its_reports(tmp_pat
     with closing(sqlite3.connect(tmp_path / "core.db")) as connection, connection:
         assert connection.execute("DELETE FROM action WHERE doc = '{'").rowcount == 6  # damage is left as it is
         docs = [json.loads(doc) for (doc,) in connection.execute("SELECT doc FROM action ORDER BY id")]
+        (alert,) = connection.execute("SELECT doc FROM object WHERE kind = 'alert'").fetchone()
+    assert json.loads(alert)["assignee"] is None
     assert [(doc["status"], doc.get("outcome"), doc.get("endedBy")) for doc in docs] == [
         ("Failure", "denied", "ben@example.org"),
         ("Deleted", "cancelled", "lead@example.org"),
