@@ -248,3 +248,13 @@ def test_the_variables_of_others_are_read_after_the_section_s_own(tmp_path: Path
     also = {"api_key": "SLACK_KEY", "url": "SLACK_URL"}
     read = section(EngineSection, "slack", sections, also=also)
     assert (read.api_key, read.url) == ("a", "b")
+
+
+def test_a_list_of_hosts_is_refused_since_no_program_could_be_held_to_it(tmp_path: Path) -> None:
+    file = written(tmp_path, '[responder."Mailer_1_0"]\nnetwork = ["mail.example.org:25"]\n')
+    with pytest.raises(ResponderBotError) as raised:
+        load(file, {})
+    assert raised.value.message == (
+        f'{file}: [responder."Mailer_1_0"] network must be "all" or "none"; '
+        "to allow some hosts only, use a firewall and run_as."
+    )

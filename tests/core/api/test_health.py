@@ -42,6 +42,18 @@ async def test_health_says_how_programs_are_confined(tmp_path: Path) -> None:
     }
 
 
+async def test_health_says_which_programs_run_under_bwrap_and_whether_it_works(tmp_path: Path) -> None:
+    sections = {"Mailer_1_0": ResponderSection(confinement="bwrap")}
+    async with running_core(tmp_path, core={"confinement": "none"}, responder=sections) as core:
+        found = (await core.send("GET", "/health", profile=None)).json()
+    reason = unavailable("bwrap")
+    assert found["parts"][-1] == {
+        "name": "confinement",
+        "ok": not reason,
+        "message": reason or "not confined; bwrap: Mailer_1_0",
+    }
+
+
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
 async def test_health_says_if_every_program_could_read_core_s_files() -> None:
     with tempfile.TemporaryDirectory(dir="/usr/local", prefix="responder-bot-") as folder:
