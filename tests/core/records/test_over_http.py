@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALERT = {"type": "siem", "source": "elastalert", "sourceRef": "0", "title": "t", "description": "d"}
 KEYS = """
 _id id createdBy updatedBy createdAt updatedAt _type type source sourceRef externalLink case title description severity
-date tags tlp pap status follow customFields caseTemplate artifacts similarCases
+date tags tlp pap status assignee follow customFields caseTemplate artifacts similarCases
 """
 
 
