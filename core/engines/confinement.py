@@ -8,9 +8,10 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +38,9 @@ SYSTEM = (
 )
 """What every program may read: libraries, certificates, name resolution, time zones, facts of the machine."""
 
+_KEPT_S = 10.0
+"""How long links of the system are taken to lead to the same place."""
+
 DEVICES = ("/dev/null", "/dev/full")
 
 _MADE = ("/proc", "/dev")
@@ -55,7 +59,7 @@ class Confinement:
 
     def ruleset(self) -> str:
         """The text that `confine.apply` takes. Raises ValueError for a path with a line break."""
-        lines = [f"read {path}" for path in _resolved((*map(Path, SYSTEM), *self.readable))]
+        lines = [f"read {path}" for path in (*_system(int(time.monotonic() / _KEPT_S)), *_resolved(self.readable))]
         lines += [f"write {path}" for path in _resolved((*map(Path, DEVICES), *self.writable))]
         if any("\n" in line for line in lines):
             raise ValueError("A path with a line break can't be granted to a responder; rename that folder.")
@@ -86,7 +90,7 @@ class Confinement:
     def _mounts(self) -> list[tuple[str, str]]:
         """Paths and how to bind them, those that hold others first. What is beneath a writable folder is writable."""
         writable = {os.path.realpath(path) for path in self.writable}
-        readable = set(_resolved((*map(Path, SYSTEM), *self.readable)))
+        readable = {*_system(int(time.monotonic() / _KEPT_S)), *_resolved(self.readable)}
         asked = {path: "--ro-bind-try" for path in readable if not _is_beneath(path, _MADE)}
         asked |= dict.fromkeys((*map(str, self.writable), *writable), "--bind-try")
         mounts: dict[str, str] = {}
@@ -99,6 +103,12 @@ class Confinement:
 
 def _is_beneath(path: str, roots: Iterable[str]) -> bool:
     return any(Path(path).is_relative_to(root) for root in roots)
+
+
+@lru_cache(maxsize=1)
+def _system(_period: int) -> list[str]:
+    """SYSTEM with where its links lead, which is looked up once in a period: every run needs it."""
+    return _resolved(map(Path, SYSTEM))
 
 
 def _resolved(paths: Iterable[Path]) -> list[str]:
