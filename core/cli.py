@@ -140,7 +140,7 @@ def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
-    verb("check", _responders_check, "as list; exits with 1 if an engine or a configured responder can't be used")
+    verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
 
 
 def _add(
@@ -316,22 +316,25 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _responders_list(args: argparse.Namespace) -> int:
-    asyncio.run(_show_responders(_settings(args)))
+    asyncio.run(_show_responders(_settings(args), read_secrets=False))
     return 0
 
 
 def _responders_check(args: argparse.Namespace) -> int:
-    return 0 if asyncio.run(_show_responders(_settings(args))) else 1
+    return 0 if asyncio.run(_show_responders(_settings(args), read_secrets=True)) else 1
 
 
-async def _show_responders(settings: "CoreSettings") -> bool:
-    """Print each engine's responders and those skipped; False if something configured can't be used."""
+async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> bool:
+    """Print each engine's responders and those skipped; False if something configured can't be used.
+
+    `read_secrets`: also read what commands and files give, and tell which can't be read.
+    """
     from core import engines
     from core.actions.offers import settings_problems
     from core.common import logs
 
     logs.silence()  # what is skipped is printed here
-    found = [await _show_engine(engine) for engine in engines.make(settings)]
+    found = [await _show_engine(engine, read_secrets=read_secrets) for engine in engines.make(settings)]
     catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
     problems = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
     for sentence in problems:
@@ -339,12 +342,16 @@ async def _show_responders(settings: "CoreSettings") -> bool:
     return all(fine for _, fine in found) and not problems
 
 
-async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
+async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalogue | None, bool]":
     """Print an engine's catalogue and return it (None if down), and whether all that is configured can be used."""
     from core.actions.offers import without_duplicates
+    from core.engines.process.engine import ProcessEngine
 
+    unreadable: list[str] = []
     try:
         catalogue = without_duplicates(await engine.catalogue())
+        if read_secrets and isinstance(engine, ProcessEngine):
+            unreadable = await engine.unreadable_secrets()
     except ResponderBotError as error:
         print(f"{engine.name}: down: {error.message}")
         return None, False
@@ -355,7 +362,9 @@ async def _show_engine(engine: "Engine") -> "tuple[Catalogue | None, bool]":
         _print_table([("  " + item.name, item.version, " ".join(item.data_types)) for item in catalogue.responders])
     for left_out in catalogue.skipped:
         print(f"  {left_out.name} can't be used: {left_out.reason}")
-    return catalogue, not any(left_out.is_wanted for left_out in catalogue.skipped)
+    for sentence in unreadable:
+        print(f"  {sentence}")
+    return catalogue, not (unreadable or any(left_out.is_wanted for left_out in catalogue.skipped))
 
 
 def _responders_install(args: argparse.Namespace) -> int:

@@ -57,7 +57,7 @@ class SecretReader:
         try:
             return with_read_values(configured, dict(zip(configured.sources, texts, strict=True)))
         except UnusableDefinitionError as error:
-            sentence = f"{name} did not run: {str(error).rstrip('.')}; correct what its command or file gives."
+            sentence = f"{name} can't run: {str(error).rstrip('.')}; correct what its command or file gives."
             raise UnreadableSecretError(sentence) from None  # the cause may hold the value
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class SecretReader:
         except UnreadableSecretError as error:
             advice = "run that command under core's account to see why" if source.command else "correct path or rights"
             raise UnreadableSecretError(
-                f"{name} did not run: its configuration item {item!r} can't be read, since its {error};"
+                f"{name} can't run: its configuration item {item!r} can't be read, since its {error};"
                 f' {advice}, or change {item} in [responder."{name}".config].'
             ) from None
 

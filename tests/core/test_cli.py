@@ -215,6 +215,31 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
     assert installed.err == "There is no responder in mine: no folder in it has a definition (*.json).\n"
 
 
+async def test_check_tells_which_secrets_can_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "address").write_text("https://hooks.example.org/t0ken\n")
+    settings = tmp_path / "responder-bot.toml"
+    source = '[responder."ResponderBot_Webhook_1_0".config]\nurl = {}\n'
+    for given, reason in (
+        ('{ file = "address" }', None),
+        ('{ command = ["cat", "address"] }', None),
+        ('{ file = "missing" }', "its file can't be opened (No such file or directory)"),
+        ('{ command = ["sh", "-c", "echo t0ken; exit 3"] }', "its command exited with 3"),
+        ('{ command = ["true"] }', "its command gives nothing"),
+    ):
+        settings.write_text(source.format(given))
+        listed, checked = await run(tmp_path, "responders", "list"), await run(tmp_path, "responders", "check")
+        told = checked.out.removeprefix(listed.out)
+        assert (listed.code, checked.code, checked.err) == (0, int(reason is not None), "")
+        assert "t0ken" not in told
+        if reason is None:
+            assert told == ""
+        else:
+            assert told.startswith(
+                "  ResponderBot_Webhook_1_0 can't run: its configuration item 'url' can't be read, since"
+            )
+            assert reason in told
+
+
 async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: Path) -> None:
     await run(tmp_path, "user", "add", "alice", "--profile", "analyst")
     with closing(sqlite3.connect(tmp_path / "responder-bot-slack.db")) as bots:

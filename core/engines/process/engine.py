@@ -140,6 +140,17 @@ class ProcessEngine:
                 raise ResponderBotError("conflict", "This run has already ended.")
             await self._stop(job.action_id, record, pidfd, "cancel")
 
+    async def unreadable_secrets(self) -> list[str]:
+        """A sentence for each responder of which a value can't be read now. Reads all values, and runs no responder.
+
+        Raises as `catalogue` does.
+        """
+        await self.catalogue()
+        loaded = await asyncio.to_thread(self._catalogue.load)
+        reading = (self._secret_reader.fill_in(runnable.configured) for runnable in loaded.by_id.values())
+        found = await asyncio.gather(*reading, return_exceptions=True)
+        return sorted(str(problem) for problem in found if isinstance(problem, UnreadableSecretError))
+
     async def clean_up(self, action_id: str) -> None:
         """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
         await asyncio.to_thread(self._kill_and_remove, self._folder(action_id))

@@ -272,7 +272,7 @@ async def test_what_can_t_be_read_fails_the_run_without_being_shown(
     made = SecretSource(file=tmp_path / source) if isinstance(source, str) else SecretSource(command=source)
     report = await run(engine_with(make_engine, tmp_path, {"address": made}))
     assert not report.success
-    assert report.message.startswith("Echoing_1 did not run: its configuration item 'address' can't be read, since ")
+    assert report.message.startswith("Echoing_1 can't run: its configuration item 'address' can't be read, since ")
     assert reason in report.message
     assert report.message.endswith(', or change address in [responder."Echoing_1".config].')
     logged = log_lines.getvalue()
@@ -286,7 +286,7 @@ async def test_a_value_that_does_not_fit_its_item_is_not_shown(make_engine: Make
     config = {"address": "here", "pin": printing(tmp_path, "walrus"), "hosts": printing(tmp_path, "alpha.example")}
     report = await run(engine_with(make_engine, tmp_path, config))
     assert report.message == (
-        "Echoing_1 did not run: the configuration item 'pin' must be a number; correct what its command or file gives."
+        "Echoing_1 can't run: the configuration item 'pin' must be a number; correct what its command or file gives."
     )
 
 
