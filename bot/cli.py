@@ -304,7 +304,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import folder_problems, mode_problems
+    from core.settings import folder_problems, mode_problems, run_as_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -315,6 +315,7 @@ def _settings_checks(
     ]
     if _is_local_core(settings, core):
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
+        lines += [(False, "accounts", problem) for problem in run_as_problems(core)]
         lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
     return lines
 

@@ -34,11 +34,11 @@ from core.api import query as query_api
 from core.api import responders as responders_api
 from core.api.endpoint import Endpoint
 from core.api.router import Router
+from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
-from core.engines.accounts import account_problems, open_job_folders
 from core.engines.base import Catalogue
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
@@ -47,7 +47,7 @@ from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.events import Feed
-from core.settings import CoreSettings, folder_problems
+from core.settings import CoreSettings, folder_problems, run_as_problems
 from core.store import actions as stored_actions
 from core.store.opening import open_database
 
@@ -129,7 +129,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     access = Access(database, section.user_domain, clock)
     feed = Feed(database, clock)
 
-    for problem in (*folder_problems(settings), *account_problems(settings.responder, section.jobs)):
+    for problem in (*folder_problems(settings), *run_as_problems(settings)):
         raise ResponderBotError("unavailable", problem)
     if any(responder.run_as for responder in settings.responder.values()):
         open_job_folders(section.jobs)

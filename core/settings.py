@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from core.common.accounts import account_problems
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
@@ -148,6 +149,11 @@ def folder_problems(settings: CoreSettings) -> list[str]:
             what = "" if existing == folder else f", in which {folder} would be created,"
             found.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
     return found
+
+
+def run_as_problems(settings: CoreSettings) -> list[str]:
+    """A sentence for each `run_as` with which core can't start."""
+    return account_problems({name: section.run_as for name, section in settings.responder.items()}, settings.core.jobs)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.common.accounts import Account
 from core.common.private_files import make_private
 from core.engines import files
-from core.engines.accounts import Account
 from core.engines.base import Job
 from core.engines.configuration import ConfiguredResponder
 from core.engines.redaction import (

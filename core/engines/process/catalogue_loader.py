@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from core.engines.accounts import Account, account_named
+from core.common.accounts import Account, account_named
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure, section_for
 from core.engines.definitions import BUNDLED, Definition, load, responder_id

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from core.common.accounts import account_named, account_problems
 from core.common.errors import ResponderBotError
-from core.engines.accounts import account_named, account_problems
 from core.engines.base import Report
 from core.engines.confinement import Mode, unavailable
 from core.engines.process.engine import ProcessEngine
@@ -97,14 +97,14 @@ async def test_a_program_runs_as_the_account_that_the_settings_name(place: Path,
 
 
 def problems(jobs: Path, run_as: str) -> list[str]:
-    return account_problems({"Mailer_1_0": ResponderSection(run_as=run_as)}, jobs)
+    return account_problems({"Mailer_1_0": run_as}, jobs)
 
 
 def test_an_account_that_is_not_there_is_a_problem(place: Path) -> None:
     assert problems(place / "jobs", "nobody-at-all") == [
         '[responder."Mailer_1_0"] run_as: this machine has no account nobody-at-all; create it, or name another.'
     ]
-    assert account_problems({"Mailer_1_0": ResponderSection()}, place) == []
+    assert account_problems({"Mailer_1_0": ""}, place) == []
 
 
 @only_root

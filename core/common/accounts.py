@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.common.private_files import make_private
-from core.settings import ResponderSection
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,20 @@ def account_named(name: str) -> Account:
     return Account(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(name, entry.pw_gid)))
 
 
-def account_problems(responders: Mapping[str, ResponderSection], jobs: Path) -> list[str]:
-    """A sentence for each `run_as` that can't work: core isn't root, there is no such account, or a closed folder."""
+def account_problems(run_as: Mapping[str, str], jobs: Path) -> list[str]:
+    """A sentence for each account that can't work: core isn't root, there is none, or a folder is closed to it.
+
+    `run_as` is by responder, and "" where there is none.
+    """
     found = []
-    for name, section in responders.items():
-        if not section.run_as:
+    for name, wanted in run_as.items():
+        if not wanted:
             continue
         key = f'[responder."{name}"] run_as'
         try:
-            account = account_named(section.run_as)
+            account = account_named(wanted)
         except LookupError:
-            found.append(f"{key}: this machine has no account {section.run_as}; create it, or name another.")
+            found.append(f"{key}: this machine has no account {wanted}; create it, or name another.")
             continue
         if os.getuid() != 0:
             found.append(f"{key}: only root can run a program as another account; start core as root, or remove it.")
@@ -46,7 +48,7 @@ def account_problems(responders: Mapping[str, ResponderSection], jobs: Path) -> 
             found.append(f"{key} is root; name an account that owns nothing, or remove it.")
         elif closed := _closed_to(account, jobs):
             found.append(
-                f"{key}: {section.run_as} can't reach the job folders through {closed}; `chmod o+x {closed}`, "
+                f"{key}: {wanted} can't reach the job folders through {closed}; `chmod o+x {closed}`, "
                 "or move [core] jobs."
             )
     return found
