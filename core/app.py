@@ -49,6 +49,7 @@ from core.records.comments import Comments
 from core.records.events import Feed
 from core.settings import CoreSettings, folder_problems, run_as_problems
 from core.store import actions as stored_actions
+from core.store.backup import database_id
 from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0
@@ -133,7 +134,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         raise ResponderBotError("unavailable", problem)
     if any(responder.run_as for responder in settings.responder.values()):
         open_job_folders(section.jobs)
-    made = engines.make(settings)
+    made = engines.make(settings, database_id(database))
     for engine in made:
         stack.push_async_callback(engine.close)
     offers = Offers(made, settings.responder, database, clock)
@@ -217,6 +218,8 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
         skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
         message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
+        if warnings := state.catalogue.warnings:
+            parts.append(health.ComponentHealth(f"limits of engine {state.engine.name}", False, "\n".join(warnings)))
     if problems := offers.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts

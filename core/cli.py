@@ -17,8 +17,9 @@ from core.common.errors import ResponderBotError
 if TYPE_CHECKING:
     from core.access import Access
     from core.engines.base import Catalogue, Engine
+    from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
-    from core.settings import CoreSettings
+    from core.settings import CoreSettings, EngineSection
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
@@ -136,9 +137,12 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "responders", "list, install and check responders")
     verb("list", _responders_list, "list available responders, and the others with the reason")
-    install = verb("install", _responders_install, "build the environments that responders need")
+    install = verb("install", _responders_install, "build the environments and pull the images that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
+    )
+    install.add_argument(
+        "--upgrade", action="store_true", help="pull images again, and use what their tags point to now"
     )
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
 
@@ -360,6 +364,8 @@ async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalo
     print(f"{engine.name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
     if catalogue.responders:
         _print_table([("  " + item.name, item.version, " ".join(item.data_types)) for item in catalogue.responders])
+    for warning in catalogue.warnings:
+        print(f"  {warning}")
     for left_out in catalogue.skipped:
         print(f"  {left_out.name} can't be used: {left_out.reason}")
     for sentence in unreadable:
@@ -379,12 +385,38 @@ def _responders_install(args: argparse.Namespace) -> int:
     roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
     folders = responder_folders(roots)
-    if not folders:
+    containers = [engine for engine in settings.engine if engine.type == "container"]
+    if not folders and not containers:
         print(f"There is no responder in {args.folder}: no folder in it has a definition (*.json).", file=sys.stderr)
     built = asyncio.run(environments.install(folders, _show_building))
     failed = [news for news in built if news.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
-    return 1 if failed else 0
+    if args.folder:
+        containers = [engine.model_copy(update={"responders": (roots[0],)}) for engine in containers]
+    pulled = asyncio.run(_install_images(containers, settings, args.upgrade)) if containers else ()
+    if containers:
+        print(f"{sum(news.state != 'failed' for news in pulled)} images ready,", end=" ")
+        print(f"{sum(news.state == 'failed' for news in pulled)} failed")
+    return 1 if failed or any(news.state == "failed" for news in pulled) else 0
+
+
+async def _install_images(
+    sections: "Sequence[EngineSection]", settings: "CoreSettings", upgrade: bool
+) -> "list[PullStatus]":
+    from core.engines import container_engine
+
+    found: list[PullStatus] = []
+    for section in sections:
+        engine = container_engine(section, settings)
+        try:
+            found += await engine.install(_show_pulling, upgrade=upgrade)
+        finally:
+            await engine.close()
+    return found
+
+
+def _show_pulling(news: "PullStatus") -> None:
+    print(f"{news.image}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
 
 
 def _show_building(news: "BuildStatus") -> None:

@@ -70,16 +70,18 @@ class CoreSection(SettingsSection):
 
 
 class EngineSection(SettingsSection):
-    """`[[engine]]`: `process` runs responders here, `cortex` speaks to a remote engine."""
+    """`[[engine]]`: `process` and `container` run responders here, `cortex` speaks to a remote engine."""
 
     name: Name
-    type: Literal["process", "cortex"] = "process"
+    type: Literal["process", "container", "cortex"] = "process"
     responders: tuple[Path, ...] = ()
     url: str = ""
     api_key: str = ""
     proxy: str = ""
     ca_file: Path | None = None
     python: Path | None = None
+    runtime: Literal["podman", "docker"] = "podman"
+    """Whose command line runs containers."""
 
 
 class ResponderSection(SettingsSection):
@@ -139,7 +141,7 @@ def mode_problems(settings: CoreSettings, *databases: Path) -> list[str]:
 
 def folder_problems(settings: CoreSettings) -> list[str]:
     """A sentence for each of core's folders that can't be created or written to. Creates nothing."""
-    if not any(engine.type == "process" for engine in settings.engine) and settings.engine:
+    if not any(engine.type in ("process", "container") for engine in settings.engine) and settings.engine:
         return []
     found = []
     for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):

@@ -4,14 +4,18 @@ To add a kind, see README.md in this folder. Engines are imported lazily, so tha
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from core.engines.base import Engine
 from core.settings import CoreSettings, EngineSection
 
-Factory = Callable[[EngineSection, CoreSettings], Engine]
+if TYPE_CHECKING:
+    from core.engines.container.engine import ContainerEngine
+
+Factory = Callable[[EngineSection, CoreSettings, str], Engine]
 
 
-def _process(section: EngineSection, settings: CoreSettings) -> Engine:
+def _process(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
     from core.engines.process.engine import ProcessEngine
 
     core = settings.core
@@ -32,7 +36,29 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
     )
 
 
-def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
+def container_engine(section: EngineSection, settings: CoreSettings, core_id: str = "") -> "ContainerEngine":
+    """An engine of type container; without `core_id` it lists and installs, and runs nothing."""
+    from core.engines.container.engine import ContainerEngine
+    from core.engines.container.runtime import Runtime
+
+    core = settings.core
+    return ContainerEngine(
+        section.name,
+        runtime=Runtime(section.runtime),
+        core_id=core_id,
+        organisation=core.organisation,
+        product=core.product,
+        responders=section.responders,
+        sections=settings.responder,
+        jobs=core.jobs / section.name,
+        environments=core.environments,
+        capacity=core.max_concurrent_actions,
+        keep_jobs=core.keep_jobs,
+        output_limit_bytes=core.output_limit_bytes,
+    )
+
+
+def _cortex(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
     from core.engines.cortex import CortexEngine
 
     return CortexEngine(
@@ -45,12 +71,12 @@ def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
     )
 
 
-ENGINES: Mapping[str, Factory] = {"process": _process, "cortex": _cortex}
+ENGINES: Mapping[str, Factory] = {"process": _process, "container": container_engine, "cortex": _cortex}
 
 LOCAL = EngineSection(name="local", type="process")
 """The only engine when the settings have no `[[engine]]`."""
 
 
-def make(settings: CoreSettings) -> list[Engine]:
-    """The engines of the settings, in the order of the settings."""
-    return [ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)]
+def make(settings: CoreSettings, core_id: str = "") -> list[Engine]:
+    """The engines of the settings, in their order; `core_id` is the id of core's database, without it nothing runs."""
+    return [ENGINES[section.type](section, settings, core_id) for section in settings.engine or (LOCAL,)]

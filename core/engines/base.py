@@ -52,6 +52,8 @@ class Catalogue:
     skipped: tuple[Skipped, ...] = ()
     unreadable: tuple[str, ...] = ()
     """A sentence for each folder of responders that can't be read."""
+    warnings: tuple[str, ...] = ()
+    """A sentence for each protection that its runs go without on this machine."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 from core.common.settings_file import variable_name
 from core.engines.base import Skipped
-from core.engines.definitions import ConfigurationItem, Definition, UnusableDefinitionError
+from core.engines.definitions import ConfigurationItem, D, Definition, UnusableDefinitionError
 from core.engines.redaction import SECRET_WORDS, secrets_in_url
 from core.settings import SecretSource
 
@@ -33,10 +33,10 @@ class _MissingValuesError(UnusableDefinitionError):
 
 
 @dataclass(frozen=True)
-class ConfiguredResponder:
+class ConfiguredResponder(Generic[D]):
     """A definition with its values: what a run needs to know."""
 
-    definition: Definition
+    definition: D
     config: Mapping[str, Any]
     """The definition's fixed values, then its items; without RUN_SETTINGS."""
     secret_names: frozenset[str]
@@ -58,7 +58,7 @@ class ConfiguredResponder:
     """Texts that were read, to be redacted whatever the kind of their item."""
 
 
-def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder | Skipped:
+def configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D] | Skipped:
     """Put the settings' values into a definition; Skipped when one doesn't fit or is missing."""
     try:
         return _configure(definition, given)
@@ -70,7 +70,7 @@ def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRes
         return Skipped(definition.name, f"{definition.file}: {error}", public_reason=reason)
 
 
-def with_read_values(configured: ConfiguredResponder, texts: Mapping[str, str]) -> ConfiguredResponder:
+def with_read_values(configured: ConfiguredResponder[D], texts: Mapping[str, str]) -> ConfiguredResponder[D]:
     """Put in the texts that the sources gave. Raises UnusableDefinitionError when one doesn't fit its item."""
     complete = _configure(configured.definition, {**configured.given, **texts})
     return replace(
@@ -87,7 +87,7 @@ def section_for(name: str, sections: Mapping[str, Any]) -> Any:
     return next((section for key, section in sections.items() if variable_name(key) == variable_name(name)), None)
 
 
-def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder:
+def _configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D]:
     values = {variable_name(key): value for key, value in given.items()} | dict(given)
     sources = _sources(definition, values)
     values = {key: None if isinstance(value, SecretSource) else value for key, value in values.items()}

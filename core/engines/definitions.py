@@ -5,10 +5,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from core.engines.base import Skipped
 from core.engines.files import raise_if_exhausted
@@ -19,6 +19,7 @@ BUNDLED = Path(__file__).parents[1] / "bundled"
 
 _ITEM_TYPES = ("text", "string", "number", "boolean")
 _NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,400}")
 
 
 class UnusableDefinitionError(Exception):
@@ -41,7 +42,7 @@ class ConfigurationItem:
 
 @dataclass(frozen=True)
 class Definition:
-    """A usable definition file with its program, without values from the settings."""
+    """A usable definition, without values from the settings."""
 
     name: str
     """The definition's id, such as `Mailer_1_0`."""
@@ -49,38 +50,55 @@ class Definition:
     description: str
     data_types: tuple[str, ...]
     file: Path
-    folder: Path
-    """The responder's folder, which holds the program and `requirements.txt`."""
     root: Path
-    """The folder that holds the responder folders; the working directory of a run."""
-    program: Path
-    is_python: bool
+    """The folder that holds the responder folders, or a file with many definitions."""
     config: Mapping[str, Any]
     items: tuple[ConfigurationItem, ...]
 
 
 @dataclass(frozen=True)
-class LoadedDefinitions:
+class ProgramDefinition(Definition):
+    """One that is run as a program of this machine; its `root` is the working directory of a run."""
+
+    folder: Path
+    """The responder's folder, which holds the program and `requirements.txt`."""
+    program: Path
+    is_python: bool
+
+
+@dataclass(frozen=True)
+class ImageDefinition(Definition):
+    """One that is run as a container."""
+
+    image: str
+    """Its `dockerImage`, such as `cortexneurons/mailer:1.0`."""
+
+
+D = TypeVar("D", bound=Definition)
+
+
+@dataclass(frozen=True)
+class LoadedDefinitions(Generic[D]):
     """The definitions found in some folders."""
 
-    definitions: Sequence[Definition]
+    definitions: Sequence[D]
     skipped: Sequence[Skipped]
     unreadable: Sequence[str]
     """A sentence for each folder that can't be read."""
 
 
-def load(folders: Sequence[Path]) -> LoadedDefinitions:
-    """Read all definitions in `folders`; where two have the same name, the first one is used.
+def load(roots: Sequence[Path], read: Callable[[Path], Iterable[D | Skipped]]) -> LoadedDefinitions[D]:
+    """Read all definition files of `roots` by `read_program` or `read_images`; the first one of a name is used.
 
-    Raises OSError when the machine is out of descriptors or memory, so that a full catalogue isn't replaced by an
-    empty one.
+    Each root is a folder of responders or, for images, a file with a list of definitions. Raises OSError when the
+    machine is out of descriptors or memory, so that a full catalogue isn't replaced by an empty one.
     """
-    by_name: dict[str, Definition] = {}
+    by_name: dict[str, D] = {}
     skipped: list[Skipped] = []
     unreadable: list[str] = []
-    for root in folders:
+    for root in roots:
         try:
-            files = list(definition_files(root))
+            files = [root] if root.suffix == ".json" and root.is_file() else list(definition_files(root))
         except OSError as error:
             raise_if_exhausted(error)
             unreadable.append(
@@ -88,24 +106,14 @@ def load(folders: Sequence[Path]) -> LoadedDefinitions:
                 " [[engine]] responders."
             )
             continue
-        for file in files:
-            _add(file, by_name, skipped)
+        for found in (found for file in files for found in read(file)):
+            if isinstance(found, Skipped):
+                skipped.append(found)
+                continue
+            first = by_name.setdefault(found.name, found)
+            if first is not found:
+                skipped.append(Skipped(found.name, f"{found.file}: {found.name} is already defined by {first.file}."))
     return LoadedDefinitions(list(by_name.values()), skipped, unreadable)
-
-
-def _add(file: Path, by_name: dict[str, Definition], skipped: list[Skipped]) -> None:
-    try:
-        definition = read_definition(file)
-    except UnusableDefinitionError as reason:
-        skipped.append(Skipped(file.stem, f"{file}: {reason}"))
-        return
-    except OSError as error:
-        raise_if_exhausted(error)
-        skipped.append(Skipped(file.stem, f"{file}: its program can't be read: {error.strerror}."))
-        return
-    first = by_name.setdefault(definition.name, definition)
-    if first is not definition:
-        skipped.append(Skipped(definition.name, f"{file}: {definition.name} is already defined by {first.file}."))
 
 
 def definition_files(root: Path) -> Iterator[Path]:
@@ -132,7 +140,7 @@ def responder_folders(roots: Sequence[Path]) -> tuple[Path, ...]:
 def _is_responder_folder(root: Path) -> bool:
     for file in _json_files(root):
         try:
-            if "command" in json.loads(file.read_bytes()):
+            if {"command", "dockerImage"} & set(json.loads(file.read_bytes())):
                 return True
         except OSError as error:
             raise_if_exhausted(error)
@@ -169,39 +177,87 @@ def is_secret(name: str, description: str) -> bool:
     return any(word in name.lower() for word in SECRET_WORDS) or any(word in SECRET_WORDS for word in words)
 
 
-def read_definition(file: Path) -> Definition:
+def read_program(file: Path) -> Iterator[ProgramDefinition | Skipped]:
+    """The definition of a program in a file, or why it can't be used."""
+    try:
+        yield read_definition(file)
+    except UnusableDefinitionError as reason:
+        yield Skipped(file.stem, f"{file}: {reason}")
+    except OSError as error:
+        raise_if_exhausted(error)
+        yield Skipped(file.stem, f"{file}: its program can't be read: {error.strerror}.")
+
+
+def read_images(file: Path) -> Iterator[ImageDefinition | Skipped]:
+    """The definitions of images in a file, which holds one or a list of them, or why one can't be used."""
+    try:
+        raw = _read_json(file)
+    except UnusableDefinitionError as reason:
+        yield Skipped(file.stem, f"{file}: {reason}")
+        return
+    for number, entry in enumerate(raw if isinstance(raw, list) else [raw], start=1):
+        place = f"{file}: entry {number}" if isinstance(raw, list) else str(file)
+        name = entry.get("name") if isinstance(entry, dict) else None
+        try:
+            yield _image_definition(entry, file)
+        except UnusableDefinitionError as reason:
+            yield Skipped(name if isinstance(name, str) and _NAME.fullmatch(name) else file.stem, f"{place}: {reason}")
+
+
+def read_definition(file: Path) -> ProgramDefinition:
     """Read and check one file. Raises UnusableDefinitionError, or OSError when its program can't be read."""
-    raw = _read_object(file)
-    name, version = _required_text(raw, "name"), _required_text(raw, "version")
-    if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
-        raise UnusableDefinitionError("name and version must be short and without slashes or control characters.")
+    raw = _object(_read_json(file))
+    keys = _common_keys(raw)
     folder, root = file.parent.resolve(), file.parent.parent.resolve()
     program = _program(raw, file.parent.parent)
-    return Definition(
-        name=definition_id(name, version),
-        version=version,
-        description=str(raw.get("description") or ""),
-        data_types=_data_types(raw),
+    return ProgramDefinition(
+        **keys,
         file=file,
-        folder=_requirements_folder(program, root, folder),
         root=root,
+        folder=_requirements_folder(program, root, folder),
         program=program,
         is_python=_is_python(program),
-        config=_optional_object(raw, "config"),
-        items=_items(raw),
     )
 
 
-def _read_object(file: Path) -> Mapping[str, Any]:
+def _image_definition(entry: Any, file: Path) -> ImageDefinition:
+    raw = _object(entry)
+    keys = _common_keys(raw)
+    if raw.get("command") and not raw.get("dockerImage"):
+        raise UnusableDefinitionError("it has a command and no dockerImage; an engine of type process can run it.")
+    image = _required_text(raw, "dockerImage")
+    if not _IMAGE.fullmatch(image):
+        raise UnusableDefinitionError("its dockerImage is not the name of an image, such as cortexneurons/mailer:1.0.")
+    return ImageDefinition(**keys, file=file, root=file.parent, image=image)
+
+
+def _common_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
+    name, version = _required_text(raw, "name"), _required_text(raw, "version")
+    if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
+        raise UnusableDefinitionError("name and version must be short and without slashes or control characters.")
+    return {
+        "name": definition_id(name, version),
+        "version": version,
+        "description": str(raw.get("description") or ""),
+        "data_types": _data_types(raw),
+        "config": _optional_object(raw, "config"),
+        "items": _items(raw),
+    }
+
+
+def _read_json(file: Path) -> Any:
     try:
-        raw = json.loads(file.read_bytes())
+        return json.loads(file.read_bytes())
     except OSError as error:
         raise_if_exhausted(error)
         raise UnusableDefinitionError(f"the file can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise UnusableDefinitionError(f"the file is not valid JSON: {error}.") from error
+
+
+def _object(raw: Any) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
-        raise UnusableDefinitionError("the file is not a JSON object.")
+        raise UnusableDefinitionError("it is not a JSON object.")
     return raw
 
 
@@ -234,7 +290,9 @@ def _data_types(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _program(raw: Mapping[str, Any], root: Path) -> Path:
     if not raw.get("command") and raw.get("dockerImage"):
-        raise UnusableDefinitionError("it has only a dockerImage and no command; this engine runs programs only.")
+        raise UnusableDefinitionError(
+            "it has only a dockerImage and no command; an engine of type container can run it."
+        )
     command = _required_text(raw, "command")
     if "\0" in command:
         raise UnusableDefinitionError("the command contains a zero byte.")

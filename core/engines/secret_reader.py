@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from core.engines.configuration import ConfiguredResponder, with_read_values
-from core.engines.definitions import UnusableDefinitionError
+from core.engines.definitions import D, UnusableDefinitionError
 from core.settings import SecretSource
 
 KEPT_S = 300.0
@@ -48,7 +48,7 @@ class SecretReader:
         self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="secrets")
         self._stopped = threading.Event()
 
-    async def fill_in(self, configured: ConfiguredResponder) -> ConfiguredResponder:
+    async def fill_in(self, configured: ConfiguredResponder[D]) -> ConfiguredResponder[D]:
         """The configuration with the values of its sources. Raises UnreadableSecretError with a whole sentence."""
         if not configured.sources:
             return configured

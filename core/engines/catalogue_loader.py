@@ -1,0 +1,172 @@
+"""Reads definition files into a catalogue, for all engines that have responders on disk."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from core.engines.base import Catalogue, Responder, Skipped
+from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure, section_for
+from core.engines.definitions import BUNDLED, D, load, responder_id
+from core.engines.files import raise_if_exhausted
+from core.settings import ResponderSection
+
+log = structlog.get_logger(__name__)
+
+
+class Runnable(Protocol):
+    """An entry of the catalogue with all that a run needs."""
+
+    @property
+    def responder(self) -> Responder: ...
+
+
+R = TypeVar("R", bound=Runnable)
+
+
+@dataclass(frozen=True)
+class LoadedCatalogue(Generic[R]):
+    """A catalogue, and what the files that it was read from looked like."""
+
+    signature: tuple[object, ...]
+    by_id: Mapping[str, R]
+    catalogue: Catalogue
+
+
+class CatalogueLoader(ABC, Generic[D, R]):
+    """Reads the catalogue, again only when a file has changed. Its methods block: call them in a thread."""
+
+    def __init__(
+        self,
+        engine: str,
+        *,
+        organisation: str,
+        roots: Sequence[Path],
+        sections: Mapping[str, ResponderSection],
+        read: Callable[[Path], Iterable[D | Skipped]],
+        installed: Path,
+    ) -> None:
+        """Of responders with the same name in two `roots` the first is used. `sections` are those of the settings.
+
+        `installed` is the folder that `responder-bot responders install` fills for them.
+        """
+        self._engine = engine
+        self._organisation = organisation
+        self._roots = roots
+        self._sections = sections
+        self._read_file = read
+        self._installed = installed
+        self._loaded: LoadedCatalogue[R] | None = None
+
+    @abstractmethod
+    def equip(self, responder: Responder, configured: ConfiguredResponder[D], section: ResponderSection) -> R | Skipped:
+        """The responder with what runs it; Skipped when that isn't installed."""
+
+    def load(self) -> LoadedCatalogue[R]:
+        """The catalogue as of now. Raises OSError or RuntimeError when the machine is out of resources."""
+        signature = self.signature()
+        if self._loaded is None or self._loaded.signature != signature:
+            skipped_before = self._loaded.catalogue.skipped if self._loaded else ()
+            self._loaded = self._read(signature)
+            for skipped in self._loaded.catalogue.skipped:
+                if skipped not in skipped_before:
+                    write = log.warning if skipped.is_wanted else log.info
+                    write("responder_skipped", engine=self._engine, responder=skipped.name, reason=skipped.reason)
+        return self._loaded
+
+    def signature(self) -> tuple[object, ...]:
+        """Changes with every definition, program and `requirements.txt`, and with what is installed."""
+        fingerprints: list[object] = [_fingerprint(self._installed)]
+        for root in self._roots:
+            fingerprints.append(_fingerprint(root))
+            try:
+                with os.scandir(root) as entries:
+                    for entry in sorted(entries, key=lambda item: item.name):
+                        fingerprints += _entry_fingerprints(entry)
+            except NotADirectoryError:
+                continue  # a file with many definitions
+            except OSError as error:
+                raise_if_exhausted(error)
+        return tuple(fingerprints)
+
+    def wanted(self) -> list[D]:
+        """The definitions to install for: those with all their values, but of many only those of the settings."""
+        return [
+            definition
+            for definition in load(self._roots, self._read_file).definitions
+            if self.is_wanted(definition)
+            and not isinstance(configure(definition, self._section(definition).config), Skipped)
+        ]
+
+    def _read(self, signature: tuple[object, ...]) -> LoadedCatalogue[R]:
+        loaded = load(self._roots, self._read_file)
+        skipped = list(loaded.skipped)
+        by_id: dict[str, R] = {}
+        for definition in loaded.definitions:
+            found = self._prepare(definition)
+            if isinstance(found, Skipped):
+                skipped.append(found)
+            else:
+                by_id[found.responder.id] = found
+        catalogue = Catalogue(
+            tuple(sorted((runnable.responder for runnable in by_id.values()), key=lambda responder: responder.name)),
+            tuple(sorted(skipped, key=lambda item: item.name)),
+            tuple(loaded.unreadable),
+        )
+        # Reading may have created the plain environment: with its old fingerprint the next call would read all again.
+        return LoadedCatalogue((_fingerprint(self._installed), *signature[1:]), by_id, catalogue)
+
+    def _prepare(self, definition: D) -> R | Skipped:
+        section = self._section(definition)
+        configured = configure(definition, section.config)
+        responder = self._responder(definition)
+        if isinstance(configured, Skipped):
+            return replace(configured, responder=responder, is_wanted=self.is_wanted(definition))
+        responder = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
+        return self.equip(responder, configured, section)
+
+    def is_wanted(self, definition: D) -> bool:
+        """Whether it is a fault that it can't be used: not for one of many that the settings don't mention."""
+        is_one_of_many = definition.file.is_relative_to(BUNDLED) or definition.file in self._roots
+        return not is_one_of_many or section_for(definition.name, self._sections) is not None
+
+    def _section(self, definition: D) -> ResponderSection:
+        given = section_for(definition.name, self._sections)
+        return given if isinstance(given, ResponderSection) else ResponderSection()
+
+    def _responder(self, definition: D) -> Responder:
+        return Responder(
+            id=responder_id(self._organisation, definition.name),
+            name=definition.name,
+            version=definition.version,
+            description=definition.description,
+            data_types=definition.data_types,
+            definition=definition.name,
+            items=(*(item.name for item in definition.items), *RUN_SETTINGS),
+        )
+
+
+def _fingerprint(path: Path) -> object:
+    """Changes when the file does; None when it is missing."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return (str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino)
+
+
+def _entry_fingerprints(entry: os.DirEntry[str]) -> list[object]:
+    """Those of a responder's folder, which changes when files come and go, and of the files that matter in it."""
+    fingerprints = [_fingerprint(Path(entry.path))]
+    try:
+        with os.scandir(entry.path) as files:
+            relevant = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
+    except OSError as error:
+        raise_if_exhausted(error)
+    else:
+        fingerprints += [_fingerprint(Path(file)) for file in sorted(relevant)]
+    return fingerprints
