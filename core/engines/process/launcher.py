@@ -389,13 +389,17 @@ def processes() -> "list[tuple[int, int, int]]":
 
 def kill_descendants() -> None:
     """Kill all processes below this one, faster than they can fork, and reap them."""
-    pause_s = 0.001
+    pause_s, is_first = 0.001, True
     while True:
         try:
             while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
                 continue
         except ChildProcessError:
             return
+        if is_first:  # bwrap's inner process ends by itself right now; to look for all processes would take longer
+            is_first = False
+            time.sleep(pause_s)
+            continue
         try:  # noqa: SIM105 - importing contextlib would take as long as everything else
             os.setpriority(os.PRIO_PROCESS, 0, -20)
         except OSError:
