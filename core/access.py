@@ -23,20 +23,20 @@ _LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Caller:
-    """The user that a request acts as, and the login whose key it came with."""
+    """The user that a request acts as, and the user whose key it came with."""
 
     login: str
     permissions: frozenset[Permission]
-    key_owner: str
-    """Differs from `login` if the request was made on behalf of another user."""
+    acted_through: str
+    """The login whose key the request came with: another than `login` if it is on behalf of this user."""
     profile: Profile
     clearance: int
     """The highest TLP that the user may see in Slack; it binds whoever acts on the user's behalf."""
 
     @property
-    def is_represented(self) -> bool:
-        """Whether somebody else, such as the bot, makes the request on this user's behalf."""
-        return self.key_owner != self.login
+    def is_on_behalf(self) -> bool:
+        """Whether another user, such as the bot's, makes the request on behalf of this one."""
+        return self.acted_through != self.login
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
@@ -57,7 +57,7 @@ class Caller:
 
         `""` if they may see it, or use their own key.
         """
-        return too_high(tlp, self.clearance) if self.is_represented and tlp > self.clearance else ""
+        return too_high(tlp, self.clearance) if self.is_on_behalf and tlp > self.clearance else ""
 
     def require_clearance(self, tlp: int, what: str) -> None:
         """Raises ResponderBotError("forbidden") with `why_not_cleared`, if there is one."""
@@ -88,7 +88,7 @@ class Access:
             raise _authentication_failure()
         if login is not None and self.normalize_login(login) != row["login"]:
             raise _authentication_failure()
-        return _caller(row, key_owner=row["login"])
+        return _caller(row, acted_through=row["login"])
 
     def on_behalf_of(self, caller: Caller, name: str) -> Caller:
         """The caller acting as the user `name`, without `manageUser`. Raises ResponderBotError("forbidden")."""
@@ -97,8 +97,8 @@ class Access:
         row = users.by_login(self._database, login)
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
-        user = _caller(row, key_owner=caller.login)
-        return Caller(user.login, user.permissions - {"manageUser"}, user.key_owner, user.profile, user.clearance)
+        user = _caller(row, acted_through=caller.login)
+        return Caller(user.login, user.permissions - {"manageUser"}, user.acted_through, user.profile, user.clearance)
 
     def person_by_slack(self, team: str, slack_user: str) -> Person:
         """The user linked to a person in Slack, with or without a team. Raises ResponderBotError("not_found")."""
@@ -259,9 +259,9 @@ def person_of(row: Row) -> Person:
     return Person(login=row["login"], profile=profile, permissions=list(PROFILES[profile]), clearance=row["clearance"])
 
 
-def _caller(row: Row, *, key_owner: str) -> Caller:
+def _caller(row: Row, *, acted_through: str) -> Caller:
     profile: Profile = row["profile"]
-    return Caller(row["login"], _PERMISSIONS[profile], key_owner, profile, row["clearance"])
+    return Caller(row["login"], _PERMISSIONS[profile], acted_through, profile, row["clearance"])
 
 
 def _hash(key: str) -> str:

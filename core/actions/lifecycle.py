@@ -135,7 +135,7 @@ class Lifecycle:
             "engine_responder_id": choice.responder.id,
             "status": action.status,
             "created_by": caller.login,
-            "acted_through": caller.key_owner,
+            "acted_through": caller.acted_through,
             "created_at": now,
             "owner": self.holder if expires_at is None else None,
             "engine_job_id": action.engine_job_id,

@@ -58,7 +58,7 @@ def why_not_start(reads: Reads, row: Row, target: Target) -> str:
 
 def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
     """Raises ResponderBotError("forbidden") for who decides in Slack about a run on an object that they may not see."""
-    if caller.is_represented:
+    if caller.is_on_behalf:
         caller.require_clearance(targets.load(reads, row["kind"], row["object_id"]).tlp, what)
 
 

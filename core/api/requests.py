@@ -42,10 +42,10 @@ class RequestContext:
     """One request on its way through the checks, and what the log says of it."""
 
     __slots__ = (
+        "acted_through",
         "endpoint",
         "headers",
         "headers_bytes",
-        "key_owner",
         "login",
         "method",
         "query_string",
@@ -66,13 +66,13 @@ class RequestContext:
         self.request_id = client_id if _REQUEST_ID.fullmatch(client_id) else os.urandom(8).hex()
         self.endpoint: Endpoint | None = None
         self.login = ""
-        self.key_owner = ""
+        self.acted_through = ""
         self.unread = False
         """The rest of the body has not been read and won't be, so the connection must be closed."""
 
     def set_caller(self, caller: Caller) -> None:
-        """Keep for the log who acts, and whose key it was."""
-        self.login, self.key_owner = caller.login, caller.key_owner
+        """Keep for the log who acts, and through whose key."""
+        self.login, self.acted_through = caller.login, caller.acted_through
 
     @property
     def route(self) -> str:

@@ -214,7 +214,7 @@ class Router:
             status=status,
             ms=round(seconds * 1000, 1),
             login=context.login,
-            **({"key_owner": context.key_owner} if context.key_owner != context.login else {}),
+            **({"acted_through": context.acted_through} if context.acted_through != context.login else {}),
         )
 
 

@@ -210,7 +210,7 @@ def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int,
 
     Tasks and logs have the TLP of their case, an artifact has its own.
     """
-    if caller.is_represented:
+    if caller.is_on_behalf:
         seen = load_artifact(reads, object_id) if kind == "case_artifact" else case_of(reads, kind, object_id)
         caller.require_clearance(seen.tlp, what)
 

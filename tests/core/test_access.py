@@ -24,7 +24,7 @@ async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) 
         key = await access(database).add("Anna", "analyst")
         caller = access(database).authenticate(key)
         kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert (caller.login, caller.key_owner) == ("anna@responder-bot.local", "anna@responder-bot.local")
+    assert (caller.login, caller.acted_through) == ("anna@responder-bot.local", "anna@responder-bot.local")
     assert caller.permissions == {"manageAction", "manageAlert", "manageCase", "manageTask"}
     assert len(key) >= 43
     assert key.encode() not in kept
@@ -63,7 +63,7 @@ async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: 
         await users.disable("gone")
 
         acting = users.on_behalf_of(bot, "Anna@Example.org")
-        assert (acting.login, acting.key_owner) == ("anna@example.org", "bot@responder-bot.local")
+        assert (acting.login, acting.acted_through) == ("anna@example.org", "bot@responder-bot.local")
         assert acting.may("manageCaseTemplate")
         assert not acting.may("manageUser")
         for caller, name in [(anna, "bot"), (bot, "other-bot"), (bot, "gone"), (bot, "nobody")]:

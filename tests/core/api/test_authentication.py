@@ -117,7 +117,7 @@ async def test_on_behalf_of_gives_the_users_permissions_without_manage_user(core
     assert (refused.status_code, refused.json()["message"]) == (403, words)
 
 
-async def test_the_log_and_the_action_keep_the_user_and_the_key_owner(core: RunningCore) -> None:
+async def test_the_log_and_the_action_keep_the_user_and_whose_key_it_was(core: RunningCore) -> None:
     await core.key("analyst")
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "audit"})
     body = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert["id"]}
@@ -130,7 +130,7 @@ async def test_the_log_and_the_action_keep_the_user_and_the_key_owner(core: Runn
     both = ("analyst@responder-bot.local", "service@responder-bot.local")
     assert row is not None
     assert (row["created_by"], row["acted_through"]) == both
-    assert [(line["login"], line["key_owner"]) for line in logs if line["event"] == "request_answered"] == [both]
+    assert [(line["login"], line["acted_through"]) for line in logs if line["event"] == "request_answered"] == [both]
 
 
 @pytest.mark.parametrize(
