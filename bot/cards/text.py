@@ -3,6 +3,7 @@
 Foreign is all text that isn't ours: fields of objects, reports, what people type.
 """
 
+import html
 import re
 import unicodedata
 from datetime import UTC, datetime
@@ -36,7 +37,7 @@ def clip(text: str, limit: int) -> str:
 
 def escape(text: str) -> str:
     """Escape the three characters that Slack reads as markup, so that `<!channel>` pings nobody."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(text, quote=False)
 
 
 def foreign(text: str, limit: int, *, lines: bool = False) -> str:

@@ -1,5 +1,6 @@
 """What users do on the page: send Slack's payload for each action and show the app's response."""
 
+import html
 import re
 from typing import Any
 
@@ -439,7 +440,7 @@ class UserActions:
     def _stored_text(self, text: str) -> str:
         """Typed text as Slack stores it: `@name` becomes a mention, and &, < and > are escaped."""
         kept = re.split(r"(<(?:@U\w+|#C\w+|https?://[^<>\s]+)>)", text)
-        safe = [part if n % 2 else _escape(part) for n, part in enumerate(kept)]
+        safe = [part if n % 2 else html.escape(part, quote=False) for n, part in enumerate(kept)]
         return "".join(part if n % 2 else self._mentions(part, "<@{0.id}>") for n, part in enumerate(safe))
 
     def _expand_mentions(self, text: str) -> str:
@@ -467,10 +468,6 @@ def add_reaction(team: Team, channel: Channel, message: Json, user_id: str, name
     mine["users"] = [*mine["users"], user_id]
     mine["count"] = len(mine["users"])
     team.change(channel, message["ts"], {"reactions": reactions})
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _more(refused: Exception) -> Json:
