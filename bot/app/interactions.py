@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from bot.features import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
 from bot.features.base import Entry
+from core.common.decoding import mapping
 
 InteractionType = Literal["command", "action", "options", "view", "shortcut", "event"]
 INTERACTION_TYPES: tuple[InteractionType, ...] = ("command", "action", "options", "view", "shortcut", "event")
@@ -33,7 +34,7 @@ class Interaction:
 def parse(interaction_type: InteractionType, body: Mapping[str, Any]) -> Interaction:
     """The interaction in a payload; what the payload lacks is an empty string."""
     team = _text(body, "team_id") or _text(body, "team", "id") or _text(body, "user", "team_id")
-    payload = _mapping(body.get("event")) if interaction_type == "event" else body
+    payload = mapping(body.get("event")) if interaction_type == "event" else body
     interaction = Interaction(
         type=interaction_type,
         body=body,
@@ -60,13 +61,13 @@ def is_well_formed(body: Mapping[str, Any]) -> bool:
     if kind == "block_actions":
         return _has_texts(_clicked(body), "type", "action_id")
     if kind in ("view_submission", "view_closed"):
-        return _has_texts(_mapping(body.get("view")), "type", "callback_id")
+        return _has_texts(mapping(body.get("view")), "type", "callback_id")
     if kind == "block_suggestion":
         return _has_texts(body, "action_id")
     if kind in ("shortcut", "message_action"):
         return _has_texts(body, "callback_id")
     if kind == "event_callback":
-        return _has_texts(_mapping(body.get("event")), "type")
+        return _has_texts(mapping(body.get("event")), "type")
     return True
 
 
@@ -130,11 +131,7 @@ def _idempotency_key(interaction: Interaction) -> str:
 
 def _clicked(body: Mapping[str, Any]) -> Mapping[str, Any]:
     actions = body.get("actions")
-    return _mapping(actions[0]) if isinstance(actions, list) and actions else {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return mapping(actions[0]) if isinstance(actions, list) and actions else {}
 
 
 def _text(body: Mapping[str, Any], *path: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from core.common.decoding import mapping
 from core.models import Action
 
 UNREADABLE = "The report can't be shown here; core keeps it."
@@ -36,22 +37,22 @@ def read_report(action: Action) -> ReportView:
 
 
 def _read(action: Action) -> ReportView:
-    report = _mapping(_json(action.report))
+    report = mapping(_json(action.report))
     full = report.get("full")
     message = _text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full)
     return ReportView(
         message=message,
-        labels=tuple(_label(t) for t in _list(_mapping(report.get("summary")).get("taxonomies"))),
+        labels=tuple(_label(t) for t in _list(mapping(report.get("summary")).get("taxonomies"))),
         changes=tuple(_change(o) for o in _list(_json(action.operations)) or _list(report.get("operations"))),
         full=_full(full),
         shown=_full(_without(full, message)),
-        truncated=_mapping(full).get("truncated") is True,
+        truncated=mapping(full).get("truncated") is True,
     )
 
 
 def applied_operations(action: Action) -> frozenset[str]:
     """The types of its operations that succeeded, such as `MarkAlertAsRead`."""
-    operations = [_mapping(o) for o in _list(_json(action.operations))]
+    operations = [mapping(o) for o in _list(_json(action.operations))]
     return frozenset(_text(o.get("type")) for o in operations if o.get("status") == "Success")
 
 
@@ -60,10 +61,6 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -78,12 +75,12 @@ def _text(value: Any) -> str:
 
 def _inner_message(full: Any) -> str:
     """Most public responders put their sentence into `full.message`."""
-    return _text(_mapping(full).get("message"))
+    return _text(mapping(full).get("message"))
 
 
 def _full(full: Any) -> str:
     """The report as text; "" if it holds only its sentence."""
-    if full in (None, "", {}, []) or set(_mapping(full)) == {"message"}:
+    if full in (None, "", {}, []) or set(mapping(full)) == {"message"}:
         return ""
     return full if isinstance(full, str) else json.dumps(full, ensure_ascii=False, indent=2, default=str)
 
@@ -97,7 +94,7 @@ def _without(full: Any, message: str) -> Any:
 
 
 def _label(taxonomy: Any) -> str:
-    parts = _mapping(taxonomy)
+    parts = mapping(taxonomy)
     name = ":".join(_text(parts[k]) for k in ("namespace", "predicate") if parts.get(k))
     value = _text(parts.get("value"))
     return f"{name}={value}" if name and value else name or value or _text(taxonomy)
@@ -119,7 +116,7 @@ _DONE: Mapping[str, str] = {
 
 def _change(operation: Any) -> str:
     """An operation in words, with the reason if it failed."""
-    parts = _mapping(operation)
+    parts = mapping(operation)
     kind = _text(parts.get("type")) or "unknown operation"
     if parts.get("status") == "Failure":
         return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"

@@ -6,17 +6,18 @@ from typing import Any
 
 from bot.cards import ids
 from bot.features.base import Context
+from core.common.decoding import mapping
 
 
 def clicked_element(context: Context) -> Mapping[str, Any]:
     """The element that was clicked; empty if the payload has none."""
     actions = context.payload.get("actions")
-    return _mapping(actions[0]) if isinstance(actions, list) and actions else {}
+    return mapping(actions[0]) if isinstance(actions, list) and actions else {}
 
 
 def selected_value(context: Context) -> str:
     """The value of the selected option, or ""."""
-    return str(_mapping(clicked_element(context).get("selected_option")).get("value") or "")
+    return str(mapping(clicked_element(context).get("selected_option")).get("value") or "")
 
 
 def button_token(context: Context) -> str:
@@ -30,21 +31,17 @@ def button_token(context: Context) -> str:
 
 def is_ephemeral(context: Context) -> bool:
     """Whether the click was on an ephemeral message."""
-    return _mapping(context.payload.get("container")).get("is_ephemeral") is True
+    return mapping(context.payload.get("container")).get("is_ephemeral") is True
 
 
 def view_of(context: Context) -> Mapping[str, Any]:
     """The view of a click or submission; empty if there is none."""
-    return _mapping(context.payload.get("view"))
+    return mapping(context.payload.get("view"))
 
 
 def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
     """The JSON object in a view's `private_metadata`; empty if there is none."""
     try:
-        return _mapping(json.loads(str(view.get("private_metadata") or "{}")))
+        return mapping(json.loads(str(view.get("private_metadata") or "{}")))
     except ValueError:
         return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

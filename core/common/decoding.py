@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 MAX_NODES = 50_000
@@ -50,6 +51,11 @@ def has_more_values(raw: bytes, limit: int) -> bool:
         return True  # a value has at most a key and a string, with two quotes each
     outside_strings = b"".join(unescaped.split(b'"')[::2])
     return _count_values(outside_strings) > limit
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A JSON object as it is; an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _count_values(raw: bytes) -> int:
