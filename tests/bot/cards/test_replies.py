@@ -131,7 +131,7 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
 def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
     assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
         "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
-        "You request_action to be texts_of. `/responder watch` shows what you watch, and how to end it.",
+        "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
     ]
 
 
