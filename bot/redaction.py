@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Kind, Log, Task
+from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Document, Kind, Log, Task
 
 CLEAR = 0
 RED = 3
@@ -79,6 +79,25 @@ class Subject:
         return Subject(
             "case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, parent_tlp=case.tlp
         )
+
+    @staticmethod
+    def in_document(document: Document, object_id: str) -> "Subject | None":
+        """An object of a document; None if it isn't there."""
+        if document.alert is not None:
+            return Subject.alert(document.alert) if object_id == document.id else None
+        case = document.case
+        if case is None or object_id == document.id:
+            return Subject.case(case) if case else None
+        for log in document.logs:
+            if log.id == object_id:
+                return Subject.log(log, case)
+        for task in document.tasks:
+            if task.id == object_id:
+                return Subject.task(task, case)
+        for artifact in document.artifacts:
+            if artifact.id == object_id:
+                return Subject.artifact(artifact, case)
+        return None
 
     @staticmethod
     def unknown(action: Action) -> "Subject":

@@ -199,6 +199,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         access,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
+        last_event=feed.last,
     )
     return Core(settings, database, access, feed, offers, router, table, stack)
 

@@ -57,6 +57,8 @@ class CoreClient:
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Bearer {api_key}"}
+        self.last_event: int | None = None
+        """Number of an event at or after what this client changed last; None before it changed anything."""
         # httpx's messages over aiohttp's connections, without httpx.AsyncClient: core needs no redirects, cookies or
         # proxies, and they cost half of a call (tests/bench client).
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
@@ -67,6 +69,7 @@ class CoreClient:
         client = object.__new__(CoreClient)
         client.__dict__.update(self.__dict__)
         client._headers = {**self._headers, "X-On-Behalf-Of": login}
+        client.last_event = None
         return client
 
     async def close(self) -> None:
@@ -244,6 +247,9 @@ class CoreClient:
         response = await self._send(method, path, body, params=params, headers=headers, wait_s=wait_s)
         if response.status_code >= 400:
             raise error_from_response(response.status_code, response.content)
+        last_event = response.headers.get("x-last-event", "")
+        if last_event.isascii() and last_event.isdigit():
+            self.last_event = int(last_event)
         return response
 
     async def _send(

@@ -69,7 +69,6 @@ class Bot:
             core=core,
             clock_ms=clock_ms,
             clearance=channels.clearance,
-            refresh=self.notifier.refresh,
             download=self._download,
             checks=self.checks,
             command=settings.slack.command,
@@ -142,8 +141,7 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
-        coroutines = (self.notifier.run(), self.notifier.enforce_clearances(), self.outbox.sender.run())
-        tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+        tasks = [asyncio.create_task(work) for work in (self.notifier.run(), self.outbox.sender.run())]
         self.leading.set()
         try:
             renewals = 0

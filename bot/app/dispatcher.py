@@ -19,7 +19,7 @@ from bot.cards.message import Message
 from bot.features.access import refusal
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
-from bot.outbox import MessageOutbox, PendingInteraction
+from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
 from core.common.errors import ResponderBotError
 from core.models import Person
@@ -198,11 +198,14 @@ class Dispatcher:
 
     async def _result(self, item: _QueuedInteraction) -> Json | None:
         """The result of an ANSWER entry; errors become results too."""
+        requests: list[RefreshRequest] = []
         try:
-            context = await self._context(item, self._replies(item.interaction))
+            context = await self._context(item, self._replies(item.interaction), requests)
             refused = refusal(item.entry, context)
             if refused is None:
-                return await item.entry.handler(context)
+                result = await item.entry.handler(context)
+                await self._outbox.finish(requests)
+                return result
         except ResponderBotError as error:
             refused = notices.for_error(error)
         except Exception:
@@ -236,16 +239,18 @@ class Dispatcher:
 
     async def _handle(self, item: _QueuedInteraction) -> None:
         replies = self._replies(item.interaction)
-        message = await self._run_handler(item, replies)
+        requests: list[RefreshRequest] = []
+        message = await self._run_handler(item, replies, requests)
         if message is not None:
             await replies.refuse(message)
-        if item.is_in_inbox:
-            await self._outbox.inbox.complete(item.interaction.idempotency_key)
+        await self._outbox.finish(requests, key=item.interaction.idempotency_key if item.is_in_inbox else "")
 
-    async def _run_handler(self, item: _QueuedInteraction, replies: Replies) -> Message | None:
-        """Run the feature's handler. Returns what to tell the person if it failed."""
+    async def _run_handler(
+        self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]
+    ) -> Message | None:
+        """Run the feature's handler, which adds to `requests`. Returns what to tell the person if it failed."""
         try:
-            context = await self._context(item, replies)
+            context = await self._context(item, replies, requests)
             refused = refusal(item.entry, context)
             if refused is None:
                 await item.entry.handler(context)
@@ -268,7 +273,7 @@ class Dispatcher:
             return None
         return notices.internal(self._log_internal_error(interaction))
 
-    async def _context(self, item: _QueuedInteraction, replies: Replies) -> Context:
+    async def _context(self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]) -> Context:
         interaction, services = item.interaction, self._services
         person = await self._person(item, replies)
         return Context(
@@ -287,6 +292,7 @@ class Dispatcher:
             show_modal=replies.show_modal,
             message_ts=interaction.message_ts,
             thread_ts=interaction.thread_ts,
+            refresh_requests=requests,
         )
 
     async def _person(self, item: _QueuedInteraction, replies: Replies) -> Person | None:

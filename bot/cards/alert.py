@@ -37,16 +37,17 @@ def alert_card(
     alert: Alert,
     actions: Sequence[Action],
     *,
+    total: int = 0,
     clearance: int,
     button: ButtonIds,
     now_ms: int,
 ) -> Message:
-    """The card as this clearance may see it."""
+    """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest."""
     view = RedactedView(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(view, "press Details"), *_details(alert, view), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
-    blocks += run_lines(newest, view, button, now_ms, alert.id)
+    blocks += run_lines(newest, view, button, now_ms, alert.id, total=total)
     return Message(_push_notification(view, newest), tuple(blocks), _color(alert))
 
 
@@ -186,14 +187,14 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 
 def run_lines(
-    newest: Sequence[Action], view: RedactedView, button: ButtonIds, now_ms: int, root_id: str
+    newest: Sequence[Action], view: RedactedView, button: ButtonIds, now_ms: int, root_id: str, *, total: int = 0
 ) -> list[Block]:
     """One line for each run, open ones first, with Cancel for those that wait."""
     ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
     blocks = [_run_line(action, view, button, now_ms) for action in ordered[:MAX_RUNS]]
     if len(ordered) > MAX_RUNS:
-        left = ordered[MAX_RUNS:]
-        blocks.append(context(f"and {runs.summary(left)} more: `/responder actions {root_id}` shows all."))
+        left = runs.summary(ordered[MAX_RUNS:], max(total, len(ordered)) - MAX_RUNS)
+        blocks.append(context(f"and {left} more: `/responder actions {root_id}` shows all."))
     return blocks
 
 

@@ -165,11 +165,11 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
     if not newest:
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
     lines = [f"{runs.run_line(a, view, now_ms=now_ms)} · {a.id}" for a in newest]
-    head = f"*{runs.summary(newest).capitalize()} on {subject.id}*"
+    head = f"*{runs.summary(newest, len(newest)).capitalize()} on {subject.id}*"
     parts = _lines(head, lines[:MAX_LINES])
     if len(lines) > MAX_LINES:
         parts.append(context(f"and {len(lines) - MAX_LINES} earlier ones."))
-    return Message(f"{runs.summary(newest)} on {subject.id}", tuple(parts))
+    return Message(f"{runs.summary(newest, len(newest))} on {subject.id}", tuple(parts))
 
 
 def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:

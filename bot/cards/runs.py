@@ -79,7 +79,7 @@ def plain_line(action: Action, view: RedactedView) -> str:
     return f"{foreign(action.responder_name, NAME_LIMIT)} {state(action)}" + (f": {result}" if result else ".")
 
 
-def summary(actions: Sequence[Action]) -> str:
-    """`3 runs, 1 of them open`."""
+def summary(actions: Sequence[Action], total: int) -> str:
+    """`3 runs, 1 of them open`: `total` runs, of which `actions` are the newest and all open ones."""
     running = sum(is_open(a) for a in actions)
-    return count(len(actions), "run") + (f", {running} of them open" if running else "")
+    return count(total, "run") + (f", {running} of them open" if running else "")

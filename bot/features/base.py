@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bot.cards.message import Message
+from bot.outbox import RefreshRequest
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ class Ack(Enum):
     READ = "read"  # at once; the handler runs later, from a bounded queue in memory
     WRITE = "write"  # once the interaction is committed to the inbox, which is replayed after a crash
     ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
-
-
-class Refresh(Protocol):
-    """Render the cards of an alert or case again, ahead of updates caused by events.
-
-    With `log_id` that log's card too.
-    """
-
-    async def __call__(self, root_id: str, log_id: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,6 @@ class Services:
     core: "CoreClient"  # with the bot's own key, which may only read
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings
-    refresh: Refresh
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     command: str = "/responder"
@@ -83,6 +74,14 @@ class Context:
     show_modal: Callable[[Json], Awaitable[None]]  # opens a modal with the trigger; later calls update it
     message_ts: str = ""  # of the message that was clicked
     thread_ts: str = ""
+    refresh_requests: list[RefreshRequest] = field(default_factory=list)  # stored once the handler has ended
+
+    def refresh(self, root_id: str, log_id: str = "") -> None:
+        """Show the person the alert or case as it is now, ahead of what events cause; with `log_id` that log too.
+
+        The messages must reflect what this interaction changed in core. If it changed nothing, they are rendered again.
+        """
+        self.refresh_requests.append(RefreshRequest(root_id, log_id, after=self.core.last_event))
 
 
 Handler = Callable[[Context], Awaitable[Json | None]]

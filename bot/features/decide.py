@@ -45,7 +45,7 @@ async def _decide(
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
     subject = await subjects.of_action(context.core, action)
-    await responses.refresh_cards(context, subject)
+    responses.refresh_cards(context, subject)
     if home.is_home(context):
         await home.publish(context)
         return

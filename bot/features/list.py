@@ -12,8 +12,7 @@ USAGE = "list ~id"
 async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
     name, object_id = subjects.require_id(context, USAGE)
-    subject = await subjects.find(context.core, object_id)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    subject, offered = await subjects.offered(context.core, object_id)
     if name:
         names = set(match_names(name, [r.name for r in offered]))
         offered = [r for r in offered if r.name in names]

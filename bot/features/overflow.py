@@ -37,17 +37,17 @@ async def _watch(context: Context, intent: Intent) -> None:
 
 async def _mark_read(context: Context, intent: Intent) -> None:
     await context.core.mark_alert_read(intent.object_id)
-    await context.services.refresh(intent.object_id)
+    context.refresh(intent.object_id)
 
 
 async def _mark_unread(context: Context, intent: Intent) -> None:
     await context.core.mark_alert_unread(intent.object_id)
-    await context.services.refresh(intent.object_id)
+    context.refresh(intent.object_id)
 
 
 async def _create_case(context: Context, intent: Intent) -> None:
     case = await context.core.create_case_from_alert(intent.object_id)
-    await context.services.refresh(intent.object_id)
+    context.refresh(intent.object_id)
     await context.respond(notices.notice(f"Case {case.id} was made from alert {intent.object_id}."))
 
 
@@ -58,7 +58,7 @@ async def _refresh(context: Context, intent: Intent) -> None:
         object_ids = list(await context.services.outbox.roots_in(context.channel, REFRESH_LIMIT))
         done = "The newest cards of this channel are refreshed."
     for object_id in object_ids:
-        await context.services.refresh(object_id)
+        context.refresh(object_id)
     if is_ephemeral(context):
         await context.replace_original(notices.notice(done))
 

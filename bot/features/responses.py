@@ -32,10 +32,10 @@ async def private_buttons(context: Context, about: str, render: Callable[[Button
     return await context.services.outbox.buttons.issue(context.channel, key, intents_in(render))
 
 
-async def refresh_cards(context: Context, subject: Subject) -> None:
-    """Render the cards that show this object at once, since a person changed something."""
+def refresh_cards(context: Context, subject: Subject) -> None:
+    """Show the cards of this object at once, since a person changed something or asked for it."""
     log_id = subject.id if subject.kind == "case_task_log" else ""
-    await context.services.refresh(subject.root_id or subject.id, log_id)
+    context.refresh(subject.root_id or subject.id, log_id)
 
 
 async def clicked_intent(context: Context) -> Intent | None:

@@ -14,7 +14,7 @@ from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import closest_match, match_names, split_name_and_id
 from bot.features.payload import button_token, clicked_element, is_ephemeral, selected_value
-from bot.redaction import Subject, kind_of
+from bot.redaction import Subject
 from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
 from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
@@ -41,8 +41,7 @@ class RunRequest:
 async def on_run_command(context: Context) -> None:
     """Run the named responder, after confirmation if its policy wants one."""
     name, object_id = subjects.require_id(context, USAGE)
-    subject = await subjects.find(context.core, object_id)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    subject, offered = await subjects.offered(context.core, object_id)
     found = _named(name, offered)
     if len(found) > 1:
         await context.respond(questions.ambiguous_name(name, found, subject, context.services.command))
@@ -82,17 +81,16 @@ async def on_responder_menu(context: Context) -> None:
     if intent is None:
         return
     await context.services.outbox.buttons.rotate(button_token(context))
-    subject = await subjects.of_kind(context.core, _kind(intent.argument), intent.object_id)
+    subject, offered = await subjects.offered(context.core, intent.object_id)
     started = False
     try:
-        started = await _start_selected(context, subject)
+        started = await _start_selected(context, subject, offered)
     finally:
         if not started and not is_ephemeral(context):
-            await responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
+            responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
 
 
-async def _start_selected(context: Context, subject: Subject) -> bool:
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
@@ -104,9 +102,8 @@ async def on_run_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    kind, _, responder_id = intent.argument.partition(" ")
-    subject = await subjects.of_kind(context.core, _kind(kind), intent.object_id)
-    responder = await _offered(context, subject, responder_id)
+    responder_id = intent.argument.partition(" ")[2]
+    subject, responder = await _offered(context, intent.object_id, responder_id)
     await start(context, RunRequest(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
 
 
@@ -116,8 +113,7 @@ async def on_run_again_button(context: Context) -> None:
     if intent is None:
         return
     previous = await context.core.action(intent.object_id)
-    subject = await subjects.of_kind(context.core, kind_of(previous.object_type), previous.object_id)
-    responder = await _offered(context, subject, previous.responder_id)
+    subject, responder = await _offered(context, previous.object_id, previous.responder_id)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     await start(context, RunRequest(subject, responder, confirmed=intent.argument == "confirmed"))
 
@@ -127,12 +123,12 @@ async def on_dismiss_button(context: Context) -> None:
     await context.replace_original(None)
 
 
-async def _offered(context: Context, subject: Subject, responder_id: str) -> OfferedResponder:
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+async def _offered(context: Context, object_id: str, responder_id: str) -> tuple[Subject, OfferedResponder]:
+    subject, offered = await subjects.offered(context.core, object_id)
     found = next((r for r in offered if responder_id in (r.id, r.name)), None)
     if found is None:
         raise ResponderBotError("not_found", f"{responder_id} is no longer on offer for {subject.id}.")
-    return found
+    return subject, found
 
 
 def _kind(text: str) -> Kind:
@@ -159,7 +155,7 @@ async def start(context: Context, request: RunRequest) -> bool:
             raise
         await _show_open_action(context, request, existing)
         return False
-    await responses.refresh_cards(context, subject)
+    responses.refresh_cards(context, subject)
     await _confirm_start(context, action, subject)
     return True
 

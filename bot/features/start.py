@@ -123,7 +123,7 @@ async def _create_action(context: Context, state: WizardState, request: run.RunR
             return views.problem(notices.sentence(error))
         state = replace(state, anyway=True)
         return views.update(start.collision_view(state, existing, responder, subject, parameters=parameters))
-    await responses.refresh_cards(context, subject)
+    responses.refresh_cards(context, subject)
     return views.update(views.message_view("Started", run.started_message(action, subject)))
 
 

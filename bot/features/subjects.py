@@ -1,7 +1,8 @@
 """Look up the object of an id that somebody typed or clicked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -10,10 +11,13 @@ from bot.features.base import Context
 from bot.features.command_text import split_name_and_id
 from bot.redaction import Subject, kind_of
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, Case, Kind, Log, Task
+from core.models import Action, Artifact, Case, Kind, Log, OfferedResponder, Task
 
 if TYPE_CHECKING:
     from core.client import CoreClient
+
+NOTHING = "Nothing has the id {}: no alert, case, task, log or artifact."
+OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 
 Lookup = Callable[["CoreClient", str], Awaitable[Subject]]
 
@@ -30,7 +34,21 @@ async def find(core: "CoreClient", object_id: str) -> Subject:
     for other in await asyncio.gather(*(_find_kind(core, kind, object_id) for kind in others)):
         if other is not None:
             return other
-    raise ResponderBotError("not_found", f"Nothing has the id {object_id}: no alert, case, task, log or artifact.")
+    raise ResponderBotError("not_found", NOTHING.format(object_id))
+
+
+async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
+    """Look up an object with the responders for it, also those that can't run and why.
+
+    Raises ResponderBotError("not_found").
+    """
+    if OBJECT_ID.fullmatch(object_id):
+        answer = await core.documents([object_id], responders=True)
+        for document in answer.documents:
+            subject = Subject.in_document(document, object_id)
+            if subject is not None:
+                return subject, document.responders.get(object_id, [])
+    raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
 async def of_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject:

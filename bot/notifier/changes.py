@@ -1,14 +1,16 @@
-"""What a page of core's event feed says."""
+"""What pages of core's event feed say."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from core.models import Event
+from core.models import Document, Event, EventPage
+
+PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
 @dataclass(frozen=True)
 class FeedChanges:
-    """The ids that a page names, each once, in the order of the feed. A root is an alert or a case."""
+    """The ids that events name, each once, in the order of the feed. A root is an alert or a case."""
 
     created_alerts: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
@@ -27,6 +29,36 @@ class FeedChanges:
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
         )
+
+
+@dataclass
+class ReadDocument:
+    """A document, and the newest event that it reflects."""
+
+    document: Document
+    as_of: int
+
+
+@dataclass
+class HeldEvents:
+    """Events that were read and are not committed yet, with the newest documents of what they are about."""
+
+    events: list[Event] = field(default_factory=list)
+    documents: dict[str, ReadDocument] = field(default_factory=dict)
+    last: int | None = None
+    """Number of the last event that was read."""
+
+    def add(self, page: EventPage) -> None:
+        """Add the page that follows."""
+        self.events += page.events
+        self.last = page.last
+        for document in page.documents or ():
+            self.documents[document.id] = ReadDocument(document, page.as_of or page.last)
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether more is likely to follow soon, so that it may wait to be shown with that."""
+        return all(event.type in PROGRESS for event in self.events)
 
 
 def _unique(ids: Iterable[str]) -> tuple[str, ...]:

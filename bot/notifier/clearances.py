@@ -1,22 +1,26 @@
 """Renders messages again that show more, or less, than may be seen now: see bot/docs/redaction.md."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import structlog
 
 from bot.cards.message import Message
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
-from bot.notifier.timeline import ChannelAccess, Timeline
+from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.models import is_person
 from bot.redaction import RED, RedactedView, Subject, withheld
 from core.common.errors import ResponderBotError
+from core.models import Document
 
-BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 WITHHELD_FOR_NOW = -2  # the clearance of a message that couldn't be rendered; it is tried again
+ROOTS_AT_ONCE = 20  # alerts and cases, before news gets its turn
+
+ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
+"""Reads the documents of these roots from core, each with what is named of it."""
 
 log = structlog.get_logger("bot.notifier")
 
@@ -24,50 +28,60 @@ log = structlog.get_logger("bot.notifier")
 class ClearanceEnforcer:
     """Compares each message with the clearance of its channel or person, and with the TLP of its object."""
 
-    def __init__(self, renderer: Renderer, outbox: MessageOutbox, channels: ChannelAccess) -> None:
+    def __init__(
+        self, renderer: Renderer, outbox: MessageOutbox, access: ChannelAccess, read_documents: ReadDocuments
+    ) -> None:
         self._renderer = renderer
         self._outbox = outbox
-        self._channels = channels
+        self._access = access
+        self._read_documents = read_documents
+        self._checked: set[tuple[str, str]] = set()  # channel and root, since `restart`
 
-    async def run(self, is_ready: asyncio.Event) -> None:
-        """Enforce the clearances after each change, while `is_ready` is set; runs until cancelled.
+    def restart(self) -> None:
+        """Check all messages again: a clearance may have changed."""
+        self._checked.clear()
+
+    async def enforce_some(self) -> bool:
+        """Enforce the clearances of some alerts and cases; False once all were checked.
 
         What is interrupted is found again, since each message stores the clearance that it was rendered for.
         """
-        failures = 0
-        while True:
-            await is_ready.wait()
-            self._channels.changed.clear()
-            try:
-                await self._enforce_everywhere()
-            except ResponderBotError as error:
-                log.warning("clearance_check_failed", code=error.code, reason=error.message)
-                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
-                failures += 1
-            else:
-                failures = 0
-                await self._channels.changed.wait()
-
-    async def _enforce_everywhere(self) -> None:
         for channel, key in self._outbox.channels().items():
-            try:
-                await self._enforce(channel, await self._renderer.clearance(channel, key))
-            except ResponderBotError:
-                raise
-            except Exception:
-                log.exception("clearance_check_failed", channel=channel)
+            clearance = await isolated(self._renderer.clearance(channel, key), channel, otherwise=None)
+            if clearance is not None and await self._enforce_some_in(channel, clearance):
+                return True
+        return False
 
-    async def _enforce(self, channel: str, clearance: int) -> None:
+    async def _enforce_some_in(self, channel: str, clearance: int) -> bool:
         # While Slack can't be asked about a channel, what is posted there stays, and only unsent messages are checked.
-        unsent_only = not self._channels.is_known(channel)
-        for root_id in self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only):
-            since = self._outbox.last_write()
-            here = [message for message in self._outbox.messages_of(root_id) if message.channel == channel]
-            stale = [m for m in here if m.clearance != clearance and not (unsent_only and m.is_delivered)]
-            desired, kept = await self.refresh(stale, await self._renderer.timeline(root_id), clearance)
-            desired = [replace(message, in_bulk=True) for message in desired]
-            if not await self._outbox.enforce_clearance(desired, kept, since=since):
-                self._channels.changed.set()  # somebody else wrote meanwhile: check again
+        unsent_only = not self._access.is_known(channel)
+        found = self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
+        roots = list(islice((root for root in found if (channel, root) not in self._checked), ROOTS_AT_ONCE))
+        self._checked |= {(channel, root_id) for root_id in roots}
+        stale = {
+            root_id: [
+                message
+                for message in self._outbox.messages_of(root_id)
+                if message.channel == channel
+                and message.clearance != clearance
+                and not (unsent_only and message.is_delivered)
+            ]
+            for root_id in roots
+        }
+        if not stale:
+            return False
+        documents = await self._read_documents(
+            {root_id: set().union(*map(ids_in, messages)) for root_id, messages in stale.items()}
+        )
+        desired: list[DesiredMessage] = []
+        kept: dict[str, int] = {}
+        for root_id, messages in stale.items():
+            timeline = self._renderer.timeline(documents.get(root_id) or Document(id=root_id, deleted=True))
+            rendered, right = await self.refresh(messages, timeline, clearance)
+            desired += [replace(message, in_bulk=True) for message in rendered]
+            kept |= right
+        await self._outbox.enforce_clearance(desired, kept)
+        return True
 
     async def refresh(
         self, messages: Sequence[MessageRecord], timeline: Timeline, clearance: int | None = None
@@ -79,24 +93,23 @@ class ClearanceEnforcer:
         desired: list[DesiredMessage] = []
         kept: dict[str, int] = {}
         for message in messages:
-            own = message.clearance if is_person(message.channel) else self._channels.clearance_of(message.channel)
+            own = message.clearance if is_person(message.channel) else self._access.clearance_of(message.channel)
             now = own if clearance is None else clearance
-            if await isolated(self._is_current(message, timeline, now), timeline.root_id, otherwise=False):
+            if _is_current(message, timeline, now):
                 kept[message.key] = now
             else:
                 desired += await self._render_or_withhold(message, timeline, now)
         return desired, kept
 
-    async def _is_current(self, message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
-        """Whether the message withholds just what it must."""
-        view = RedactedView(await self._renderer.subject_of(message, timeline), clearance)
-        return view.fingerprint == message.fingerprint
-
     async def _render_or_withhold(
         self, message: MessageRecord, timeline: Timeline, clearance: int
     ) -> list[DesiredMessage]:
         try:
-            return await self._renderer.again(message, timeline) or [_withheld(message, clearance)]
+            if rendered := await self._renderer.again(message, timeline):
+                return rendered
+            if timeline.document.unreadable:
+                clearance = WITHHELD_FOR_NOW
+            return [_withheld(message, clearance)]
         except ResponderBotError as error:
             if error.code in CORE_UNAVAILABLE:
                 raise
@@ -106,6 +119,12 @@ class ClearanceEnforcer:
         except Exception:
             log.exception("refresh_failed", key=message.key)
         return [_withheld(message, WITHHELD_FOR_NOW)]
+
+
+def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
+    """Whether the message withholds just what it must."""
+    subject = Subject.in_document(timeline.document, message.about.partition(" ")[2])
+    return subject is not None and RedactedView(subject, clearance).fingerprint == message.fingerprint
 
 
 def _withheld(message: MessageRecord, clearance: int) -> DesiredMessage:

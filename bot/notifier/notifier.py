@@ -1,32 +1,41 @@
-"""The loop that follows core's event feed."""
+"""The one writer of messages: it follows core's event feed, and renders what people and clearances ask for."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from bot.notifier.changes import FeedChanges
-from bot.notifier.clearances import BACKOFF_S, ClearanceEnforcer
+from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument
+from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
-from bot.notifier.isolation import isolated
+from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
-from bot.notifier.timeline import ChannelAccess
-from bot.outbox import IGNORE_LATER_WRITES, REFRESH_MS, DesiredMessage, MessageOutbox
+from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
+from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from core.common.errors import ResponderBotError
+from core.models import Document, EventPage
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 WAIT_S = 30  # how long core may hold a request for the next events
-MAX_ATTEMPTS = 5  # to write what was read while others write too
+MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
+MAX_HELD = 500  # events
+REQUESTS_AT_ONCE = 20
+IDS_AT_ONCE = 200  # as many as core answers
+BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 
 log = structlog.get_logger("bot.notifier")
 
+T = TypeVar("T")
+
 
 class Notifier:
-    """Turns events into desired messages. Of several replicas only the leader runs it."""
+    """Decides what messages shall show. Of several replicas only the leader runs it, so that nothing overtakes it."""
 
     def __init__(
         self, core: "CoreClient", outbox: MessageOutbox, channels: ChannelAccess, clock_ms: Callable[[], int]
@@ -37,7 +46,9 @@ class Notifier:
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
-        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels)
+        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents)
+        self._has_gap = False  # the bot was away longer than core keeps events
+        self._rendered_as_of: dict[str, int] = {}  # by root: documents that are newer than the feed's cursor
         self.problem = ""
         """Why the feed isn't followed, as a sentence; "" while it is."""
 
@@ -51,97 +62,206 @@ class Notifier:
     async def run(self) -> None:
         """Follow the feed until cancelled. While core is down it is asked again without limit."""
         failures = 0
-        self._database.reset()
         while True:
+            self._database.reset()
+            started = asyncio.get_running_loop().time()
             try:
-                await self._follow_once()
-                failures, self.problem = 0, ""
+                await self._follow()
             except ResponderBotError as error:
-                self._database.reset()
+                if self._has_gap:
+                    continue
+                if asyncio.get_running_loop().time() - started > BACKOFF_S[-1]:
+                    failures = 0
                 self.problem = error.message
                 log.warning("feed_failed", code=error.code, reason=error.message)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
 
-    async def enforce_clearances(self) -> None:
-        """Render again what shows more or less than a clearance covers; runs until cancelled."""
-        await self._enforcer.run(self._database.passed)
+    # --- the loop ---------------------------------------------------------------------------------------------------
 
-    async def refresh(self, root_id: str, log_id: str = "") -> None:
-        """Render the cards of this alert or case, and of a task log, before any events: a person did something."""
-        await self._refresh(root_id, log_id, by_person=True)
-
-    async def _refresh(self, root_id: str, log_id: str = "", *, by_person: bool) -> list[DesiredMessage]:
-        desired: list[DesiredMessage] = []
-        for _ in range(MAX_ATTEMPTS):
-            since = self._outbox.last_write()
-            timeline = await self._renderer.timeline(root_id)
-            desired = await self._renderer.alert_cards(timeline, by_person=by_person)
-            if log_id:
-                log_cards = await self._renderer.log_cards(log_id, timeline)
-                desired += [replace(card, by_person=by_person) for card in log_cards]
-            if not await self._outbox.upsert(*desired, since=since):
-                break
-        return desired
-
-    async def _follow_once(self) -> None:
+    async def _follow(self) -> None:
+        """Do what comes next, one thing after the other. Raises ResponderBotError when core or the database fails."""
         await self._database.verify()
-        cursor = self._outbox.cursor()
+        if self._has_gap:
+            await self._catch_up()
+            self._has_gap = False
+        await self._serve_requests()
+        loop, held = asyncio.get_running_loop(), HeldEvents(last=self._outbox.cursor())
+        self._rendered_as_of.clear()
+        self._enforcer.restart()
+        is_enforcing, due_at = True, 0.0
+        page = _task(self._next_page(held.last))
+        requested = _task(self._outbox.refresh_requested())
+        changed = _task(self._channels.changed.wait())
         try:
-            page = await self._core.events(cursor, wait_s=WAIT_S)
+            while True:
+                wait_s = 0.0 if is_enforcing else None
+                if held.events and not is_enforcing:
+                    wait_s = max(due_at - loop.time(), 0.0)
+                await asyncio.wait({page, requested, changed}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                if requested.done():
+                    requested = _task(self._outbox.refresh_requested())
+                    await self._serve_requests()
+                if changed.done():
+                    self._channels.changed.clear()
+                    changed = _task(self._channels.changed.wait())
+                    self._enforcer.restart()
+                    is_enforcing = True
+                if page.done():
+                    if not held.events:
+                        due_at = loop.time() + MERGE_S
+                    held.add(await self._checked(page.result(), held.last))
+                    self.problem = ""
+                    page = _task(self._next_page(held.last))
+                if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
+                    await self._commit(held)
+                    held = HeldEvents(last=held.last)
+                elif is_enforcing:
+                    is_enforcing = await self._enforcer.enforce_some()
+        finally:
+            await _cancel(page, requested, changed)
+
+    async def _next_page(self, after: int | None) -> EventPage:
+        try:
+            return await self._core.events(after, wait_s=WAIT_S, documents=True)
         except ResponderBotError as error:
             if error.code != "gone":
                 raise
+            self._has_gap = True
+            raise
+
+    async def _checked(self, page: EventPage, after: int | None) -> EventPage:
+        if after is not None and page.last < after:
             self._database.reset()
             await self._database.verify()
-            await self._catch_up()
-            return
-        if cursor is not None and page.last < cursor:
-            self._database.reset()
-            return
-        self.problem = ""
-        if page.events:
-            last_event = event_fingerprint(page.events[-1])
-            await self._commit_page(FeedChanges.of(page.events), page.last, last_event)
+        return page
 
-    async def _commit_page(self, changes: FeedChanges, last: int, last_event: str) -> None:
-        """Write all messages of a page; those that another wrote meanwhile are rendered again, since either may be the
-        older. The last attempt overwrites."""
-        for attempt in range(MAX_ATTEMPTS):
-            since = self._outbox.last_write() if attempt < MAX_ATTEMPTS - 1 else IGNORE_LATER_WRITES
+    async def _serve_requests(self) -> None:
+        """Render what people asked to see again."""
+        while requests := self._outbox.refresh_requests(REQUESTS_AT_ONCE):
+            named: dict[str, set[str]] = {}
+            for request in requests:
+                named.setdefault(request.root_id, set()).add(request.log_id)
+            documents = await self._documents(named)
             desired: list[DesiredMessage] = []
-            for root_id in changes.roots:
-                desired += await isolated(self._of_root(root_id, changes), root_id, otherwise=[])
-            overtaken = await self._outbox.commit_page(desired, last, since=since, last_event=last_event)
-            if not overtaken:
-                return
-            changes = replace(changes, roots=tuple(r for r in changes.roots if r in overtaken) or changes.roots)
+            for request in requests:
+                document = documents.get(request.root_id)
+                if document is not None:
+                    desired += await isolated(self._requested(document, request.log_id), request.root_id, otherwise=[])
+            await self._outbox.commit_refresh(desired, requests)
 
-    async def _of_root(self, root_id: str, changes: FeedChanges) -> list[DesiredMessage]:
-        """All messages of an alert or a case that a page changes."""
-        timeline = await self._renderer.timeline(root_id, is_new=root_id in changes.created_alerts)
+    async def _requested(self, document: Document, log_id: str) -> list[DesiredMessage]:
+        timeline = self._renderer.timeline(document)
+        return self._renderer.alert_cards(timeline) + (self._renderer.log_cards(log_id, timeline) if log_id else [])
+
+    async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
+        """The documents of these roots as core has them now, each with what is named of it.
+
+        One that doesn't exist is left out. One that core fails to read is `unreadable`, and stops no other. Raises
+        ResponderBotError if core is unavailable.
+        """
+        try:
+            return await self._read_documents({*named, *(part for parts in named.values() for part in parts)})
+        except ResponderBotError as error:
+            if error.code in CORE_UNAVAILABLE:
+                raise
+            if len(named) == 1:
+                log.warning("document_unreadable", root_id=next(iter(named)), code=error.code, reason=error.message)
+                return {root_id: Document(id=root_id, unreadable=[root_id]) for root_id in named}
+        found: dict[str, Document] = {}
+        for root_id, parts in named.items():
+            found.update(await self._documents({root_id: parts}))
+        return found
+
+    async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
+        wanted, found = [i for i in ids if OBJECT_ID.fullmatch(i)], dict[str, Document]()
+        while wanted:
+            answer = await self._core.documents(wanted[:IDS_AT_ONCE])
+            wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
+            for document in answer.documents:
+                found[document.id] = document
+                self._rendered_as_of[document.id] = answer.as_of
+        return found
+
+    # --- pages of the feed ------------------------------------------------------------------------------------------
+
+    async def _commit(self, held: HeldEvents) -> None:
+        """Write all messages that these events change, and move the cursor."""
+        last = held.last or 0
+        await self._read_again_what_is_stale(held)
+        changes = FeedChanges.of(held.events)
+        desired: list[DesiredMessage] = []
+        for root_id in changes.roots:
+            if root_id in held.documents:
+                document = held.documents[root_id].document
+                desired += await isolated(self._of_root(document, changes), root_id, otherwise=[])
+        await self._outbox.commit_page(desired, last, last_event=event_fingerprint(held.events[-1]))
+        self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
+
+    async def _read_again_what_is_stale(self, held: HeldEvents) -> None:
+        """Messages may have been rendered from newer documents meanwhile, and must not go back."""
+        stale = [root for root, read in held.documents.items() if read.as_of < self._rendered_as_of.get(root, 0)]
+        if not stale:
+            return
+        changes = FeedChanges.of(held.events)
+        named: dict[str, set[str]] = {root_id: set() for root_id in stale}
+        for part, root_id in (*changes.actions, *changes.logs):
+            if root_id in named:
+                named[root_id].add(part)
+        for root_id, document in (await self._documents(named)).items():
+            held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
+
+    async def _of_root(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
+        """All messages of an alert or a case that events change."""
+        root_id = document.id
+        timeline = self._renderer.timeline(document, is_new=root_id in changes.created_alerts)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_progress = changes.ended.isdisjoint(action_ids)
-        desired = await isolated(self._renderer.alert_cards(timeline, is_progress=is_progress), root_id, otherwise=[])
+        desired = self._renderer.alert_cards(timeline, is_progress=is_progress)
         for log_id, case_id in changes.logs:
             if case_id == root_id:
-                desired += await self._renderer.log_cards(log_id, timeline)
+                desired += self._renderer.log_cards(log_id, timeline)
         for action_id in action_ids:
-            has_ended = action_id in changes.ended
-            desired += await isolated(
-                self._renderer.action_messages(action_id, timeline, has_ended=has_ended), root_id, otherwise=[]
-            )
-        if root_id not in changes.changed:
-            return desired
-        rendered = {message.key for message in desired}
-        others = [message for message in self._outbox.messages_of(root_id) if message.key not in rendered]
-        return desired + (await self._enforcer.refresh(others, timeline))[0]
+            action, has_ended = timeline.action(action_id), action_id in changes.ended
+            if action is not None:
+                desired += await isolated(
+                    self._renderer.action_messages(action, timeline, has_ended=has_ended), root_id, otherwise=[]
+                )
+        if root_id in changes.changed:
+            desired += await self._others(timeline, {message.key for message in desired})
+        return desired
+
+    async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
+        """The root changed itself: its other messages that show more or less than its levels allow now."""
+        others = [message for message in self._outbox.messages_of(timeline.root_id) if message.key not in rendered]
+        if not others:
+            return []
+        if timeline.alert is None:  # a message about an artifact needs that artifact's own level
+            named = {object_id for message in others for object_id in ids_in(message)}
+            documents = await self._documents({timeline.root_id: named})
+            timeline = self._renderer.timeline(documents.get(timeline.root_id, timeline.document))
+        return (await self._enforcer.refresh(others, timeline))[0]
 
     async def _catch_up(self) -> None:
-        """The bot was away longer than core keeps events: render recent cards again, then go on from now."""
+        """Render recent cards again, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
         await self._outbox.invalidate_clearances()
-        for root_id in self._outbox.recent_roots(self._clock() - REFRESH_MS):
-            await isolated(self._refresh(root_id, by_person=False), root_id, otherwise=[])
+        recent = list(self._outbox.recent_roots(self._clock() - REFRESH_MS))
+        for start in range(0, len(recent), REQUESTS_AT_ONCE):
+            documents = await self._documents(dict.fromkeys(recent[start : start + REQUESTS_AT_ONCE], ()))
+            desired: list[DesiredMessage] = []
+            for root_id, document in documents.items():
+                desired += await isolated(self._requested(document, ""), root_id, otherwise=[])
+            await self._outbox.upsert(*desired)
         await self._outbox.commit_page([], last)
         self._channels.changed.set()
+
+
+def _task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    return asyncio.create_task(work)
+
+
+async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,12 +1,13 @@
-"""An alert or a case and the threads that its messages go to."""
+"""An alert or a case as core showed it at one moment, and the threads that its messages go to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.outbox import MessageRecord
+from bot.redaction import Subject
 from bot.settings import Route
-from core.models import Alert, Artifact, Case, Person
+from core.models import Action, Alert, Case, Document, Person
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,48 @@ class ChannelAccess:
 
 @dataclass
 class Timeline:
-    """A root with what was read of it, while its messages are rendered."""
+    """A root (an alert or a case) with what core said of it, and the threads that show it."""
 
-    root_id: str
+    document: Document
     threads: list[Thread] = field(default_factory=list)
-    alert: Alert | None = None  # None: it is a case
-    case: Case | None = None  # once it was needed
-    artifacts: dict[str, Artifact] = field(default_factory=dict)  # those that were needed, by id
+
+    @property
+    def root_id(self) -> str:
+        """Id of the alert or case."""
+        return self.document.id
+
+    @property
+    def alert(self) -> Alert | None:
+        """None if the root is a case, or doesn't exist any more."""
+        return self.document.alert
+
+    @property
+    def case(self) -> Case | None:
+        """None if the root is an alert, or doesn't exist any more."""
+        return self.document.case
 
     def in_thread_of(self, message: MessageRecord) -> "Timeline":
         """A copy with only the thread of this message."""
         return replace(self, threads=[Thread(message.channel, message.thread_of or message.key)])
+
+    def action(self, action_id: str) -> Action | None:
+        """An action of the document; None if it isn't there."""
+        return next((action for action in self.document.actions if action.id == action_id), None)
+
+    def actions_on(self, object_id: str) -> Sequence[Action]:
+        """The open and the newest actions on an object."""
+        return [action for action in self.document.actions if action.object_id == object_id]
+
+    def count_on(self, object_id: str) -> int:
+        """How many actions there are on an object in all."""
+        return max(self.document.action_counts.get(object_id, 0), len(self.actions_on(object_id)))
+
+    def target(self, action: Action) -> Subject:
+        """What an action ran on; of what can't be read nothing is shown."""
+        return Subject.in_document(self.document, action.object_id) or Subject.unknown(action)
+
+
+def ids_in(message: MessageRecord) -> set[str]:
+    """Ids of what a message is about, to ask core for."""
+    named = {message.root_id, message.key.split(":")[1], message.about.partition(" ")[2]}
+    return {object_id for object_id in named if object_id.startswith("~")}

@@ -1,14 +1,14 @@
 """The durable queue to Slack (desired messages), the inbox of interactions, and what replicas share."""
 
 from bot.outbox.inbox import PendingInteraction
-from bot.outbox.models import DesiredMessage, MessageRecord
-from bot.outbox.outbox import IGNORE_LATER_WRITES, DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
+from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest
+from bot.outbox.outbox import DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
 from bot.outbox.rate_limiter import RateLimiter
+from bot.outbox.refreshes import StoredRequest
 from bot.outbox.sender import ClearanceGuard
 from bot.outbox.store import REFRESH_MS
 
 __all__ = [
-    "IGNORE_LATER_WRITES",
     "REFRESH_MS",
     "ClearanceGuard",
     "DeliveryProblem",
@@ -18,5 +18,7 @@ __all__ = [
     "MessageRecord",
     "PendingInteraction",
     "RateLimiter",
+    "RefreshRequest",
+    "StoredRequest",
     "forget_messages",
 ]

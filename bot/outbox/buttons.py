@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from bot.cards.message import ButtonIds, Intent
 from bot.outbox import messages
-from bot.outbox.models import MessageRecord, record_of
+from bot.outbox.models import Button, MessageRecord, record_of
 from bot.outbox.state import refuse_mismatch
 from core.common.database.sqlite import Database, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -23,25 +23,25 @@ class Buttons:
         self._clock = clock_ms
 
     async def issue(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
-        """Ids for these intents, bound to the channel ("" for views) and the message.
+        """Store ids for these intents, bound to the channel ("" for views) and the message, and return them."""
+        ids, new = self.prepare(channel, message_key, intents)
+        if new:
+            await self._store.transaction(lambda tx: insert(tx, channel, message_key, new))
+        return ids
+
+    def prepare(
+        self, channel: str, message_key: str, intents: Sequence[Intent]
+    ) -> tuple[ButtonIds, tuple[Button, ...]]:
+        """Ids for these intents, and those of them that are new and must be stored with the message.
 
         An id with more than half of its life left is used again, so that an unchanged card stays unchanged.
         """
         known = self._reusable(channel, message_key)
-        new = {intent: secrets.token_urlsafe(ID_BYTES) for intent in intents if intent not in known}
-        if new:
-            bound_to = {"channel": channel, "message_key": message_key, "expires_at": self._clock() + LIFE_MS}
-
-            def work(tx: Transaction) -> None:
-                for intent, token in new.items():
-                    tx.run(
-                        """INSERT INTO button (token, channel, message_key, what, object_id, argument, expires_at)
-                           VALUES (:token, :channel, :message_key, :what, :object_id, :argument, :expires_at)""",
-                        {**bound_to, "token": token, **vars(intent)},
-                    )
-
-            await self._store.transaction(work)
-        return {**known, **new}.__getitem__
+        expires_at = self._clock() + LIFE_MS
+        new = tuple(
+            Button(secrets.token_urlsafe(ID_BYTES), intent, expires_at) for intent in intents if intent not in known
+        )
+        return {**known, **{button.intent: button.token for button in new}}.__getitem__, new
 
     def _reusable(self, channel: str, message_key: str) -> dict[Intent, str]:
         rows = self._store.rows(
@@ -94,6 +94,24 @@ class Buttons:
     def _message(self, row: Row) -> MessageRecord | None:
         found = messages.by_key(self._store, row["message_key"])
         return record_of(found) if found else None
+
+
+def insert(tx: Transaction, channel: str, message_key: str, buttons: Sequence[Button]) -> None:
+    """Store new buttons of a message."""
+    tx.run_all(
+        """INSERT INTO button (token, channel, message_key, what, object_id, argument, expires_at)
+           VALUES (:token, :channel, :message_key, :what, :object_id, :argument, :expires_at)""",
+        [
+            {
+                "token": button.token,
+                "channel": channel,
+                "message_key": message_key,
+                **vars(button.intent),
+                "expires_at": button.expires_at,
+            }
+            for button in buttons
+        ],
+    )
 
 
 def _intent(row: Row) -> Intent:

@@ -38,10 +38,13 @@ class Inbox:
         return await self._store.transaction(lambda tx: bool(tx.run(sql, {**values, **lease})))
 
     async def complete(self, key: str) -> None:
-        """Note that it was carried out, or refused for good. Its content is deleted, its key kept against a repeat."""
+        """Note that it was carried out, or refused for good."""
+        await self._store.transaction(lambda tx: self.completed(tx, key))
+
+    def completed(self, tx: Transaction, key: str) -> None:
+        """As `complete`, in a transaction. The content is deleted, the key kept against a repeat."""
         sql = "UPDATE inbox SET done_at = :now, payload = '' WHERE key = :key"
-        now = self._clock()
-        await self._store.transaction(lambda tx: tx.run(sql, {"key": key, "now": now}))
+        tx.run(sql, {"key": key, "now": self._clock()})
 
     async def take_over_abandoned(self) -> list[PendingInteraction]:
         """Lease the interactions whose process died or took too long, oldest first."""

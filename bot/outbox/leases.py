@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from core.common import leases
 from core.common.database.sqlite import Database, Transaction
+from core.common.errors import ResponderBotError
 
 LEASE_MS = 10_000
 _LEADER = "lead"
@@ -34,6 +35,12 @@ class LeaderLease:
             return True
 
         return await self._store.transaction(work)
+
+    def refuse_others(self, tx: Transaction) -> None:
+        """Raise ResponderBotError("conflict") if another replica leads by now, so that a late write changes nothing."""
+        row = tx.row("SELECT holder FROM lease WHERE name = :name", {"name": _LEADER})
+        if row and row["holder"] != self._holder:
+            raise ResponderBotError("conflict", "Another replica of the bot leads now; this one waits.")
 
     async def release(self) -> None:
         """Let another replica lead at once."""

@@ -3,9 +3,9 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from bot.cards.message import Message
+from bot.cards.message import Intent, Message
 from bot.redaction import RedactedView
 from core.common.database.sqlite import Row
 
@@ -15,13 +15,52 @@ FOR_EVENT = 0
 IN_BULK = -1  # one of many that are rendered again
 
 
+Status = Literal[
+    "unsent",  # Slack doesn't have it
+    "posting",  # a post began, and whether it arrived isn't known
+    "shown",  # Slack shows the desired content
+    "outdated",  # Slack shows older content
+    "deleted",  # somebody deleted it in Slack, or the root of its thread before it was posted
+]
+"""The state of a message in Slack; bot/docs/delivery.md#states-of-a-message has the transitions."""
+
+FileStatus = Literal[
+    "unsent",
+    "uploading",  # Slack has the content, and whether it shows the file isn't known
+    "shown",
+    "removing",  # it may no longer be shown
+]
+"""The state of a message's file in Slack; a message without a file has no row of it."""
+
+
+@dataclass(frozen=True)
+class Button:
+    """An opaque id, what it means, and until when (ms)."""
+
+    token: str
+    intent: Intent
+    expires_at: int
+
+
+@dataclass(frozen=True)
+class RefreshRequest:
+    """Somebody waits to see an alert or a case, and a task log's card if one is named.
+
+    `after` is the number of an event that the messages must reflect; None: render them again in any case.
+    """
+
+    root_id: str
+    log_id: str = ""
+    after: int | None = None
+
+
 @dataclass(frozen=True)
 class DesiredMessage:
     """The content that a message should have. Of several that pile up only the last is sent.
 
     `key` identifies the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
     replies to; `root_id` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
-    it. `view` is the view that the content was rendered from.
+    it. `view` is the view that the content was rendered from; `buttons` are its new ones.
     """
 
     key: str
@@ -30,19 +69,27 @@ class DesiredMessage:
     thread_of: str = ""
     root_id: str = ""
     by_person: bool = False  # a person waits for it: it goes first
-    is_progress: bool = False  # more is likely to follow soon: it may wait to be merged with that
+    is_progress: bool = False  # more is likely to follow soon
     in_bulk: bool = False  # one of many that are rendered again: it goes last
     file: tuple[str, str] | None = None
     view: RedactedView | None = None
+    buttons: tuple[Button, ...] = ()
 
     def payload(self) -> str:
         """The message as JSON."""
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
 
+    @property
+    def priority(self) -> int:
+        """FOR_PERSON, FOR_EVENT or IN_BULK."""
+        if self.by_person:
+            return FOR_PERSON
+        return IN_BULK if self.in_bulk else FOR_EVENT
+
 
 @dataclass(frozen=True)
 class MessageRecord:
-    """A message as stored. Times are in ms; 0 means never."""
+    """A message as stored, with its file. Times are in ms; 0 means never."""
 
     key: str
     channel: str  # as in the settings; a user id for a direct message
@@ -50,10 +97,10 @@ class MessageRecord:
     root_id: str
     thread_of: str
     payload: str
+    status: Status
     version: int  # of the desired content; grows with each change
-    sent_version: int  # what Slack has
-    attempted_version: int  # of the post that is under way
-    attempted_at: int  # when a post began whose outcome isn't known
+    attempted_version: int  # of the post whose outcome isn't known
+    attempted_at: int  # when that began
     post_id: str  # random, in the message's metadata, by which a post is found in Slack
     ts: str
     priority: int  # FOR_PERSON, FOR_EVENT or IN_BULK
@@ -61,15 +108,15 @@ class MessageRecord:
     failures: int
     problem: str  # why it couldn't be sent, for `doctor`
     is_plain: bool  # Slack refused its blocks: only text is sent
-    is_deleted: bool  # somebody deleted it in Slack
-    file_name: str
-    file_text: str
-    file_id: str
-    file_sent: bool  # Slack has the file, or has deleted it, as desired
     clearance: int  # that the content was rendered for
     about: str  # kind and id of the object that it is about, such as `case_task ~9`
     fingerprint: str  # of what the content withholds
     root_ts: str  # of the message that it replies to
+    file_name: str  # "" without a file
+    file_text: str  # "" once Slack shows it
+    file_id: str  # of Slack; "" before the upload
+    file_status: FileStatus | None
+    file_failures: int
 
     @property
     def slack_channel(self) -> str:
@@ -89,7 +136,7 @@ class MessageRecord:
     @property
     def is_delivered(self) -> bool:
         """Whether Slack has all of it."""
-        return self.sent_version >= self.version and self.file_sent
+        return self.status == "shown" and self.file_status in (None, "shown")
 
     def content(self) -> dict[str, Any]:
         """The fields of chat.postMessage and chat.update."""
@@ -98,10 +145,9 @@ class MessageRecord:
 
 
 def record_of(row: Row) -> MessageRecord:
-    """A row of the message table, with its root's `ts` as `root_ts`."""
+    """A row of the message table with its root's `ts` as `root_ts` and its file."""
     values = {name: row[name] for name in MessageRecord.__dataclass_fields__}
-    for name in ("is_plain", "is_deleted", "file_sent"):
-        values[name] = bool(values[name])
+    values["is_plain"] = bool(values["is_plain"])
     return MessageRecord(**values)
 
 

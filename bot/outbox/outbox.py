@@ -1,18 +1,20 @@
 """The content that messages should have, as other rooms ask for it; and how far core's feed was followed."""
 
-import secrets
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import messages, state
+from bot.outbox import buttons, files, messages, refreshes, state
 from bot.outbox.buttons import LIFE_MS, Buttons
 from bot.outbox.inbox import Inbox
 from bot.outbox.leases import LEASE_MS, LeaderLease
-from bot.outbox.models import FOR_EVENT, FOR_PERSON, IN_BULK, DesiredMessage, MessageRecord, digest, record_of
+from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
 from bot.outbox.rate_limiter import RateLimiter
+from bot.outbox.refreshes import StoredRequest
 from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
@@ -21,11 +23,9 @@ from core.common.database.probe import Probe
 from core.common.database.sqlite import Transaction
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
-MERGE_MS = 250  # progress waits this long: a quick run is over by then, and is shown once
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key
 BUTTONS_KEEP_MS = 30 * LIFE_MS  # so that an expired one can still offer Refresh
-POST_ID_BYTES = 16
-IGNORE_LATER_WRITES = 2**62  # as `since`: no write has a higher number, so none counts as later
+POLL_S = 0.2  # how soon a request of another replica is seen
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class MessageOutbox:
         self.inbox = Inbox(self._store, clock_ms, holder)
         self.leader = LeaderLease(self._store, clock_ms, holder, lease_ms)
         self.watches = Watches(self._store, clock_ms)
+        self._refresh_requested = asyncio.Event()
         self.sender = Sender(self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard())
 
     async def close(self) -> None:
@@ -83,45 +84,35 @@ class MessageOutbox:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def last_write(self) -> int:
-        """The number of the last write. Ask for it before core is read, and pass it as `since` with the result."""
-        return int(state.value(self._store, "last_write") or 0)
+    async def upsert(self, *desired: DesiredMessage) -> None:
+        """Store what these messages should show, durably."""
+        await self._write(desired)
 
-    async def upsert(self, *desired: DesiredMessage, since: int = IGNORE_LATER_WRITES) -> set[str]:
-        """Store what these messages should show, durably.
-
-        A message that another writer has changed after the write `since` is left alone, since that writer may have
-        read core later. Returns the alerts and cases of such messages: render them again.
-        """
-        return await self._write(desired, since)
-
-    async def commit_page(
-        self, desired: Sequence[DesiredMessage], cursor: int, *, since: int = IGNORE_LATER_WRITES, last_event: str = ""
-    ) -> set[str]:
+    async def commit_page(self, desired: Sequence[DesiredMessage], cursor: int, *, last_event: str = "") -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        The cursor stays while anything must be rendered again. `last_event` identifies the event at the cursor.
+        `last_event` identifies the event at the cursor.
         """
 
-        def after(tx: Transaction, overtaken: set[str]) -> None:
-            if not overtaken:
-                state.set_value(tx, "cursor", str(cursor))
-                state.set_value(tx, "last_event", last_event)
+        def move(tx: Transaction, now: int) -> None:
+            state.set_value(tx, "cursor", str(cursor))
+            state.set_value(tx, "last_event", last_event)
+            refreshes.fulfil_until(tx, cursor, now)
 
-        return await self._write(desired, since, after)
+        await self._write(desired, move)
 
-    async def enforce_clearance(
-        self, desired: Sequence[DesiredMessage], kept: Mapping[str, int], *, since: int
-    ) -> bool:
-        """Upsert messages that were rendered for another clearance; `kept`: those that are right for which clearance.
+    async def commit_refresh(self, desired: Sequence[DesiredMessage], requests: Sequence[StoredRequest]) -> None:
+        """Upsert what was rendered for these requests, and send it first."""
+        await self._write(desired, lambda tx, now: refreshes.fulfil(tx, requests, now))
 
-        Returns False if some were changed meanwhile and must be checked again.
-        """
+    async def enforce_clearance(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int]) -> None:
+        """Upsert messages that were rendered for another clearance. `kept`: those that needn't be, and for which."""
 
-        def after(tx: Transaction, overtaken: set[str]) -> None:
-            overtaken.update(key for key, now in kept.items() if not messages.set_clearance(tx, key, now, since))
+        def keep(tx: Transaction, _now: int) -> None:
+            for key, clearance in kept.items():
+                messages.set_clearance(tx, key, clearance)
 
-        return not await self._write(desired, since, after)
+        await self._write(desired, keep)
 
     async def invalidate_clearances(self) -> None:
         """Check each message again before it is sent, since its TLP may have changed in a gap of the feed."""
@@ -130,29 +121,55 @@ class MessageOutbox:
     async def _write(
         self,
         desired: Sequence[DesiredMessage],
-        since: int,
-        after: Callable[[Transaction, set[str]], None] = lambda _tx, _overtaken: None,
-    ) -> set[str]:
+        also: Callable[[Transaction, int], None] = lambda _tx, _now: None,
+    ) -> None:
+        """Raises ResponderBotError("conflict") if another replica leads, or core's database is another one."""
         now = self._clock()
-        rows = [(message.root_id, {**_row(message, now), "since": since}) for message in desired]
+        rows = [(message, _row(message, now)) for message in desired]
 
-        def work(tx: Transaction) -> set[str]:
+        def work(tx: Transaction) -> None:
+            self.leader.refuse_others(tx)
             state.refuse_mismatch(tx)
-            number = int(state.value(tx, "last_write") or 0) + 1
-            overtaken = set()
-            for root_id, row in rows:
-                if messages.is_overtaken(tx, row):
-                    overtaken.add(root_id)
-                else:
-                    messages.upsert(tx, {**row, "write_number": number})
-            if rows:
-                state.set_value(tx, "last_write", str(number))
-            after(tx, overtaken)
-            return overtaken
+            for message, row in rows:
+                messages.upsert(tx, row)
+                files.upsert(tx, message.key, message.file, now)
+                buttons.insert(tx, message.channel, message.key, message.buttons)
+            also(tx, now)
 
-        overtaken = await self._store.transaction(work)
+        await self._store.transaction(work)
         self.sender.wake()
-        return overtaken
+
+    async def finish(self, requests: Sequence[RefreshRequest] = (), *, key: str = "") -> None:
+        """Note that an interaction was carried out (its `key` in the inbox), and what people wait to see."""
+        now = self._clock()
+
+        def work(tx: Transaction) -> None:
+            if key:
+                self.inbox.completed(tx, key)
+            cursor = int(state.value(tx, "cursor") or 0)
+            for request in requests:
+                refreshes.add(tx, request, cursor, now)
+
+        if key or requests:
+            await self._store.transaction(work)
+        if requests:
+            self.sender.wake()
+            self._refresh_requested.set()
+
+    def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
+        """The oldest requests to render something again."""
+        return refreshes.pending(self._store, limit)
+
+    async def refresh_requested(self) -> None:
+        """Return once there may be such a request, of this replica or another."""
+        while not self._refresh_requested.is_set():
+            version = self._store.version()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._refresh_requested.wait()
+            if self._store.version() != version:
+                break
+        self._refresh_requested.clear()
 
     async def retry_now(self, channel: str) -> None:
         """Send to this channel now, since something about it changed, and let other replicas check it too."""
@@ -270,6 +287,8 @@ async def forget_messages(path: Path) -> int:
 
     def work(tx: Transaction) -> int:
         count = tx.run("DELETE FROM message")
+        tx.run("DELETE FROM file")
+        tx.run("DELETE FROM refresh")
         tx.run("DELETE FROM button")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
         tx.run("DELETE FROM watch WHERE watched LIKE '~%'")
@@ -283,15 +302,8 @@ async def forget_messages(path: Path) -> int:
         await store.close()
 
 
-def _priority(desired: DesiredMessage) -> int:
-    if desired.by_person:
-        return FOR_PERSON
-    return IN_BULK if desired.in_bulk else FOR_EVENT
-
-
 def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     payload = desired.payload()
-    name, text = desired.file or ("", "")
     view = desired.view
     return {
         "key": desired.key,
@@ -300,15 +312,11 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "thread_of": desired.thread_of,
         "payload": payload,
         "digest": digest(payload),
-        "post_id": secrets.token_hex(POST_ID_BYTES),
-        "priority": _priority(desired),
+        "post_id": messages.new_post_id(),
+        "priority": desired.priority,
         "now": now,
-        "soon": now + MERGE_MS if desired.is_progress else now,
         "is_progress": int(desired.is_progress),
-        "bundle_ms": UPDATE_EVERY_MS,
-        "file_name": name,
-        "file_text": text,
-        "file_sent": int(desired.file is None),
+        "update_every_ms": UPDATE_EVERY_MS,
         "clearance": view.clearance if view else 0,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": view.fingerprint if view else "",

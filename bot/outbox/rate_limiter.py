@@ -36,13 +36,13 @@ class RateLimiter:
         self._posts: dict[str, _Bucket] = {}
         self._blocked_until: dict[str, int] = {}
 
-    def wait_ms(self, method: str, channel: str, now: int, *, by_person: bool) -> int:
-        """How long a call must wait; 0: not at all."""
+    def wait_ms(self, method: str, channel: str, now: int, *, by_person: bool, ahead: int = 0) -> int:
+        """How long a call must wait, with `ahead` others of its method that aren't recorded yet; 0: not at all."""
         until = max(self._blocked_until.get(name, 0) for name in (method, f"{method} {channel}", ""))
         if until > now:
             return until - now
         need = 1.0 if by_person or method != "chat.update" else 1.0 + EVENT_RESERVE
-        return self._bucket(method, channel, now).wait_ms(now, need)
+        return self._bucket(method, channel, now).wait_ms(now, need + (ahead if method in self._tier_3 else 0))
 
     def record(self, method: str, channel: str, now: int) -> None:
         """Count a call."""

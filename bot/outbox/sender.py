@@ -1,7 +1,8 @@
 """Makes Slack show what is desired: rate limited, what people wait for first, nothing twice."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import lookup, messages
+from bot.outbox import files, lookup, messages
 from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
@@ -27,6 +28,13 @@ STORE_RETRY_MS = 1_000
 LATE_MS = 15_000  # a card that Slack's limits kept back for longer says so
 DUPLICATE_CHECK_MS = 60_000  # after a post was repeated: by then the first one has arrived, or never will
 
+TOGETHER_MS = 100  # how long the outcome of a call waits for those of others, to share their commit
+POST, UPDATE = "chat.postMessage", "chat.update"
+
+Outcome = Callable[[Transaction], object]
+"""Records what a call did."""
+RECORDED: Outcome = lambda _tx: None  # noqa: E731  # it is recorded already
+
 log = structlog.get_logger("bot.outbox")
 
 
@@ -42,8 +50,24 @@ class ClearanceGuard:
     on_blocked: Callable[[], None] = lambda: None
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call of Slack's `method` for a message."""
+
+    message: MessageRecord
+    method: str
+
+    @property
+    def is_new_post(self) -> bool:
+        """Whether it must be recorded before it is made; a post that may have arrived is looked for first."""
+        return self.method == POST and self.message.status == "unsent"
+
+
 class Sender:
-    """Sends what is due. Of several replicas only the leader runs it."""
+    """Sends what is due. Of several replicas only the leader runs it.
+
+    Calls that end together are recorded in one commit, and so are posts that begin together.
+    """
 
     def __init__(
         self,
@@ -60,7 +84,8 @@ class Sender:
         self._guard = guard
         self._uploads = Uploads(store, slack)
         self._wake = asyncio.Event()
-        self._busy: set[str] = set()
+        self._busy: set[str] = set()  # channels with a call under way, or whose outcome isn't recorded
+        self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
         self.problem = ""
         """Why nothing at all can be sent, as a sentence; "" while it can."""
 
@@ -71,39 +96,77 @@ class Sender:
     async def run(self) -> None:
         """Send until cancelled. A post that is under way then is found again by its `post_id`."""
         self._busy.clear()
+        self._outcomes.clear()
         async with asyncio.TaskGroup() as group:
             while True:
                 version = self._store.version()
                 self._wake.clear()
-                until = self._start_due(group)
+                try:
+                    await self._record_outcomes()
+                    until = await self._start_due(group)
+                except ResponderBotError as error:
+                    until = self._pause_for_store(error)
                 await self._pause(version, until)
 
-    def _start_due(self, group: asyncio.TaskGroup) -> int:
+    async def _record_outcomes(self) -> None:
+        """Record what calls did. If that fails, the messages are still as they were, and are sent again."""
+        outcomes, self._outcomes = self._outcomes, {}
+        if not outcomes:
+            return
+
+        def work(tx: Transaction) -> None:
+            for record in outcomes.values():
+                record(tx)
+
+        try:
+            await self._store.transaction(work)
+        finally:
+            self._busy.difference_update(outcomes)
+
+    async def _start_due(self, group: asyncio.TaskGroup) -> int:
         """Start the calls that may be made now; returns when to check again, in ms of the clock."""
         now = self._clock()
-        until = messages.next_due_at(self._store, now) or now + ADMIN_RETRY_MS
         for message in map(record_of, messages.suspected_duplicates(self._store, now)):
             if len(self._busy) < MAX_CALLS and message.channel not in self._busy:
                 self._busy.add(message.channel)
-                group.create_task(self._delete_duplicates(message))
-        until = min(until, messages.next_duplicate_check_at(self._store, now) or until)
-        for message in map(record_of, messages.due(self._store, now, self._busy)):
-            if len(self._busy) >= MAX_CALLS:
+                group.create_task(self._run(message.channel, self._delete_duplicates(message)))
+        calls, until = self._choose(now)
+        posts = [call.message for call in calls if call.is_new_post]
+        if posts:
+
+            def begin(tx: Transaction) -> None:
+                for message in posts:
+                    messages.begin_post(tx, message.key, message.version, now)
+
+            await self._store.transaction(begin)
+        for call in calls:
+            self._rate_limiter.record(call.method, call.message.channel, now)
+            self._busy.add(call.message.channel)
+            group.create_task(self._run(call.message.channel, self._send(call)))
+        return until
+
+    def _choose(self, now: int) -> tuple[Sequence[_Call], int]:
+        """The calls that may be made now, and when to choose again."""
+        found = (messages.next_due_at(self._store, now), messages.next_duplicate_check_at(self._store, now))
+        until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
+        chosen: dict[str, _Call] = {}
+        for row in messages.due(self._store, now, self._busy):
+            if len(self._busy) + len(chosen) >= MAX_CALLS:
                 break
-            if message.channel in self._busy:
+            message = record_of(row)
+            if message.channel in chosen:
                 continue
-            method = _method(message)
+            method = _method(row["call"], message)
             if method != DELETE_FILE and not self._is_cleared(message):
                 self._guard.on_blocked()
                 continue
-            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, by_person=message.by_person)
+            ahead = sum(call.method == method for call in chosen.values())
+            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, by_person=message.by_person, ahead=ahead)
             if wait_ms:
                 until = min(until, now + wait_ms)
-                continue
-            self._rate_limiter.record(method, message.channel, now)
-            self._busy.add(message.channel)
-            group.create_task(self._send(message, method))
-        return until
+            else:
+                chosen[message.channel] = _Call(message, method)
+        return list(chosen.values()), until
 
     def _is_cleared(self, message: MessageRecord) -> bool:
         return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.clearance_of(message.channel)
@@ -113,56 +176,73 @@ class Sender:
             left = until - self._clock()
             if left <= 0:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(left, POLL_MS) / 1000):
-                    await self._wake.wait()
+            await self._wait_for_wake(min(left, POLL_MS))
+        deadline = time.monotonic() + TOGETHER_MS / 1000
+        while self._outcomes and len(self._outcomes) < len(self._busy):
+            left = int((deadline - time.monotonic()) * 1000)
+            if left <= 0:
+                return
+            self._wake.clear()
+            await self._wait_for_wake(left)
 
-    async def _send(self, message: MessageRecord, method: str) -> None:
+    async def _wait_for_wake(self, at_most_ms: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_ms / 1000):
+                await self._wake.wait()
+
+    async def _run(self, channel: str, call: Coroutine[Any, Any, Outcome]) -> None:
         try:
-            if method == UPLOAD_FILE:
-                await self._uploads.upload(message)
-            elif method == DELETE_FILE:
-                await self._uploads.delete(message)
-            elif method == "chat.update":
-                await self._update(message)
-            else:
-                await self._post(message)
-        except ResponderBotError as error:
-            self._pause_for_store(error)
-        except Exception as error:
-            await self._handle_failure(message, method, error)
-        else:
-            self.problem = ""
+            self._outcomes[channel] = await call
         finally:
-            self._busy.discard(message.channel)
             self._wake.set()
 
-    def _pause_for_store(self, error: ResponderBotError) -> None:
-        """Our own database failed: the message is still as it was there, and is sent again."""
+    async def _send(self, call: _Call) -> Outcome:
+        message, outcome = call.message, RECORDED
+        try:
+            if call.method == UPLOAD_FILE:
+                await self._uploads.upload(message)
+            elif call.method == DELETE_FILE:
+                await self._uploads.delete(message)
+            elif call.method == UPDATE:
+                outcome = await self._update(message)
+            else:
+                outcome = await self._post(message)
+        except ResponderBotError as error:
+            self._pause_for_store(error)
+            return RECORDED
+        except Exception as error:
+            return self._failure(call, error)
+        self.problem = ""
+        return outcome
+
+    def _pause_for_store(self, error: ResponderBotError) -> int:
+        """Our own database failed: messages are still as they were there, and are sent again. Returns when."""
         self.problem = error.message
         self._rate_limiter.block("", "", self._clock(), STORE_RETRY_MS)
+        return self._clock() + STORE_RETRY_MS
 
     # --- posts and updates ------------------------------------------------------------------------------------------
 
-    async def _post(self, message: MessageRecord) -> None:
+    async def _post(self, message: MessageRecord) -> Outcome:
         channel = message.slack_channel
         if is_person(channel):
             channel = await self._open_conversation(message)
-        check_at = 0
-        if message.attempted_at:
-            if await self._awaits_answer(message):
-                return
+        if message.status == "posting":
+            look_at = message.attempted_at + ANSWER_MS
+            if look_at > self._clock():  # it may still arrive
+                return lambda tx: messages.retry_at(tx, message.key, look_at, message.problem)
             if ts := await self._find_lost_post(message, channel):
-                await self._mark_sent(message, message.attempted_version, ts, channel)
-                return
-            check_at = self._clock() + DUPLICATE_CHECK_MS
-        now = self._clock()
-        await self._store.transaction(lambda tx: messages.begin_post(tx, message.key, message.version, now, check_at))
+                return self._sent(message, message.attempted_version, ts, channel)
+            now = self._clock()
+            check_at = now + DUPLICATE_CHECK_MS
+            await self._store.transaction(
+                lambda tx: messages.begin_post(tx, message.key, message.version, now, check_at)
+            )
         thread = {"thread_ts": message.root_ts} if message.root_ts else {}
         answer = await self._slack.api_call(
-            "chat.postMessage", json={"channel": channel, **self._content(message), **thread, "unfurl_links": False}
+            POST, json={"channel": channel, **self._content(message), **thread, "unfurl_links": False}
         )
-        await self._mark_sent(message, message.version, str(answer["ts"]), str(answer["channel"]))
+        return self._sent(message, message.version, str(answer["ts"]), str(answer["channel"]))
 
     async def _open_conversation(self, message: MessageRecord) -> str:
         """The channel id of the direct messages to a person."""
@@ -170,14 +250,6 @@ class Sender:
         channel = str(answer["channel"]["id"])
         await self._store.transaction(lambda tx: messages.set_conversation(tx, message.key, channel))
         return channel
-
-    async def _awaits_answer(self, message: MessageRecord) -> bool:
-        """Whether a lost post may still arrive; then it is looked for later."""
-        look_at = message.attempted_at + ANSWER_MS
-        if look_at <= self._clock():
-            return False
-        await self._store.transaction(lambda tx: messages.retry_at(tx, message.key, look_at, message.problem))
-        return True
 
     async def _find_lost_post(self, message: MessageRecord, channel: str) -> str:
         """The `ts` of a post whose answer was lost; "" if it never arrived."""
@@ -187,14 +259,14 @@ class Sender:
                 return ts
         return ""
 
-    async def _update(self, message: MessageRecord) -> None:
+    async def _update(self, message: MessageRecord) -> Outcome:
         channel = message.slack_channel
-        await self._slack.api_call("chat.update", json={"channel": channel, "ts": message.ts, **self._content(message)})
-        await self._mark_sent(message, message.version, message.ts, channel)
+        await self._slack.api_call(UPDATE, json={"channel": channel, "ts": message.ts, **self._content(message)})
+        return self._sent(message, message.version, message.ts, channel)
 
-    async def _mark_sent(self, message: MessageRecord, version: int, ts: str, channel: str) -> None:
+    def _sent(self, message: MessageRecord, version: int, ts: str, channel: str) -> Outcome:
         now = self._clock()
-        await self._store.transaction(lambda tx: messages.mark_sent(tx, message.key, version, now, ts, channel))
+        return lambda tx: messages.mark_sent(tx, message.key, version, now, ts, channel)
 
     def _content(self, message: MessageRecord) -> dict[str, Any]:
         content = message.content()
@@ -210,16 +282,10 @@ class Sender:
 
     # --- duplicates -------------------------------------------------------------------------------------------------
 
-    async def _delete_duplicates(self, message: MessageRecord) -> None:
+    async def _delete_duplicates(self, message: MessageRecord) -> Outcome:
         """A lost post that was repeated may have arrived late: delete all posts but the one whose `ts` is known."""
-        try:
-            next_check_at = await self._try_to_delete_duplicates(message)
-            await self._store.transaction(lambda tx: messages.suspect_duplicate(tx, message.key, next_check_at))
-        except ResponderBotError as error:
-            self._pause_for_store(error)
-        finally:
-            self._busy.discard(message.channel)
-            self._wake.set()
+        next_check_at = await self._try_to_delete_duplicates(message)
+        return lambda tx: messages.suspect_duplicate(tx, message.key, next_check_at)
 
     async def _try_to_delete_duplicates(self, message: MessageRecord) -> int:
         """When to try again, in ms of the clock; 0: never."""
@@ -239,7 +305,8 @@ class Sender:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    async def _handle_failure(self, message: MessageRecord, method: str, error: Exception) -> None:
+    def _failure(self, call: _Call, error: Exception) -> Outcome:
+        message, method = call.message, call.method
         try:
             failure = classify(error, message.channel)
             if method == UPLOAD_FILE:
@@ -258,36 +325,44 @@ class Sender:
             code=failure.code,
         )
         self.problem = failure.message if failure.kind in ("app_refused", "not_sent", "unknown") else ""
-        with suppress(ResponderBotError):  # our own database failed too: the message is still as it was there
-            await self._store.transaction(lambda tx: self._record_failure(tx, message, method, failure))
-
-    def _record_failure(self, tx: Transaction, message: MessageRecord, method: str, failure: DeliveryError) -> None:
         now = self._clock()
-        if failure.kind != "unknown":
-            messages.forget_post(tx, message.key, message.attempted_at)
         if failure.kind == "rate_limited":
-            wait_ms = int(failure.wait_s * 1000)
-            self._rate_limiter.block(method, message.channel, now, wait_ms)
-            messages.retry_at(tx, message.key, now + wait_ms, failure.message)
-        elif failure.kind == "content_refused" and not message.is_plain:
-            log.error("blocks_refused", key=message.key, code=failure.code)
-            messages.fall_back_to_text(tx, message.key, failure.message)
-        elif failure.kind == "deleted":
-            messages.mark_deleted(tx, message.key)
-            if message.by_person and not message.thread_of:  # events leave a deleted card deleted
-                messages.post_again(tx, message.key, now)
-        elif failure.kind in ("unknown", "not_sent"):
-            wait_ms = BACKOFF_MS[min(message.failures, len(BACKOFF_MS) - 1)]
-            messages.retry_at(tx, message.key, now + wait_ms, failure.message)
-        else:
-            messages.retry_at(tx, message.key, now + ADMIN_RETRY_MS, failure.message)
+            self._rate_limiter.block(method, message.channel, now, int(failure.wait_s * 1000))
+        return lambda tx: _record_failure(tx, call, failure, now)
 
 
-def _method(message: MessageRecord) -> str:
-    """The method of Slack's to call next for a message."""
-    if message.sent_version >= message.version or message.is_deleted:
-        return UPLOAD_FILE if message.file_name else DELETE_FILE
-    return "chat.update" if message.ts else "chat.postMessage"
+def _record_failure(tx: Transaction, call: _Call, failure: DeliveryError, now: int) -> None:
+    message, is_file = call.message, call.method in (UPLOAD_FILE, DELETE_FILE)
+    if call.method == POST and failure.kind != "unknown":
+        messages.post_failed(tx, message.key, message.attempted_at)
+    if failure.kind == "content_refused" and not message.is_plain:
+        log.error("blocks_refused", key=message.key, code=failure.code)
+        messages.fall_back_to_text(tx, message.key, failure.message)
+    elif failure.kind == "deleted":
+        messages.mark_deleted(tx, message.key)
+        files.give_up(tx, message.key)
+        if message.by_person and not message.thread_of:  # events leave a deleted card deleted
+            messages.post_again(tx, message.key, now)
+    else:
+        retry_at = files.retry_at if is_file else messages.retry_at
+        failures = message.file_failures if is_file else message.failures
+        retry_at(tx, message.key, now + _wait_ms(failure, failures), failure.message)
+
+
+def _wait_ms(failure: DeliveryError, failures: int) -> int:
+    """How long to wait after a failure that came after `failures` others."""
+    if failure.kind == "rate_limited":
+        return int(failure.wait_s * 1000)
+    if failure.kind in ("unknown", "not_sent"):
+        return BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
+    return ADMIN_RETRY_MS
+
+
+def _method(call: str, message: MessageRecord) -> str:
+    """The method of Slack's for what a message needs."""
+    if call == "file":
+        return DELETE_FILE if message.file_status == "removing" else UPLOAD_FILE
+    return UPDATE if call == "update" else POST
 
 
 def _is_temporary(error: Exception, channel: str) -> bool:

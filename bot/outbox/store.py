@@ -34,15 +34,16 @@ def _resume(db: sqlite_utils.Database) -> None:
     db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # never carried out again
     # Pending posts are looked for in Slack first.
     db.execute(
-        "UPDATE message SET attempted_version = version,"
+        "UPDATE message SET status = 'posting', attempted_version = version,"
         " attempted_at = CASE WHEN attempted_at = 0 THEN pending_since ELSE attempted_at END"
-        " WHERE ts = '' AND sent_version < version AND is_deleted = 0"
+        " WHERE status IN ('unsent', 'posting')"
     )
     # Slack may show later content than this backup has: recent messages are rendered again.
     db.execute(
         "UPDATE message SET clearance = -1, fingerprint = '', digest = '' WHERE max(created_at, changed_at) > ?",
         [made_at - REFRESH_MS],
     )
+    db.execute("DELETE FROM refresh")
     db.execute("DELETE FROM lease")
     db.execute("DROP TABLE backup")
 
@@ -167,3 +168,53 @@ def plain_names(db: sqlite_utils.Database) -> None:
     db.execute("UPDATE message SET is_progress = 1 - is_progress")
     for before, after in (("written", "last_write"), ("to_look", "channels_changed_at"), ("core", "core_database")):
         db.execute("UPDATE state SET name = ? WHERE name = ?", [after, before])
+
+
+@migrations()
+def states_of_messages(db: sqlite_utils.Database) -> None:
+    """One status for each message instead of several flags; files and requests for a refresh have their own tables."""
+    message = db.table("message")
+    message.add_column("status", str, not_null_default="unsent")
+    db.execute(
+        """UPDATE message SET status = CASE
+             WHEN is_deleted = 1 THEN 'deleted'
+             WHEN ts = '' AND attempted_at > 0 THEN 'posting'
+             WHEN ts = '' THEN 'unsent'
+             WHEN sent_version < version THEN 'outdated'
+             ELSE 'shown' END"""
+    )
+    db.table("file").create(
+        {
+            "message_key": str,
+            "name": str,
+            "text": str,
+            "slack_id": str,
+            "status": str,  # FileStatus of models.py
+            "due_at": int,
+            "failures": int,
+            "problem": str,
+        },
+        pk="message_key",
+        not_null={"status", "slack_id"},
+    )
+    db.execute(
+        """INSERT INTO file
+           SELECT key, file_name, file_text, file_id,
+             CASE WHEN file_name = '' THEN 'removing' WHEN file_sent = 1 THEN 'shown'
+               WHEN file_id = '' THEN 'unsent' ELSE 'uploading' END,
+             due_at, 0, ''
+           FROM message
+           WHERE (file_name <> '' OR (file_id <> '' AND file_sent = 0))
+             AND (is_deleted = 0 OR file_sent = 1 OR file_name = '')"""
+    )
+    db.execute("CREATE INDEX file_pending ON file(due_at) WHERE status <> 'shown'")
+    db.execute("DROP INDEX message_open")
+    for column in ("sent_version", "is_deleted", "file_name", "file_text", "file_id", "file_sent", "write_number"):
+        db.execute(f"ALTER TABLE message DROP COLUMN {column}")
+    db.execute("CREATE INDEX message_pending ON message(due_at) WHERE status IN ('unsent', 'posting', 'outdated')")
+    db.execute("DELETE FROM state WHERE name = 'last_write'")
+    db.execute(
+        """CREATE TABLE refresh (
+             number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL,
+             after_event INTEGER NOT NULL)"""
+    )

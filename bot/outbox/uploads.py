@@ -4,7 +4,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import messages
+from bot.outbox import files
 from bot.outbox.lookup import query_params
 from bot.outbox.models import MessageRecord
 from core.common.database.sqlite import Database
@@ -26,9 +26,10 @@ class Uploads:
         file_id = message.file_id
         if not file_id:
             file_id = await self._upload_content(message)
-            await self._store.transaction(lambda tx: messages.set_file(tx, message.key, file_id))
+            if not await self._store.transaction(lambda tx: files.set_id(tx, message.key, file_id)):
+                return
         elif await self._is_posted(message):
-            await self._store.transaction(lambda tx: messages.mark_file_sent(tx, message.key))
+            await self._store.transaction(lambda tx: files.mark_shown(tx, message.key))
             return
         try:
             await self._slack.api_call(
@@ -42,19 +43,19 @@ class Uploads:
         except SlackApiError as error:
             if _code(error) not in NO_FILE or not message.file_id:
                 raise
-            # It was deleted after its upload, and is desired again: start over.
-            await self._store.transaction(lambda tx: messages.set_file(tx, message.key, ""))
+            await self._store.transaction(lambda tx: files.start_over(tx, message.key))
             return
-        await self._store.transaction(lambda tx: messages.mark_file_sent(tx, message.key))
+        await self._store.transaction(lambda tx: files.mark_shown(tx, message.key))
 
     async def delete(self, message: MessageRecord) -> None:
         """Delete the file in Slack, if it is there."""
-        try:
-            await self._slack.api_call(DELETE_FILE, json={"file": message.file_id})
-        except SlackApiError as error:
-            if _code(error) not in NO_FILE:
-                raise
-        await self._store.transaction(lambda tx: messages.set_file(tx, message.key, ""))
+        if message.file_id:
+            try:
+                await self._slack.api_call(DELETE_FILE, json={"file": message.file_id})
+            except SlackApiError as error:
+                if _code(error) not in NO_FILE:
+                    raise
+        await self._store.transaction(lambda tx: files.mark_removed(tx, message.key))
 
     async def _upload_content(self, message: MessageRecord) -> str:
         """Send the text to Slack, which shows it nowhere yet; returns the file's id."""

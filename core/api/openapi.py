@@ -61,6 +61,9 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
 """Descriptions of path parameters; one without a schema is a string."""
 
 _REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "identifies the request in the log"}}
+_LAST_EVENT = {
+    "X-Last-Event": {"schema": {"type": "integer"}, "description": "an event at or after that of the change"}
+}
 
 
 def endpoints(described: Sequence[Endpoint], version: str) -> list[Endpoint]:
@@ -154,7 +157,8 @@ def _optional_parameter(name: str, location: str, description: str) -> dict[str,
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    success = {"description": "Success", "headers": _REQUEST_ID, "content": _content(endpoint.response, schemas)}
+    headers = _REQUEST_ID if endpoint.method == "GET" else {**_REQUEST_ID, **_LAST_EVENT}
+    success = {"description": "Success", "headers": headers, "content": _content(endpoint.response, schemas)}
     responses = {endpoint.status: success}
     for status in {*_ALWAYS, *(() if endpoint.is_public else _WITH_KEY), *endpoint.errors}:
         if status < 400:  # another success, such as a repeated Idempotency-Key

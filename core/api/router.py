@@ -113,12 +113,15 @@ class Router:
         body_limit_bytes: int = BODY_LIMIT_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
         observe: ResponseObserver | None = None,
+        last_event: Callable[[], int] | None = None,
     ) -> None:
+        """`last_event` gives the number of the newest event, which the response to a change names."""
         self._routes = RouteTable(endpoints)
         self._access = access
         self._bodies = BodyReader(body_limit_bytes, body_timeout_s)
         self._searches = SearchLimiter()
         self._observe = observe
+        self._last_event = last_event
         self._log = structlog.get_logger("core.api").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,6 +134,9 @@ class Router:
         except ClientDisconnected:
             return
         response.raw_headers.append((b"x-request-id", context.request_id.encode()))
+        if context.method != "GET" and response.status_code < 300 and self._last_event is not None:
+            with suppress(ResponderBotError):  # the change is made; that the database failed since is told elsewhere
+                response.raw_headers.append((b"x-last-event", str(self._last_event()).encode()))
         response.raw_headers.extend(_COMMON_HEADERS)
         self._record(context, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)

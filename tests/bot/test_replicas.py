@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.app import Bot, running
 from bot.cards import ids
-from bot.outbox import RateLimiter
+from bot.outbox import RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -15,7 +15,7 @@ from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, feature_environment, text_of
 from tests.bot.features.test_runs import choose, menu_block
 from tests.bot.outbox.harness import until
-from tests.bot.running import UNLIMITED, BotEnvironment, find_card, running_bot
+from tests.bot.running import running_bot
 
 
 @asynccontextmanager
@@ -25,17 +25,6 @@ async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
     settings = bot_settings(env.folder, env.emulator, env.core.url, key)
     async with CoreClient(env.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         await env.emulator.wait_connected(2)
-        yield bot
-
-
-@asynccontextmanager
-async def slow_replica(env: BotEnvironment, proxy: CoreProxy) -> AsyncIterator[Bot]:
-    """A second bot that reaches core through this proxy."""
-    async with (
-        proxy.serve(env.core.url) as address,
-        CoreClient(address, env.service_key) as core,
-        running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)) as bot,
-    ):
         yield bot
 
 
@@ -95,42 +84,21 @@ async def test_another_replica_takes_over_when_the_leader_ends(tmp_path: Path) -
             assert await env.card(anna, await env.post_alert())
 
 
-async def test_late_write_of_older_state_does_not_replace_newer_state(tmp_path: Path) -> None:
+async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: Path) -> None:
     proxy = CoreProxy()
-    async with running_bot(tmp_path) as env, slow_replica(env, proxy) as other:
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person()
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
-        proxy.hold("GET /api/connector/engine/action/alert/", response=True)
-        late = asyncio.create_task(other.notifier.refresh(alert_id))
-        await proxy.request_held.wait()
+        proxy.hold("GET /api/event", response=True)
+        await env.card(anna, await env.post_alert(sourceRef="eve-2"))  # the answer to the next request is held
         await env.client.mark_alert_read(alert_id)
-        await anna.until(lambda view: "Marked as read" in str(find_card(view.messages(SOC), alert_id)))
+        await proxy.request_held.wait()  # the page says that the alert is read
+        await env.client.mark_alert_unread(alert_id)
+        await env.bot.outbox.finish([RefreshRequest(alert_id)])
+        await until(lambda: not env.bot.outbox.refresh_requests(1))
+        cursor = env.bot.outbox.cursor()
         proxy.release()
-        await late
-        await until(lambda: env.bot.outbox.waiting() == 0)
-        assert "Marked as read" in str(find_card(await anna.messages(SOC), alert_id))
-
-
-async def test_reset_menu_stays_reset_when_older_state_of_its_card_comes_late(tmp_path: Path) -> None:
-    proxy = CoreProxy()
-    async with running_bot(tmp_path, core_proxy=proxy.serve) as env, slow_replica(env, CoreProxy()) as other:
-        anna = await env.person()
-        first, second = await env.post_alert(), await env.post_alert(sourceRef="eve-2")
-        chosen = menu_block(await env.card(anna, first))
-        await env.card(anna, second)
-        proxy.hold("GET /api/event")
-        await env.client.mark_alert_read(first)
-        await proxy.request_held.wait()
-        await env.client.mark_alert_unread(first)  # comes with the next in one page of the feed
-        await env.client.mark_alert_read(second)
-        proxy.release()
-        proxy.hold(f"GET /api/alert/{second}")
-        await proxy.request_held.wait()  # the first card was made, and is not yet written
-        await other.outbox.buttons.rotate(chosen.removeprefix(ids.MENU_BLOCK))
-        await other.notifier.refresh(first)
-        await anna.until(lambda view: menu_block(find_card(view.messages(SOC), first) or {}) != chosen)
-        proxy.release()
-        await anna.until(lambda view: "Marked as read" in str(find_card(view.messages(SOC), second)))
-        await until(lambda: env.bot.outbox.waiting() == 0)
-        assert menu_block(find_card(await anna.messages(SOC), first) or {}) != chosen
+        proxy.hold("GET /api/event")  # the page that would mend it
+        await until(lambda: env.bot.outbox.cursor() != cursor)
+        assert "Marked as read" not in str(env.bot.outbox.cards(alert_id)[0].payload)

@@ -1,13 +1,16 @@
-"""Nothing is sent that its channel may not show, and no older write overwrites a newer one."""
+"""Nothing is sent that its channel may not show, and nobody but the leader writes."""
 
 import asyncio
 from pathlib import Path
 
+import pytest
 import sqlite_utils
+from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import ClearanceGuard, messages
+from bot.outbox import ClearanceGuard, MessageOutbox, messages
 from bot.outbox.store import migrations, open_store
 from bot.redaction import RedactedView, Subject
+from core.common.errors import ResponderBotError
 from tests.bot.outbox.harness import (
     REPORT,
     SOC,
@@ -54,28 +57,29 @@ async def test_a_message_is_held_back_after_a_gap_until_it_was_checked(tmp_path:
         await env.outbox.invalidate_clearances()
         sending = asyncio.create_task(env.outbox.sender.run())
         await until(held.is_set)
-        assert await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 2}, since=env.outbox.last_write())
+        await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 2})
         await env.shows("the secret")
         await cancelled(sending)
 
 
-async def test_an_overtaken_write_changes_nothing_and_is_reported(tmp_path: Path) -> None:
+async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
-        before = RedactedView(Subject("alert", "~1", "the secret", 2, root_id="~1"), 2)
-        after = RedactedView(Subject("alert", "~1", "the secret", 3, root_id="~1"), 2)
-        await env.outbox.commit_page([desired("alert:~1:C0SOC", "the secret", view=before)], 10)
-        since = env.outbox.last_write()
-        await env.outbox.upsert(desired("alert:~1:C0SOC", "withheld", view=after, by_person=True), since=since)
-        late = [desired("alert:~1:C0SOC", "the secret", view=before, by_person=True), desired("alert:~2:C0SOC", "b")]
-        assert await env.outbox.upsert(*late, since=since) == {"~1"}
-        assert await env.outbox.commit_page(late, 12, since=since) == {"~1"}
-        assert not await env.outbox.enforce_clearance([], {"alert:~1:C0SOC": 0}, since=since)
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        assert await other.leader.acquire()
+        await other.commit_page([desired("alert:~1:C0SOC", "withheld")], 10)
+        env.clock.ahead_ms = 11_000
+        assert await env.outbox.leader.acquire()
+        for write in (
+            other.upsert(desired("alert:~1:C0SOC", "the secret")),
+            other.commit_page([desired("alert:~1:C0SOC", "the secret")], 12),
+            other.commit_refresh([desired("alert:~1:C0SOC", "the secret")], []),
+            other.enforce_clearance([desired("alert:~1:C0SOC", "the secret")], {}),
+        ):
+            with pytest.raises(ResponderBotError, match="Another replica"):
+                await write
         assert env.outbox.cursor() == 10
-        assert env.outbox.stale_roots(SOC, 2) == ["~1"]  # the other one, which was made for nobody
-        await env.shows("withheld", "b")
-        assert await env.outbox.commit_page(late, 12, since=env.outbox.last_write()) == set()
-        assert env.outbox.cursor() == 12
-        await env.shows("the secret", "b")
+        await env.shows("withheld")
+        await other.close()
 
 
 def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.cards.message import Message
-from bot.outbox import DesiredMessage
+from bot.outbox import DesiredMessage, RefreshRequest
 from tests.bot.outbox.harness import (
     SOC,
     all_sent,
@@ -140,8 +140,12 @@ async def test_a_deleted_card_is_posted_again_only_for_a_person(tmp_path: Path) 
         env.emulator.faults.error("chat.update", "message_not_found")
         await env.outbox.upsert(desired("alert:~1:C0SOC", "news of a machine"))
         await until(lambda: env.outbox.cards("~1") == [])
-        await env.outbox.upsert(desired("alert:~1:C0SOC", "a person asked", by_person=True))
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "more news"))
+        await env.outbox.finish([RefreshRequest("~1")])
+        requests = env.outbox.refresh_requests(10)
+        await env.outbox.commit_refresh([desired("alert:~1:C0SOC", "a person asked")], requests)
         await env.shows("card", "a person asked")
+        assert env.outbox.refresh_requests(10) == []
 
 
 def test_the_payload_of_a_message_is_json() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.cards.message import Message
-from bot.outbox import DesiredMessage, RateLimiter
+from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
 from tests.bot.outbox.harness import (
     SOC,
     all_sent,
@@ -35,8 +35,26 @@ async def test_what_a_person_waits_for_is_due_at_once_though_an_event_asked_for_
         await env.shows("running")
         env.clock.stop()
         await env.outbox.upsert(desired("alert:~1:C0SOC", "done"))  # due in 3 s
-        await env.outbox.upsert(desired("alert:~1:C0SOC", "done", by_person=True))
+        await env.outbox.commit_page([], 7)
+        await env.outbox.finish([RefreshRequest("~1", after=7)])
         await env.shows("done")
+
+
+async def test_what_a_person_waits_for_is_due_at_once_when_its_event_comes(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "running"))
+        await env.shows("running")
+        env.clock.stop()
+        await env.outbox.finish([RefreshRequest("~1", after=8)])
+        await env.outbox.commit_page([desired("alert:~1:C0SOC", "still running")], 7)
+        message = env.outbox.message("alert:~1:C0SOC")
+        assert message is not None
+        assert message.status == "outdated"
+        await env.outbox.commit_page([desired("alert:~1:C0SOC", "done")], 8)
+        await env.shows("done")
+        assert env.outbox.refresh_requests(10) == []
 
 
 async def test_a_new_card_does_not_wait_for_bulk_updates(tmp_path: Path) -> None:
@@ -79,7 +97,7 @@ async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Pat
         await env.outbox.upsert(desired("alert:~1:C0SOC", "still running"))
         message = env.outbox.message("alert:~1:C0SOC")
         assert message is not None
-        assert message.sent_version < message.version
+        assert message.status == "outdated"
         await env.outbox.upsert(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
         await env.shows("a person clicked")
 
@@ -99,4 +117,4 @@ async def test_the_end_of_a_run_does_not_wait_because_progress_was_just_shown(tm
             await env.outbox.upsert(late)
             message = env.outbox.message("alert:~1:C0SOC")
             assert message is not None
-            assert message.sent_version < message.version
+            assert message.status == "outdated"

@@ -94,9 +94,11 @@ async def test_a_file_that_is_withdrawn_during_its_upload_is_deleted(tmp_path: P
         await until(lambda: env.emulator.faults.waiting(method) == 0)
         await env.outbox.upsert(desired("end:~2:C0SOC", "withheld", thread_of="alert:~1:C0SOC"))
         go.set()
-        await env.shows("card", "withheld", "")
+        was_shown = method == "files.completeUploadExternal"
+        await env.shows("card", "withheld", *[""] * was_shown)
         await all_sent(env)
-        assert [f["mode"] for f in await files_in(env.anna)] == ["tombstone"]
+        assert [f["mode"] for f in await files_in(env.anna)] == ["tombstone"] * was_shown
+        assert [what for _, what, _, _ in env.emulator.traffic if what.startswith("files.")][-1] == "files.delete"
 
 
 async def test_a_file_that_is_desired_again_during_its_deletion_is_uploaded_again(tmp_path: Path) -> None:

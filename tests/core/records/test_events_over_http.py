@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from core.client import CoreClient
 from tests.core.running import RunningCore, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -106,3 +107,17 @@ async def test_pruned_events_are_410_with_the_first_one_kept(tmp_path: Path) -> 
 async def test_after_takes_a_number(core: RunningCore, query: str) -> None:
     answer = await core.send("GET", f"/api/event?{query}")
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
+
+
+async def test_the_answer_to_a_change_names_an_event_at_or_after_its_own(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        created = await core.send("POST", "/api/alert", ALERT)
+        last = (await core.send("GET", "/api/event?after=0")).json()["last"]
+        assert created.headers["X-Last-Event"] == str(last)
+        assert "X-Last-Event" not in (await core.send("GET", f"/api/alert/{created.json()['id']}")).headers
+        assert "X-Last-Event" not in (await core.send("POST", "/api/alert", ALERT)).headers  # refused: it exists
+        async with CoreClient(core.url, await core.key("analyst", "eve")) as client:
+            assert client.last_event is None
+            await client.mark_alert_read(created.json()["id"])
+            assert client.last_event == last + 1
+            assert client.as_user("eve").last_event is None

@@ -1,0 +1,49 @@
+"""What people wait to see: requests that the leader renders, or shows ahead of what events cause."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bot.outbox import messages
+from bot.outbox.models import RefreshRequest
+from core.common.database.sqlite import Reads, Transaction
+
+
+@dataclass(frozen=True)
+class StoredRequest:
+    """A request to render the messages of an alert or a case again."""
+
+    number: int
+    root_id: str
+    log_id: str
+
+
+def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None:
+    """Store a request. If the messages reflect the event already (`cursor`), they are only sent first."""
+    if request.after is not None and request.after <= cursor:
+        messages.prioritize(tx, request.root_id, now)
+        return
+    tx.run(
+        "INSERT INTO refresh (root_id, log_id, after_event) VALUES (:root_id, :log_id, :after)",
+        {"root_id": request.root_id, "log_id": request.log_id, "after": request.after or 0},
+    )
+
+
+def pending(reads: Reads, limit: int) -> Sequence[StoredRequest]:
+    """The oldest requests that no event of the feed fulfils."""
+    rows = reads.rows("SELECT * FROM refresh WHERE after_event = 0 ORDER BY number LIMIT :limit", {"limit": limit})
+    return [StoredRequest(row["number"], row["root_id"], row["log_id"]) for row in rows]
+
+
+def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None:
+    """Show first what was rendered for these requests."""
+    for request in requests:
+        messages.prioritize(tx, request.root_id, now)
+        tx.run("DELETE FROM refresh WHERE number = :number", {"number": request.number})
+
+
+def fulfil_until(tx: Transaction, cursor: int, now: int) -> None:
+    """Show first what was requested with an event that has been followed by now."""
+    values = {"cursor": cursor}
+    for row in tx.rows("SELECT DISTINCT root_id FROM refresh WHERE after_event BETWEEN 1 AND :cursor", values):
+        messages.prioritize(tx, row["root_id"], now)
+    tx.run("DELETE FROM refresh WHERE after_event BETWEEN 1 AND :cursor", values)
