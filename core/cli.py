@@ -349,12 +349,13 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
 async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalogue | None, bool]":
     """Print an engine's catalogue and return it (None if down), and whether all that is configured can be used."""
     from core.actions.offers import without_duplicates
+    from core.engines.container.engine import ContainerEngine
     from core.engines.process.engine import ProcessEngine
 
     unreadable: list[str] = []
     try:
         catalogue = without_duplicates(await engine.catalogue())
-        if read_secrets and isinstance(engine, ProcessEngine):
+        if read_secrets and isinstance(engine, ProcessEngine | ContainerEngine):
             unreadable = await engine.unreadable_secrets()
     except ResponderBotError as error:
         print(f"{engine.name}: down: {error.message}")

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, cast
@@ -59,6 +59,11 @@ class SecretReader:
         except UnusableDefinitionError as error:
             sentence = f"{name} can't run: {str(error).rstrip('.')}; correct what its command or file gives."
             raise UnreadableSecretError(sentence) from None  # the cause may hold the value
+
+    async def problems(self, configured: Iterable[ConfiguredResponder[D]]) -> list[str]:
+        """A sentence for each responder of which a value can't be read now. Reads all values."""
+        found = await asyncio.gather(*map(self.fill_in, configured), return_exceptions=True)
+        return sorted(str(problem) for problem in found if isinstance(problem, UnreadableSecretError))
 
     def close(self) -> None:
         """Give up what is being read; its commands are killed."""

@@ -155,6 +155,15 @@ class ContainerEngine:
         except UnavailableError as error:
             raise ResponderBotError("unavailable", str(error)) from error
 
+    async def unreadable_secrets(self) -> list[str]:
+        """A sentence for each responder of which a value can't be read now. Reads all values, and runs no responder.
+
+        Raises as `catalogue` does.
+        """
+        await self.catalogue()
+        loaded = await asyncio.to_thread(self._catalogue.load)
+        return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
+
     def job_id(self, action_id: str) -> str:
         return job_folder.folder_name(self._name, action_id)
 

@@ -147,9 +147,7 @@ class ProcessEngine:
         """
         await self.catalogue()
         loaded = await asyncio.to_thread(self._catalogue.load)
-        reading = (self._secret_reader.fill_in(runnable.configured) for runnable in loaded.by_id.values())
-        found = await asyncio.gather(*reading, return_exceptions=True)
-        return sorted(str(problem) for problem in found if isinstance(problem, UnreadableSecretError))
+        return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
 
     async def clean_up(self, action_id: str) -> None:
         """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
