@@ -351,5 +351,6 @@ def _image_id(text: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("Error: ")[-500:] if lines else ""
+    """What went wrong: docker's advice to read its help follows the error, and is left out."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "--help" not in line]
+    return lines[-1].removeprefix("Error: ").removeprefix("docker: ")[-500:] if lines else ""

@@ -77,6 +77,9 @@ def _root_folder(script: str) -> bytes:
     busybox = Path(next(path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path))).read_bytes()
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as tar:
+        folder = tarfile.TarInfo("bin")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(folder)
         for name, content in (("bin/sh", busybox), ("program", script.encode())):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o755

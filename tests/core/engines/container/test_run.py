@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -343,3 +345,14 @@ async def test_a_trick_with_its_output_fails_that_run_only(
     assert report.success == ("hidden" in trick)  # core reads what root may read
     assert podman.containers() == []
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+# --- docker -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("docker"), reason="docker is not installed")
+async def test_without_its_daemon_docker_is_told_as_not_working(make_engine: MakeEngine, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "DOCKER_HOST": f"unix://{tmp_path}/nobody"}
+    with pytest.raises(ResponderBotError, match=r"docker does not work \(.*daemon") as raised:
+        await make_engine(program="docker", environ=environ).catalogue()
+    assert "--help" not in raised.value.message
