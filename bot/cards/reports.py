@@ -100,7 +100,7 @@ def _label(taxonomy: Any) -> str:
     return f"{name}={value}" if name and value else name or value or _text(taxonomy)
 
 
-_DONE: Mapping[str, str] = {
+OPERATION_PHRASES: Mapping[str, str] = {
     "AddTagToCase": "tagged the case {tag}",
     "AddTagToAlert": "tagged the alert {tag}",
     "AddTagToArtifact": "tagged the artifact {tag}",
@@ -112,6 +112,7 @@ _DONE: Mapping[str, str] = {
     "AddArtifactToCase": "added {dataType} {data} to the case",
     "AssignCase": "assigned the case to {owner}",
 }
+"""What each operation has done, with the names of its fields in braces."""
 
 
 def _change(operation: Any) -> str:
@@ -121,7 +122,7 @@ def _change(operation: Any) -> str:
     if parts.get("status") == "Failure":
         return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"
     # Only our own texts are templates: a responder's could expand to gigabytes, or be malformed.
-    return _DONE[kind].format_map(_Values(parts)) if kind in _DONE else kind
+    return OPERATION_PHRASES[kind].format_map(_Values(parts)) if kind in OPERATION_PHRASES else kind
 
 
 class _Values(dict[str, Any]):
