@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
@@ -14,6 +14,7 @@ from core.actions.offers import Offers
 from core.common.database.sqlite import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Event, Kind
+from core.records import artifacts
 from core.records.events import Feed
 from core.store import actions as stored
 from core.store import objects
@@ -117,6 +118,7 @@ class Documents:
             "unreadable": _ids(document.unreadable),
             "policies": _object(policies),
             "responders": _object(document.responders),
+            "artifactResponders": _object(document.artifact_responders),
         }
         return _object(shown)
 
@@ -141,6 +143,7 @@ class _Document:
     """Objects and actions whose stored JSON is damaged."""
     responder_names: set[str] = field(default_factory=set)
     responders: dict[str, str] = field(default_factory=dict)
+    artifact_responders: dict[str, str] = field(default_factory=dict)
 
 
 class _Found:
@@ -160,12 +163,24 @@ class _Found:
         document = self._document(root_id)
         if event.object_type == "Action":
             self._add_action(document, number)
+            row = stored.find(self._reads, number)
+            if row is not None and row["kind"] == artifacts.KIND:
+                self._add_alerts_with(row["object_id"], number)
         elif event.object_type in _PART_OF and document.kind == "case":
             self._add_part(document, _PART_OF[event.object_type], number)
+
+    def _add_alerts_with(self, artifact_id: int, action_id: int) -> None:
+        """Add the alerts that have an artifact: the action on it shows there as well as in its case."""
+        for number in objects.alerts_with(self._reads, artifact_id)[:MAX_ALERTS]:
+            self._add_action(self._document(number), action_id)
 
     def add(self, number: int) -> Kind | Literal["action"] | None:
         """Add an object or an action. Returns its kind; None if there is none that documents show."""
         row = objects.find_any(self._reads, number)
+        stored_artifact = artifacts.find(self._reads, number) if row is None else None
+        if stored_artifact is not None:
+            self._add_artifact(number)
+            return artifacts.KIND
         if row is None:
             action = stored.find_shown(self._reads, number)
             if action is None:
@@ -180,6 +195,13 @@ class _Found:
             self._add_part(self._document(target.root_id), kind, number)  # type: ignore[arg-type]
         return kind
 
+    def _add_artifact(self, number: int) -> None:
+        """Add an artifact of an alert, or one under an id that it had there."""
+        target = targets.load(self._reads, artifacts.KIND, number)
+        document = self._document(target.root_id)
+        if document.kind == "case":
+            self._add_part(document, artifacts.KIND, target.id)
+
     def add_responders(self, kind: Kind, number: int, offers: Offers, caller: Caller) -> None:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
@@ -187,8 +209,35 @@ class _Found:
         may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.tlp)
         explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not)
         text = _array(offered.to_json() for offered in explained)
-        self.documents[target.root_id].responders[f"~{number}"] = text
+        document = self.documents[target.root_id]
+        document.responders[f"~{number}"] = text
         self.chars += len(text)
+        if kind == "alert" and '"case_artifact"' in document.root:
+            self._add_artifact_responders(document, offers, caller)
+
+    def _add_artifact_responders(self, document: _Document, offers: Offers, caller: Caller) -> None:
+        """Add the names of the responders that `caller` can run on each artifact of an alert."""
+        alert = from_json(document.root)
+        pap_of_case, in_case = self._artifacts_in_case(alert)
+        by_levels: dict[tuple[str, int, int], str] = {}
+        for artifact in alert["artifacts"]:
+            pap = pap_of_case if artifact["id"] in in_case else alert["pap"]
+            key = artifact["dataType"], artifact["tlp"], pap
+            if key not in by_levels:
+                names = offers.names_for("case_artifact", *key) if caller.may("manageAction") else []
+                by_levels[key] = json.dumps([] if caller.why_not_cleared(artifact["tlp"]) else names)
+            document.artifact_responders[artifact["id"]] = by_levels[key]
+            self.chars += len(by_levels[key])
+
+    def _artifacts_in_case(self, alert: Mapping[str, Any]) -> tuple[int, set[str]]:
+        """The PAP of an alert's case, and the ids of the artifacts that belong to it as well."""
+        case_id = objects.parse_id(alert["case"] or "")
+        case = None if case_id is None else objects.find(self._reads, "case", case_id)
+        if case is None:
+            return 0, set()
+        ids = [int(artifact["id"][1:]) for artifact in alert["artifacts"]]
+        known = objects.existing(self._reads, artifacts.KIND, ids)
+        return objects.parsed(case["doc"])["pap"], {f"~{number}" for number in known}
 
     def _document(self, root_id: int) -> _Document:
         if root_id in self.documents:
@@ -204,6 +253,11 @@ class _Found:
         if row["kind"] == "case":
             document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
         self._list_actions(document, row["kind"], root_id)
+        if document.kind == "alert":
+            self._list_actions_on_artifacts(document)
+        elif document.kind == "case":
+            for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
+                self._add_action(document, number, is_named=False)
         return document
 
     def _is_readable(self, document: _Document, row: Row) -> bool:
@@ -225,22 +279,35 @@ class _Found:
             document.parts[kind][number] = row["doc"]
             self._list_actions(document, kind, number)
 
+    def _list_actions_on_artifacts(self, document: _Document) -> None:
+        """The actions on an alert's artifacts, which are in the alert's own JSON."""
+        if '"case_artifact"' not in document.root:
+            return
+        numbers = [int(artifact["id"][1:]) for artifact in from_json(document.root)["artifacts"]]
+        rows, counts = stored.shown_on_artifacts(self._reads, numbers, LISTED_ACTIONS)
+        document.counts |= {number: counts.get(number, 0) for number in numbers}
+        self._put_actions(document, rows)
+
     def _list_actions(self, document: _Document, kind: str, number: int) -> None:
         rows, document.counts[number] = stored.shown_of(self._reads, kind, number, LISTED_ACTIONS)
+        self._put_actions(document, rows)
+
+    def _put_actions(self, document: _Document, rows: Iterable[Row]) -> None:
+        """Add the actions of a list."""
         left = LISTED_CHARS
         for row in rows:
             left -= len(row["doc"])
             if row["id"] not in document.actions:
                 self._put_action(document, row, is_compacted=left < 0)
 
-    def _add_action(self, document: _Document, number: int) -> None:
-        """Add an action as listings show it, with what it ran on."""
+    def _add_action(self, document: _Document, number: int, *, is_named: bool = True) -> None:
+        """Add an action, with what it ran on; one that is named as listings show it."""
         row = stored.find_shown(self._reads, number)
         if row is None:
             return
-        if row["kind"] in document.parts:
+        if document.kind == "case" and row["kind"] in document.parts:
             self._add_part(document, row["kind"], row["object_id"])
-        if number not in document.actions or number in document.compacted:  # named, so its whole listing is wanted
+        if is_named and (number not in document.actions or number in document.compacted):
             self._put_action(document, row, is_compacted=False)
 
     def _put_action(self, document: _Document, row: Row, *, is_compacted: bool) -> None:

@@ -213,7 +213,7 @@ class Lifecycle:
     def running_job(self, number: int) -> tuple[str, Job]:
         """Engine name and job of a dispatched action. Raises ResponderBotError("not_found")."""
         row = find(self._database, f"~{number}")
-        target = targets.load(self._database, row["kind"], row["object_id"])
+        target, _ = targets.of_action(self._database, row)
         return row["engine_name"], self._job(row, target, resumed=True)
 
     # --- for the runner ---------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ class Lifecycle:
         row = self._held(tx, number)
         if row is None:
             return None
-        target = targets.load(tx, row["kind"], row["object_id"])
-        not_allowed = rights.why_not_start(tx, row, target)
+        target, gone = targets.of_action(tx, row)
+        not_allowed = gone or rights.why_not_start(tx, row, target)
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
         reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])

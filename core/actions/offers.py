@@ -16,7 +16,7 @@ from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.engines.base import Catalogue, Engine, Responder, Skipped
-from core.models import OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
+from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
 from core.settings import ResponderSection
 from core.store import catalogues
 
@@ -145,6 +145,16 @@ class Offers:
             if any(not _reasons_not(entry, target) for _, entry in offer.entries)
         ]
 
+    def names_for(self, kind: Kind, data_type: str, tlp: int, pap: int) -> list[str]:
+        """The names of the responders that can run on an object of this kind, with these levels, at once."""
+        target = Target(kind, 0, 0, tlp, pap, {}, data_type)
+        return [
+            offer.name
+            for offer in self._by_name.values()
+            if any(not _reasons_not(entry, target) for _, entry in offer.entries)
+            and any(self._states[name].up for name, _ in offer.entries)
+        ]
+
     def explained(
         self, target: Target, *, may_run: bool, running: Mapping[str, str], why_not: str = ""
     ) -> list[OfferedResponder]:
@@ -230,7 +240,7 @@ class Offers:
         found: dict[str, OfferedResponder] = {}
         for engine_name, skipped in self.skipped():
             responder = skipped.responder
-            if responder is None or responder.name in self._by_name or not applies(responder.data_types, target.kind):
+            if responder is None or responder.name in self._by_name or not _fits(responder, target):
                 continue
             offered = _offered(Offer(responder.name, ((engine_name, responder),)))
             verdict = {
@@ -364,15 +374,27 @@ def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -
     return sentences
 
 
-def applies(data_types: Iterable[str], kind: Kind) -> bool:
-    """Whether a responder is for this kind of object; case and product prefix (`thehive:`) don't count."""
-    return any(data_type.rpartition(":")[2].lower() == kind for data_type in data_types)
+def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
+    """Whether a responder is for this kind of object, or for artifacts of this data type.
+
+    Case and product prefix (`thehive:`) don't count; data types have no prefix.
+    """
+    of_data = data_type.lower()
+    if of_data in KINDS or ":" in of_data:
+        of_data = ""
+    names = [name.lower() for name in data_types]
+    return any(name.rpartition(":")[2] == kind or (of_data and name == of_data) for name in names)
+
+
+def _fits(responder: Responder, target: Target) -> bool:
+    return applies(responder.data_types, target.kind, target.data_type)
 
 
 def _reasons_not(responder: Responder, target: Target) -> list[str]:
     reasons = []
-    if not applies(responder.data_types, target.kind):
-        reasons.append(f"it is not for this kind of object ({OBJECT_TYPES[target.kind]})")
+    if not _fits(responder, target):
+        what = f"{OBJECT_TYPES[target.kind]}, {target.data_type}" if target.data_type else OBJECT_TYPES[target.kind]
+        reasons.append(f"it is not for this kind of object ({what})")
     if target.tlp > responder.max_tlp:
         reasons.append(_too_high("TLP", target.tlp, responder.max_tlp))
     if target.pap > responder.max_pap:

@@ -59,7 +59,7 @@ def why_not_start(reads: Reads, row: Row, target: Target) -> str:
 def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
     """Raises ResponderBotError("forbidden") for who decides in Slack about a run on an object that they may not see."""
     if caller.is_on_behalf:
-        caller.require_clearance(targets.load(reads, row["kind"], row["object_id"]).tlp, what)
+        caller.require_clearance(targets.of_action(reads, row)[0].tlp, what)
 
 
 def require_open(row: Row, done: str) -> Action:

@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 from core.common.database.sqlite import Reads, Row
 from core.common.errors import Code, ResponderBotError
-from core.models import KINDS, OBJECT_TYPES, Kind
+from core.models import KINDS, OBJECT_TYPES, Alert, Kind
+from core.records import artifacts
+from core.records.writes import number_of
 from core.store import objects
 
 _MISSING: Mapping[Kind, str] = {
@@ -23,7 +27,7 @@ class Target:
     """An object that a responder runs on.
 
     `tlp` and `pap` are the levels that count: a task and a log have those of their case, an artifact its own TLP and
-    the PAP of its case (core/docs/semantics.md#levels-that-count).
+    the PAP of its case or, without one, its alert (core/docs/semantics.md#levels-that-count).
     """
 
     kind: Kind
@@ -34,6 +38,8 @@ class Target:
     pap: int
     json: Mapping[str, Any]
     """As the interface shows it, with its parents (core/docs/semantics.md#what-a-responder-gets)."""
+    data_type: str = ""
+    """Of an artifact, such as `ip`."""
 
     @property
     def object_type(self) -> str:
@@ -57,14 +63,33 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
     Raises ResponderBotError("not_found"). With `on_run` also if the object or its case is deleted, and
     "log_not_found" for a missing log, which has an error type of its own then.
     """
-    row = None if object_id is None else objects.find(reads, kind, object_id)
-    if row is None:
-        code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
-        raise ResponderBotError(code, _MISSING[kind])
-    target = _LOADERS[kind](reads, row)
+    if kind == artifacts.KIND and object_id is not None:
+        target = _artifact(reads, object_id)
+    else:
+        row = None if object_id is None else objects.find(reads, kind, object_id)
+        if row is None:
+            code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
+            raise ResponderBotError(code, _MISSING[kind])
+        target = _LOADERS[kind](reads, row)
     if on_run:
         _refuse_deleted(target)
     return target
+
+
+def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
+    """The object that a stored action runs on, and `""`.
+
+    An alert's artifact may have been removed since: then it has nothing but its id, and the text says so.
+    """
+    try:
+        return load(reads, row["kind"], row["object_id"]), ""
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        number = row["object_id"]
+        ids = {"_id": f"~{number}", "id": f"~{number}"}
+        reason = f"~{number} was removed from its alert, so nothing ran on it; add it again if that was a mistake."
+        return Target(row["kind"], number, row["root_id"] or number, 0, 0, ids), reason
 
 
 def _refuse_deleted(target: Target) -> None:
@@ -78,7 +103,14 @@ def _refuse_deleted(target: Target) -> None:
 
 
 def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
-    """The number, if there is such an object, without reading it. Raises ResponderBotError("not_found")."""
+    """The number, if there is such an object, without reading it. Raises ResponderBotError("not_found").
+
+    Of an artifact it is the one that it has now, also if its alert doesn't have it any more.
+    """
+    if kind == artifacts.KIND and object_id is not None:
+        object_id = artifacts.current_number(reads, object_id)
+        if object_id is not None:
+            return object_id
     if object_id is None or not objects.exists(reads, kind, object_id):
         raise ResponderBotError("not_found", _MISSING[kind])
     return object_id
@@ -106,10 +138,19 @@ def _log(reads: Reads, row: Row) -> Target:
     return Target("case_task_log", row["id"], task.root_id, task.tlp, task.pap, doc)
 
 
-def _artifact(reads: Reads, row: Row) -> Target:
-    case = load(reads, "case", row["parent_id"])
-    own = objects.parsed(row["doc"])
-    return Target("case_artifact", row["id"], case.root_id, own["tlp"], case.pap, {**own, "case": case.json})
+def _artifact(reads: Reads, object_id: int) -> Target:
+    stored = artifacts.load(reads, object_id)
+    artifact, parent_kind = stored.artifact, "case" if stored.alert is None else "alert"
+    parent = load(reads, "case", stored.case_id) if stored.alert is None else _of_alert(stored.alert)
+    shown = {**from_json(artifact.to_json()), parent_kind: parent.json}
+    return Target(
+        "case_artifact", number_of(artifact), parent.root_id, artifact.tlp, parent.pap, shown, artifact.data_type
+    )
+
+
+def _of_alert(alert: Alert) -> Target:
+    number = number_of(alert)
+    return Target("alert", number, number, alert.tlp, alert.pap, from_json(alert.to_json()))
 
 
 _LOADERS: Mapping[Kind, Callable[[Reads, Row], Target]] = {
@@ -117,5 +158,4 @@ _LOADERS: Mapping[Kind, Callable[[Reads, Row], Target]] = {
     "case": _case,
     "case_task": _task,
     "case_task_log": _log,
-    "case_artifact": _artifact,
 }

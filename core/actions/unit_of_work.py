@@ -8,9 +8,11 @@ from typing import Any
 from core.common.database.sqlite import Transaction
 from core.common.errors import ResponderBotError
 from core.models import Alert, Artifact, Case, Kind, Task
-from core.records import alerts, cases
+from core.records import alerts, artifacts, cases
+from core.records.artifacts import StoredArtifact
 from core.records.case_templates import custom_fields
-from core.records.writes import check_growth
+from core.records.writes import check_growth, number_of
+from core.store import objects
 
 Operation = Mapping[str, Any]
 
@@ -44,9 +46,10 @@ class UnitOfWork:
     _changed: dict[Kind, None] = field(default_factory=dict)
 
     def alert(self, operation: Operation) -> Alert:
-        if self.context.kind != "alert":
+        number = self._alert_number()
+        if number is None:
             raise missing(operation, "alert")
-        alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, self.context.object_id))
+        alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, number))
         return alert
 
     def case(self, operation: Operation) -> Case:
@@ -63,9 +66,7 @@ class UnitOfWork:
     def artifact(self, operation: Operation) -> Artifact:
         if self.context.kind != "case_artifact":
             raise missing(operation, "artifact")
-        artifact: Artifact = self._load_once(
-            "case_artifact", lambda: cases.load_artifact(self.tx, self.context.object_id)
-        )
+        artifact: Artifact = self._load_once("case_artifact", lambda: self._stored_artifact().artifact)
         return artifact
 
     def change(self, kind: Kind, **update: Any) -> None:
@@ -111,7 +112,7 @@ class UnitOfWork:
 
     def save(self) -> None:
         """Save the changed objects, each with one event."""
-        for kind in self._changed:
+        for kind in sorted(self._changed, key=lambda kind: kind == "case_artifact"):  # which is in the alert, too
             _SAVE[kind](self.tx, self._loaded[kind], self.context.user, self.context.now, self._before[kind])
         self._changed.clear()
 
@@ -126,19 +127,33 @@ class UnitOfWork:
         check_growth(self._before[kind], self._loaded[kind])
 
     def _case(self, operation: Operation) -> Case:
-        if self.context.kind != "alert":
+        if self.context.kind not in ("alert", "case_artifact"):
             return cases.case_of(self.tx, self.context.kind, self.context.object_id)
+        number = self._stored_artifact().case_id if self.context.kind == "case_artifact" else None
+        if number is not None:
+            return cases.load_case(self.tx, number)
         alert = self.alert(operation)
         if alert.case is None:
             raise missing(operation, "case")
         return cases.load_case(self.tx, int(alert.case[1:]))
+
+    def _alert_number(self) -> int | None:
+        """The alert itself, or the first that has the artifact."""
+        if self.context.kind == "alert":
+            return self.context.object_id
+        if self.context.kind != "case_artifact":
+            return None
+        return next(iter(objects.alerts_with(self.tx, number_of(self._stored_artifact().artifact))), None)
+
+    def _stored_artifact(self) -> StoredArtifact:
+        return artifacts.load(self.tx, self.context.object_id)
 
 
 _SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int, Any], object]] = {
     "alert": lambda tx, alert, user, now, before: alerts.save(tx, alert, user, now, before=before),
     "case": lambda tx, case, user, now, before: cases.save_case(tx, case, user, now, before=before),
     "case_task": lambda tx, task, user, now, _: cases.save_task(tx, task, user, now),
-    "case_artifact": lambda tx, artifact, user, now, _: cases.save_artifact(tx, artifact, user, now),
+    "case_artifact": lambda tx, artifact, user, now, _: artifacts.save(tx, artifact, user, now),
 }
 
 

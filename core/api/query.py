@@ -16,6 +16,7 @@ from core.api.endpoint import Endpoint, Request, json_response
 from core.api.search import SearchFunction
 from core.common.errors import bad_request
 from core.models import Kind, SearchInput
+from core.records import artifacts
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
@@ -166,6 +167,8 @@ def endpoints(
         return await asyncio.to_thread(lambda: [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]])
 
     async def run(query: Query) -> SearchResult:
+        if query.kind == artifacts.KIND and query.id:  # it may be in an alert, where no search finds it
+            return window_of(query, [json.loads(cases.get_artifact_json(query.id))])
         if query.parents is None and not query.is_choice:
             return await searches[query.kind](query.to_search())
         items = list(await (choices[query.kind]() if query.parents is None else observables_of(query.parents)))

@@ -275,7 +275,7 @@ class Document(ApiModel):
     """An alert or a case with what shows it (core/docs/http-interface.md#documents).
 
     `tasks`, `logs` and `artifacts` are those of a case that an event or a request names, or that a named action ran
-    on. `actions` are those on all these objects, newest first.
+    on; an alert has its own. `actions` are those on all these objects, newest first.
     """
 
     id: ObjectId
@@ -299,6 +299,8 @@ class Document(ApiModel):
     """By the name of the responder, for each in `actions`."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
+    artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
+    """By artifact of an alert that was named, if they were asked for: the names of those that can run on it."""
 
 
 class DocumentList(ApiModel):

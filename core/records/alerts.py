@@ -23,7 +23,15 @@ from core.models import (
     SearchInput,
 )
 from core.records import cases
-from core.records.artifacts import COPIED_LIMIT_CHARS, add_to_case, artifact_of, expand_artifacts, identity, store_files
+from core.records.artifacts import (
+    COPIED_LIMIT_CHARS,
+    artifact_of,
+    expand_artifacts,
+    identity,
+    move_to_case,
+    save_shown,
+    store_files,
+)
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import check_growth, merge_tags, number_of, record_event, requested_changes
@@ -96,7 +104,7 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = _writable(tx, caller, number, "change alert")
-            added = _artifacts(tx, store_files(tx, expand_artifacts([request])), caller.login, now, alert.artifacts)
+            added = _artifacts(tx, store_files(tx, expand_artifacts([request])), caller.login, now, alert)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
             save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now, before=alert)
@@ -114,9 +122,7 @@ class Alerts:
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
             case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
-            add_to_case(tx, case, alert.artifacts, caller.login, now, skip_known=True)
-            changed = alert.model_copy(update={"case": case.id, "status": "Imported"})
-            save(tx, changed, caller.login, now, before=alert)
+            _put_into(tx, case, alert, caller.login, now)
             return case
 
         return await self._change(work)
@@ -221,8 +227,11 @@ def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
         follow=request.follow,
         custom_fields=with_ids(tx, request.custom_fields),
         case_template=request.case_template,
-        artifacts=_artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), user, now),
+        artifacts=[],
     )
+    if request.artifacts:
+        artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), user, now, alert)
+        alert = alert.model_copy(update={"artifacts": artifacts})
     key = _key(request.type, request.source, request.source_ref)
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
     record_event(tx, KIND, "created", number, number, user, now)
@@ -250,7 +259,7 @@ def _update(
     if request.assignee is not None:
         changed["assignee"] = require_person(tx, request.assignee) if request.assignee else None
     if artifacts is not None:
-        changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert.artifacts)
+        changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert)
     if request.status is not None:
         changed["status"] = _status(alert, request.status)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
@@ -260,29 +269,38 @@ def _merge(tx: Transaction, caller: Caller, numbers: Iterable[int], case: Case, 
     alerts, user = list[Alert](), caller.login
     for number in numbers:
         alert = _require_no_case(_writable(tx, caller, number, "change alert"))
-        save(tx, alert.model_copy(update={"case": case.id, "status": "Imported"}), user, now, before=alert)
+        _put_into(tx, case, alert, user, now)
         alerts.append(alert)
-    artifacts = [artifact for alert in alerts for artifact in alert.artifacts]
-    add_to_case(tx, case, artifacts, user, now, skip_known=True)
     tags = merge_tags(case.tags, *(alert.tags for alert in alerts))
     return cases.save_case(tx, case.model_copy(update={"tags": tags}), user, now, before=case)
 
 
+def _put_into(tx: Transaction, case: Case, alert: Alert, user: str, now: int) -> None:
+    """Let an alert and its artifacts belong to a case."""
+    artifacts = move_to_case(tx, case, alert, user, now)
+    changed = {"case": case.id, "status": "Imported", "artifacts": artifacts}
+    save(tx, alert.model_copy(update=changed), user, now, before=alert)
+
+
 def _artifacts(
-    tx: Transaction, requested: Iterable[ArtifactInput], user: str, now: int, known: Sequence[Artifact] = ()
+    tx: Transaction, requested: Iterable[ArtifactInput], user: str, now: int, alert: Alert
 ) -> list[Artifact]:
-    """The artifacts of an alert, without duplicates; one that was `known` keeps its id, new ones get ids."""
-    before = {identity(artifact): artifact for artifact in known}
+    """The artifacts of an alert, without duplicates; one that it has already keeps its id, new ones get ids."""
+    known = {identity(artifact): artifact for artifact in alert.artifacts}
     wanted: dict[tuple[str, ...], ArtifactInput] = {}
     for item in requested:
         wanted.setdefault(identity(item), item)
-    numbers = iter(objects.next_ids(tx, len(wanted.keys() - before.keys())))
-    return [
-        before[key].model_copy(update={**_changes(item), "updated_by": user, "updated_at": now})
-        if key in before
-        else artifact_of(next(numbers), item, user, now)
-        for key, item in wanted.items()
-    ]
+    numbers = objects.next_ids(tx, len(wanted.keys() - known.keys()))
+    objects.insert_alert_artifacts(tx, number_of(alert), numbers)
+    unused = iter(numbers)
+    changed = {
+        key: artifact.model_copy(update={**_changes(wanted[key]), "updated_by": user, "updated_at": now})
+        for key, artifact in known.items()
+        if key in wanted
+    }
+    if alert.case is not None:
+        save_shown(tx, alert, changed.values(), user, now)
+    return [changed.get(key) or artifact_of(next(unused), item, user, now) for key, item in wanted.items()]
 
 
 def _changes(request: ArtifactInput) -> dict[str, Any]:

@@ -3,21 +3,22 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Literal
 
-from core.common.database.sqlite import Transaction
+from core.common.database.sqlite import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS
-from core.models import Artifact, ArtifactInput, ArtifactsInput, Case
+from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, Case
 from core.records import files
-from core.records.writes import insert_children, number_of
-from core.store import objects
+from core.records.writes import insert_children, number_of, record_event
+from core.store import actions, objects
 
 # A request of 1 MiB can ask for a text to be stored thousands of times: with each artifact, or each of many alerts.
 COPIED_LIMIT_CHARS = 8 * 1_048_576
 ARTIFACT_CHARS = 256  # what an artifact takes besides its texts
 
-A = TypeVar("A", ArtifactInput, ArtifactInput | Artifact)
+KIND: Literal["case_artifact"] = "case_artifact"
 
 
 def expand_artifacts(
@@ -39,12 +40,10 @@ def expand_artifacts(
     return [artifact for item in requested for artifact in item.expand()]
 
 
-def store_files(tx: Transaction, requested: Iterable[A]) -> list[A]:
+def store_files(tx: Transaction, requested: Iterable[ArtifactInput]) -> list[ArtifactInput]:
     """The artifacts with their files stored. Raises ResponderBotError("bad_request") for an unknown file."""
     return [
-        item.model_copy(update={"attachment": files.store(tx, item.data), "is_file": False})
-        if isinstance(item, ArtifactInput) and item.is_file
-        else item
+        item.model_copy(update={"attachment": files.store(tx, item.data), "is_file": False}) if item.is_file else item
         for item in requested
     ]
 
@@ -56,7 +55,7 @@ def identity(artifact: ArtifactInput | Artifact) -> tuple[str, ...]:
     return artifact.data_type, artifact.data or ""
 
 
-def artifact_of(number: int, requested: ArtifactInput | Artifact, user: str, now: int) -> Artifact:
+def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> Artifact:
     """The artifact of a request under a number, not stored yet."""
     return Artifact(
         id_=f"~{number}",
@@ -78,35 +77,145 @@ def artifact_of(number: int, requested: ArtifactInput | Artifact, user: str, now
 def add_to_case(
     tx: Transaction,
     case: Case,
-    requested: Sequence[ArtifactInput | Artifact],
+    requested: Sequence[ArtifactInput],
     user: str,
     now: int,
-    *,
-    skip_known: bool = False,
 ) -> list[Artifact]:
-    """Add artifacts to a case, all or none; with `skip_known` those that it doesn't have yet.
+    """Add artifacts to a case, all or none.
 
     Raises ResponderBotError: exists if the case has one of them already, bad_request for an unknown file.
     """
     root, requested = number_of(case), store_files(tx, requested)
     keys = [_unique_key(root, item) for item in requested]
-    seen, new = objects.taken(tx, "case_artifact", keys), list[tuple[str, ArtifactInput | Artifact]]()
+    seen = set(objects.by_unique_keys(tx, KIND, keys))
     for key, item in zip(keys, requested, strict=True):
-        if key not in seen:
-            seen.add(key)
-            new.append((key, item))
-        elif not skip_known:
+        if key in seen:
             raise ResponderBotError("exists", f"The case {case.id} has this {item.data_type} already.")
-    numbers = objects.next_ids(tx, len(new))
-    artifacts = [artifact_of(number, item, user, now) for number, (_, item) in zip(numbers, new, strict=True)]
+        seen.add(key)
+    numbers = objects.next_ids(tx, len(keys))
+    artifacts = [artifact_of(number, item, user, now) for number, item in zip(numbers, requested, strict=True)]
     rows = [
         objects.NewObject(number_of(artifact), artifact.to_json(), key)
-        for artifact, (key, _) in zip(artifacts, new, strict=True)
+        for artifact, key in zip(artifacts, keys, strict=True)
     ]
-    insert_children(tx, "case_artifact", rows, root, user, now)
+    insert_children(tx, KIND, rows, root, user, now)
     return artifacts
 
 
 def _unique_key(case: int, artifact: ArtifactInput | Artifact) -> str:
     """A hash, since data may be long."""
     return hashlib.sha256(json.dumps([case, *identity(artifact)]).encode()).hexdigest()
+
+
+# --- artifacts of alerts and cases ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact, and where it is stored: in its case or, where there is none, in its alert."""
+
+    artifact: Artifact
+    alert: Alert | None
+    """None where it is in a case."""
+    case_id: int | None
+
+
+def find(reads: Reads, object_id: int) -> StoredArtifact | None:
+    """The artifact that has this id, or had it in an alert before it and an equal one of a case became one."""
+    row, link = objects.find(reads, KIND, object_id), None
+    if row is None:
+        link = objects.find_alert_artifact(reads, object_id)
+        if link is None:
+            return None
+        row = objects.find(reads, KIND, link["artifact_id"])
+    if row is not None:
+        return StoredArtifact(Artifact.model_validate(objects.parsed(row["doc"])), None, row["parent_id"])
+    alert = None if link is None else _alert(reads, link["alert_id"])
+    shown = None if alert is None else next((item for item in alert.artifacts if item.id == f"~{object_id}"), None)
+    return None if shown is None else StoredArtifact(shown, alert, None)
+
+
+def load(reads: Reads, object_id: int) -> StoredArtifact:
+    """As `find`. Raises ResponderBotError("not_found")."""
+    found = find(reads, object_id)
+    if found is None:
+        raise ResponderBotError("not_found", "Artifact not found")
+    return found
+
+
+def current_number(reads: Reads, object_id: int) -> int | None:
+    """The number that an artifact with this one has now; None if no artifact has or had it."""
+    link = objects.find_alert_artifact(reads, object_id)
+    if link is not None:
+        return int(link["artifact_id"])
+    return object_id if objects.exists(reads, KIND, object_id) else None
+
+
+def save(tx: Transaction, artifact: Artifact, user: str, now: int) -> Artifact:
+    """Store a changed artifact, everywhere it is shown; returns it with who changed it and when."""
+    saved = artifact.model_copy(update={"updated_by": user, "updated_at": now})
+    stored = load(tx, number_of(artifact))
+    if stored.alert is not None:
+        root = number_of(stored.alert)
+        _show_in(tx, stored.alert, saved)
+    else:
+        root = stored.case_id or 0
+        _save_in_case(tx, saved, user, now)
+    record_event(tx, KIND, "updated", number_of(saved), root, user, now)
+    return saved
+
+
+def save_shown(tx: Transaction, alert: Alert, changed: Iterable[Artifact], user: str, now: int) -> None:
+    """Store artifacts that were changed through an alert also in its case, and in the other alerts there."""
+    for artifact in changed:
+        row = objects.find(tx, KIND, number_of(artifact))
+        if row is not None:
+            _save_in_case(tx, artifact, user, now, but=number_of(alert))
+            record_event(tx, KIND, "updated", row["id"], row["parent_id"], user, now)
+
+
+def _save_in_case(tx: Transaction, artifact: Artifact, user: str, now: int, *, but: int | None = None) -> None:
+    """Store an artifact in its case and in the case's alerts, except one."""
+    objects.update(tx, number_of(artifact), artifact.to_json())
+    for number in objects.alerts_with(tx, number_of(artifact)):
+        alert = None if number == but else _alert(tx, number)
+        if alert is not None and _show_in(tx, alert, artifact):
+            record_event(tx, "alert", "updated", number, number, user, now)
+
+
+def _show_in(tx: Transaction, alert: Alert, artifact: Artifact) -> bool:
+    """Put a changed artifact into an alert that has it."""
+    changed = [artifact if item.id == artifact.id else item for item in alert.artifacts]
+    if changed == alert.artifacts:
+        return False
+    objects.update(tx, number_of(alert), alert.model_copy(update={"artifacts": changed}).to_json())
+    return True
+
+
+def _alert(reads: Reads, number: int) -> Alert | None:
+    row = objects.find(reads, "alert", number)
+    return None if row is None else Alert.model_validate(objects.parsed(row["doc"]))
+
+
+def move_to_case(tx: Transaction, case: Case, alert: Alert, user: str, now: int) -> list[Artifact]:
+    """Make an alert's artifacts objects of a case, under their ids and with the actions on them.
+
+    One that the case has already becomes that one: its id goes on to mean it. Returns the artifacts of the alert from
+    now on.
+    """
+    root, new, replaced = number_of(case), list[objects.NewObject](), dict[int, int]()
+    keys = [_unique_key(root, artifact) for artifact in alert.artifacts]
+    known = {
+        key: Artifact.model_validate(objects.parsed(row["doc"]))
+        for key, row in objects.by_unique_keys(tx, KIND, keys).items()
+    }
+    for key, artifact in zip(keys, alert.artifacts, strict=True):
+        if key in known:
+            replaced[number_of(artifact)] = number_of(known[key])
+        else:
+            known[key] = artifact
+            new.append(objects.NewObject(number_of(artifact), artifact.to_json(), key))
+    insert_children(tx, KIND, new, root, user, now)
+    objects.replace_artifacts(tx, replaced)
+    actions.move_artifacts(tx, {**{item.id: item.id for item in new}, **replaced}, root)
+    return [known[key] for key in dict.fromkeys(keys)]

@@ -26,7 +26,7 @@ from core.models import (
     TaskInput,
     TaskUpdate,
 )
-from core.records.artifacts import add_to_case, expand_artifacts
+from core.records import artifacts
 from core.records.case_templates import by_name, with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import check_growth, insert_children, merge_tags, number_of, record_event, requested_changes
@@ -80,11 +80,11 @@ class Cases:
 
         Raises ResponderBotError: not_found, exists if the case has one of them already, bad_request, too_large.
         """
-        number, artifacts = self._number("case", case_id), expand_artifacts([request])
+        number, new = self._number("case", case_id), artifacts.expand_artifacts([request])
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             _require_clearance(tx, caller, "case", number, "create artifact")
-            return add_to_case(tx, load_case(tx, number), artifacts, caller.login, now)
+            return artifacts.add_to_case(tx, load_case(tx, number), new, caller.login, now)
 
         return await self._change(work)
 
@@ -128,9 +128,8 @@ class Cases:
 
         def work(tx: Transaction, now: int) -> Artifact:
             _require_clearance(tx, caller, "case_artifact", number, "change artifact")
-            return save_artifact(
-                tx, load_artifact(tx, number).model_copy(update=requested_changes(request)), caller.login, now
-            )
+            stored = artifacts.load(tx, number).artifact
+            return artifacts.save(tx, stored.model_copy(update=requested_changes(request)), caller.login, now)
 
         return await self._change(work)
 
@@ -149,7 +148,7 @@ class Cases:
         return self._json("case_task_log", log_id)
 
     def get_artifact_json(self, artifact_id: str) -> str:
-        return self._json("case_artifact", artifact_id)
+        return artifacts.load(self._database, self._number("case_artifact", artifact_id)).artifact.to_json()
 
     async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
         """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
@@ -192,16 +191,12 @@ def load_task(reads: Reads, object_id: int) -> Task:
     return Task.model_validate_json(_row(reads, "case_task", object_id)["doc"])
 
 
-def load_artifact(reads: Reads, object_id: int) -> Artifact:
-    return Artifact.model_validate_json(_row(reads, "case_artifact", object_id)["doc"])
-
-
 def task_of_log(reads: Reads, log_id: int) -> Task:
     return load_task(reads, _row(reads, "case_task_log", log_id)["parent_id"])
 
 
 def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
-    """The case that a task, log or artifact belongs to; a case itself."""
+    """The case that a task or log belongs to; a case itself."""
     return load_case(reads, _root(reads, kind, object_id))
 
 
@@ -211,7 +206,8 @@ def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int,
     Tasks and logs have the TLP of their case, an artifact has its own.
     """
     if caller.is_on_behalf:
-        seen = load_artifact(reads, object_id) if kind == "case_artifact" else case_of(reads, kind, object_id)
+        is_artifact = kind == artifacts.KIND
+        seen = artifacts.load(reads, object_id).artifact if is_artifact else case_of(reads, kind, object_id)
         caller.require_clearance(seen.tlp, what)
 
 
@@ -294,11 +290,6 @@ def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case 
 def save_task(tx: Transaction, task: Task, user: str, now: int) -> Task:
     """Store a changed task, with the start and end dates of its status."""
     return _save(tx, "case_task", _dated(task, now), user, now)
-
-
-def save_artifact(tx: Transaction, artifact: Artifact, user: str, now: int) -> Artifact:
-    """Store a changed artifact."""
-    return _save(tx, "case_artifact", artifact, user, now)
 
 
 def _save(tx: Transaction, kind: Kind, model: S, user: str, now: int) -> S:

@@ -1,6 +1,7 @@
 """SQL for actions, their idempotency keys, and the leases of the cores that follow them."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from core.common.database.sqlite import Reads, Row, Search, Transaction
@@ -85,6 +86,37 @@ def open_on(reads: Reads, object_id: int) -> list[Row]:
     return reads.rows(
         f"SELECT {_COLUMNS} FROM action WHERE object_id = :object_id AND {_OPEN} ORDER BY id DESC",
         {"object_id": object_id},
+    )
+
+
+def shown_on_artifacts(reads: Reads, artifact_ids: Iterable[int], limit: int) -> tuple[list[Row], dict[int, int]]:
+    """As `shown_of`, for several artifacts together, and how many actions each has in all."""
+    values = {"ids": json.dumps(list(artifact_ids)), "limit": limit}
+    of_artifacts = "FROM action WHERE kind = 'case_artifact' AND object_id IN (SELECT value FROM json_each(:ids))"
+    totals = reads.rows(f"SELECT object_id, count(*) AS total {of_artifacts} GROUP BY object_id", values)
+    if not totals:
+        return [], {}
+    ids = f"SELECT id {of_artifacts} ORDER BY {_OPEN} DESC, id DESC LIMIT :limit"
+    found = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
+    return found, {row["object_id"]: row["total"] for row in totals}
+
+
+def newest_on_artifacts(reads: Reads, case_id: int, limit: int) -> list[int]:
+    """The newest actions on the artifacts of a case."""
+    rows = reads.rows(
+        "SELECT id FROM action WHERE root_id = :root AND kind = 'case_artifact' ORDER BY id DESC LIMIT :limit",
+        {"root": case_id, "limit": limit},
+    )
+    return [row["id"] for row in rows]
+
+
+def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> None:
+    """Let the actions on artifacts belong to a case; `ids` are those of the artifacts, and their ids there."""
+    tx.run_all(
+        "UPDATE action SET root_id = :root, object_id = :now, doc = CASE WHEN :before <> :now AND json_valid(doc)"
+        " THEN json_set(doc, '$.objectId', '~' || :now) ELSE doc END"
+        " WHERE object_id = :before AND kind = 'case_artifact'",
+        ({"root": case_id, "before": before, "now": now} for before, now in ids.items()),
     )
 
 

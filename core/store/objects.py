@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,15 @@ def exists(reads: Reads, kind: str, object_id: int) -> bool:
     return reads.row(sql, {"id": object_id, "kind": kind}) is not None
 
 
+def existing(reads: Reads, kind: str, object_ids: Collection[int]) -> set[int]:
+    """Those of `object_ids` that objects of this kind have."""
+    rows = reads.rows(
+        "SELECT id FROM object WHERE id IN (SELECT value FROM json_each(:ids)) AND kind = :kind",
+        {"ids": json.dumps(list(object_ids)), "kind": kind},
+    )
+    return {row["id"] for row in rows}
+
+
 def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
     return reads.row(
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind AND unique_key = :key",
@@ -117,13 +126,41 @@ def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
     )
 
 
-def taken(reads: Reads, kind: str, unique_keys: Iterable[str]) -> set[str]:
-    """Those of `unique_keys` that objects of this kind have."""
+def by_unique_keys(reads: Reads, kind: str, unique_keys: Iterable[str]) -> dict[str, Row]:
+    """The objects of a kind (`id, doc, unique_key`) with these keys, by key."""
     rows = reads.rows(
-        "SELECT unique_key FROM object WHERE kind = :kind AND unique_key IN (SELECT value FROM json_each(:keys))",
+        "SELECT id, doc, unique_key FROM object"
+        " WHERE kind = :kind AND unique_key IN (SELECT value FROM json_each(:keys))",
         {"kind": kind, "keys": json.dumps(list(unique_keys))},
     )
-    return {row["unique_key"] for row in rows}
+    return {row["unique_key"]: row for row in rows}
+
+
+def insert_alert_artifacts(tx: Transaction, alert_id: int, artifact_ids: Iterable[int]) -> None:
+    """Record which alert has these artifacts, which are stored in it."""
+    tx.run_all(
+        "INSERT INTO alert_artifact (id, alert_id, artifact_id) VALUES (:id, :alert, :id)",
+        ({"id": number, "alert": alert_id} for number in artifact_ids),
+    )
+
+
+def replace_artifacts(tx: Transaction, ids: Mapping[int, int]) -> None:
+    """Let ids of alerts' artifacts mean other artifacts, equal ones of a case."""
+    tx.run_all(
+        "UPDATE alert_artifact SET artifact_id = :now WHERE artifact_id = :before",
+        ({"before": before, "now": now} for before, now in ids.items()),
+    )
+
+
+def find_alert_artifact(reads: Reads, object_id: int) -> Row | None:
+    """`alert_id, artifact_id` of an id that an artifact got in an alert; `artifact_id` is the one that it has now."""
+    return reads.row("SELECT alert_id, artifact_id FROM alert_artifact WHERE id = :id", {"id": object_id})
+
+
+def alerts_with(reads: Reads, artifact_id: int) -> list[int]:
+    """The alerts that have or had an artifact, oldest first."""
+    sql = "SELECT DISTINCT alert_id FROM alert_artifact WHERE artifact_id = :id ORDER BY alert_id"
+    return [row["alert_id"] for row in reads.rows(sql, {"id": artifact_id})]
 
 
 async def measure(database: Database, object_ids: Collection[int]) -> tuple[int, int]:

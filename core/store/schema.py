@@ -4,7 +4,11 @@ For a time `first_tables` was edited in place, so a migration may find that a ta
 migrations check the tables as well (`tests/core/store/earlier` has a database of each shape).
 """
 
+import hashlib
+import json
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from sqlite_utils import Database, Migrations
 
@@ -194,6 +198,49 @@ def assignees_of_alerts(db: Database) -> None:
     # Response JSON is stored, so older alerts need the field. Damaged JSON is left as it is.
     missing = "CASE WHEN json_valid(doc) THEN json_type(doc, '$.assignee') IS NULL END"
     db.execute(f"UPDATE object SET doc = json_set(doc, '$.assignee', NULL) WHERE kind = 'alert' AND {missing}")
+
+
+@migrations()
+def artifacts_of_alerts(db: Database) -> None:
+    # Artifacts are stored in their alert, and once that is in a case as objects of the case as well. id: the one that
+    # the artifact got in the alert. artifact_id: the one that it has now: another if the case had an equal one.
+    db.table("alert_artifact").create(
+        {"id": int, "alert_id": int, "artifact_id": int}, pk="id", not_null={"alert_id", "artifact_id"}
+    )
+    db.table("alert_artifact").create_index(["artifact_id"])
+    # For the newest actions on the artifacts of a case.
+    db.execute("CREATE INDEX action_on_artifact ON action (root_id, id) WHERE kind = 'case_artifact'")
+    doc = "CASE WHEN json_valid(doc) THEN doc ELSE '{}' END"
+    item_id = "CASE WHEN item.type = 'object' THEN json_extract(item.value, '$.id') END"
+    number = f"CAST(substr({item_id}, 2) AS INTEGER)"
+    db.execute(
+        f"INSERT OR IGNORE INTO alert_artifact (id, alert_id, artifact_id) SELECT {number}, object.id, {number}"
+        f" FROM object, json_each({doc}, '$.artifacts') AS item"
+        f" WHERE object.kind = 'alert' AND {item_id} GLOB '~[0-9]*'"
+    )
+    # A case had copies of its alerts' artifacts under other ids; now both are one, as the case shows it.
+    case = "CASE WHEN json_valid(doc) THEN json_extract(doc, '$.case') END"
+    in_cases = f"SELECT id, {case}, doc FROM object WHERE kind = 'alert' AND {case} IS NOT NULL"
+    for alert, case_id, text in db.execute(in_cases).fetchall():
+        shown = json.loads(text)
+        shown["artifacts"] = [_of_case(db, int(case_id[1:]), artifact) for artifact in shown.get("artifacts", [])]
+        now = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+        db.execute("UPDATE object SET doc = ? WHERE id = ?", [now, alert])
+
+
+def _of_case(db: Database, case: int, artifact: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The case's artifact in place of an alert's that equals it."""
+    file = artifact.get("attachment")
+    identity = ["file", file["id"]] if file else [artifact.get("data") or ""]
+    key = hashlib.sha256(json.dumps([case, artifact.get("dataType"), *identity]).encode()).hexdigest()
+    found = db.execute(
+        "SELECT id, doc FROM object WHERE kind = 'case_artifact' AND unique_key = ? AND json_valid(doc)", [key]
+    ).fetchone()
+    if found is None:
+        return artifact
+    change = "UPDATE alert_artifact SET artifact_id = ? WHERE id = CAST(substr(?, 2) AS INTEGER)"
+    db.execute(change, [found[0], artifact.get("id") or ""])
+    return {**dict.fromkeys(artifact), **json.loads(found[1])}
 
 
 def _outcome_told(status: str, cancelled_by: str | None, message: str) -> tuple[str, str]:

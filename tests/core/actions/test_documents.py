@@ -93,7 +93,8 @@ async def single_reads(core: RunningCore, document: dict[str, Any]) -> dict[str,
         items = shown if isinstance(shown, list) else [shown]
         read = [await sent(core, "GET", path + item["id"]) for item in items]
         found[name] = read if isinstance(shown, list) else read[0]
-        for item in read:
+        on_alerts = [("artifacts", item) for item in read[0]["artifacts"]] if name == "alert" else []
+        for name, item in [*((name, item) for item in read), *on_alerts]:
             listed = await sent(core, "GET", f"{ACTION}/{KIND.get(name, name)}/{item['id']}")
             actions += listed
             counts[item["id"]] = len(listed)

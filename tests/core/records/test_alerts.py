@@ -172,7 +172,7 @@ async def test_a_case_is_created_from_an_alert_with_its_artifacts(api: ObjectApi
     parent = {"query": {"_parent": {"_type": "case", "_id": case["id"]}}}
     found = await api.post("/api/case/artifact/_search", parent, 200)
     assert [(a["data"], a["tlp"], a["tags"]) for a in found] == [("45.9.20.101", 1, ["c2"]), ("::1", 2, [])]
-    assert not {a["id"] for a in found} & {a["id"] for a in alert["artifacts"]}
+    assert [a["id"] for a in found] == [a["id"] for a in alert["artifacts"]] == [a["id"] for a in imported["artifacts"]]
     assert [task["title"] for task in await api.post("/api/case/task/_search", parent, 200)] == ["a"]
 
 
