@@ -27,7 +27,12 @@ def may_see(clearance: int, tlp: int) -> bool:
 
 def withheld(tlp: int) -> str:
     """What is shown instead of details."""
-    return f"details withheld (TLP:{TLP_NAMES[min(max(tlp, CLEAR), RED)].upper()})"
+    return f"details withheld ({tlp_name(tlp)})"
+
+
+def tlp_name(level: object) -> str:
+    """`TLP:AMBER`; a level that isn't one counts as the nearest."""
+    return f"TLP:{TLP_NAMES[min(max(level if isinstance(level, int) else RED, CLEAR), RED)].upper()}"
 
 
 def kind_of(object_type: str) -> Kind:

@@ -62,9 +62,8 @@ class Caller:
     def require_clearance(self, tlp: int, what: str) -> None:
         """Raises ResponderBotError("forbidden") with `why_not_cleared`, if there is one."""
         if reason := self.why_not_cleared(tlp):
-            raise ResponderBotError(
-                "forbidden", f"You are not authorized to {what}, {reason}; ask somebody who may see it"
-            )
+            sentence = f"You are not authorized to {what}, {reason}; ask somebody who may see it"
+            raise ResponderBotError("forbidden", sentence, details={"tlp": tlp, "clearance": self.clearance})
 
 
 class Access:

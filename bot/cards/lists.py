@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.cards import ids, runs
+from bot.cards import ids, notices, runs
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
@@ -44,6 +44,8 @@ def responder_list(
 ) -> Message:
     """What can run on an object, and why the rest can't."""
     view = RedactedView(subject, clearance)
+    if not view.is_open:
+        return notices.notice(notices.above_clearance(view))
     can, cannot = split(offered)
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [_about(view)]
@@ -179,6 +181,8 @@ def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
     if view.is_open:
         blocks += [section(foreign(view.text(alert.description), 2900, lines=True) or "(no description)")]
         blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
+    else:
+        blocks.append(section(notices.limits("this", alert.tlp, clearance) + ". Ask somebody who may see it."))
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))

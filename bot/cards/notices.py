@@ -4,6 +4,7 @@ from typing import Any
 
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
+from bot.redaction import RedactedView, tlp_name
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 
@@ -31,9 +32,25 @@ def sentence(cause: ResponderBotError) -> str:
     """What people read of an error: not core's address, and for a missing permission also who can give it."""
     if UNANSWERED in cause.details:
         return NOT_ANSWERING
+    if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():
+        return _above("it", cause.details["tlp"], cause.details["clearance"])
     if cause.code == "forbidden" and "permission" in cause.message and "org-admin" not in cause.message:
         return f"{cause.message.rstrip('.')}. An org-admin of responder-bot can give it."
     return cause.message
+
+
+def above_clearance(view: RedactedView) -> str:
+    """Tells somebody that they may not act on what they may not see, and what to do."""
+    return _above(view.subject.id, view.subject.tlp, view.clearance)
+
+
+def _above(what: str, tlp: object, clearance: object) -> str:
+    return f"{limits(what, tlp, clearance)}. Nothing was done. Ask somebody who may see it."
+
+
+def limits(what: str, tlp: object, clearance: object) -> str:
+    """Why somebody doesn't see something: their clearance and its TLP, in numbers that may come from elsewhere."""
+    return f"You may see up to {tlp_name(clearance)}, and {what} is {tlp_name(tlp)}"
 
 
 def acknowledgement(message: Message) -> dict[str, Any]:

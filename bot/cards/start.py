@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bot.cards import ids, questions, views
+from bot.cards import ids, notices, questions, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
 from bot.cards.text import foreign, section
-from bot.redaction import RedactedView, Subject
+from bot.redaction import RedactedView, Subject, may_see
 from core.models import OBJECT_TYPES, Action, Kind, OfferedResponder
 
 TITLE = "Run a responder"
@@ -49,19 +49,21 @@ def start_view(
         views.text_field("object", "Object", initial=typed or state.id, hint=hint, optional=False, dispatch=True)
     ]
     if subject is not None:
-        blocks += _about(subject, clearance)
+        blocks += _about(RedactedView(subject, clearance))
     return views.modal(
         TITLE,
         blocks,
         callback_id=ids.START_VIEW,
-        submit="Run" if subject else "Next",
+        submit="Run" if subject and may_see(clearance, subject.tlp) else "Next",
         metadata=state.to_text(),
         close="Cancel",
     )
 
 
-def _about(subject: Subject, clearance: int) -> list[Block]:
-    view = RedactedView(subject, clearance)
+def _about(view: RedactedView) -> list[Block]:
+    subject = view.subject
+    if not view.is_open:
+        return [section(notices.limits(subject.id, subject.tlp, view.clearance) + ". Ask somebody who may see it.")]
     named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     menu = {
         "type": "input",

@@ -1,11 +1,13 @@
 """The options of the searchable menu of responders, when it is opened and while somebody types."""
 
-from bot.cards import ids
+from bot.cards import ids, notices
 from bot.cards.lists import message_option, responder_options
+from bot.features import subjects
+from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_metadata, view_of
+from bot.redaction import RedactedView
 from core.common.errors import ResponderBotError
-from core.models import KINDS, Kind
 
 
 async def on_responder_options(context: Context) -> Json:
@@ -17,7 +19,7 @@ async def on_responder_options(context: Context) -> Json:
         )
     except ResponderBotError:
         return message_option("This menu is too old: choose Refresh, or type /responder list and the id")
-    return await _options(context, intent.argument, intent.object_id)
+    return await _options(context, intent.object_id)
 
 
 async def on_start_options(context: Context) -> Json:
@@ -25,12 +27,14 @@ async def on_start_options(context: Context) -> Json:
     metadata = view_metadata(view_of(context))
     if not metadata.get("id"):
         return message_option("Give an id first, and press Enter.")
-    return await _options(context, str(metadata.get("kind")), str(metadata["id"]))
+    return await _options(context, str(metadata["id"]))
 
 
-async def _options(context: Context, kind: str, object_id: str) -> Json:
-    known: Kind = next((k for k in KINDS if k == kind), "alert")
-    offered = await context.core.responders(known, object_id, explain=True)
+async def _options(context: Context, object_id: str) -> Json:
+    subject, offered = await subjects.offered(context.core, object_id)
+    view = RedactedView(subject, own_clearance(context))
+    if not view.is_open:
+        return message_option(notices.limits("this", subject.tlp, view.clearance))
     return responder_options(offered, str(context.payload.get("value") or ""))
 
 

@@ -42,6 +42,7 @@ async def on_run_command(context: Context) -> None:
     """Run the named responder, after confirmation if its policy wants one."""
     name, object_id = subjects.require_id(context, USAGE)
     subject, offered = await subjects.offered(context.core, object_id)
+    subjects.require_visible(context, subject)
     found = _named(name, offered)
     if len(found) > 1:
         await context.respond(questions.ambiguous_name(name, found, subject, context.services.command))
@@ -91,6 +92,7 @@ async def on_responder_menu(context: Context) -> None:
 
 
 async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
+    subjects.require_visible(context, subject)
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
@@ -141,6 +143,7 @@ def _kind(text: str) -> Kind:
 async def start(context: Context, request: RunRequest) -> bool:
     """Start the run and say so. Else say why it can't run, ask for confirmation, or show the open run; return False."""
     responder, subject = request.responder, request.subject
+    subjects.require_visible(context, subject)
     if not can_run(responder):
         await responses.respond(context, questions.cannot_run(responder, subject, reasons(responder)))
         return False

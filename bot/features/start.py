@@ -94,6 +94,7 @@ async def on_start_view(context: Context) -> Json | None:
 
 
 async def _run(context: Context, state: WizardState, subject: Subject, selected: str, view: Json) -> Json | None:
+    subjects.require_visible(context, subject)
     offered = await context.core.responders(subject.kind, subject.id, explain=True)
     responder = responder_of_option(offered, selected)
     if responder is None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from bot.cards import notices
+from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id
-from bot.redaction import Subject, kind_of
+from bot.redaction import RedactedView, Subject, kind_of
 from core.common.errors import ResponderBotError
 from core.models import Action, Artifact, Case, Kind, Log, OfferedResponder, Task
 
@@ -60,6 +62,13 @@ async def of_action(core: "CoreClient", action: Action) -> Subject:
     """Look up what an action ran on; if it was deleted, a subject of which nothing is shown."""
     found = await _find_kind(core, kind_of(action.object_type), action.object_id)
     return found or Subject.unknown(action)
+
+
+def require_visible(context: Context, subject: Subject) -> None:
+    """Refuse early what core would refuse: acting on what this person may not see. Raises ResponderBotError."""
+    view = RedactedView(subject, own_clearance(context))
+    if not view.is_open:
+        raise ResponderBotError("forbidden", notices.above_clearance(view))
 
 
 def require_id(context: Context, usage: str) -> tuple[str, str]:

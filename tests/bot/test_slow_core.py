@@ -49,7 +49,7 @@ async def test_late_menu_options_say_so(tmp_path: Path) -> None:
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
         card = await env.card(anna, await env.post_alert())
-        proxy.hold("/responder/alert/")
+        proxy.hold("/api/document")
         ((group),) = await anna.options(SOC, card["ts"], action_id=ids.MENU)
         assert group["options"][0]["text"]["text"].startswith("Too much is going on")
 

@@ -110,6 +110,7 @@ class FeatureEnvironment:
     emulator: SlackEmulator
     folder: Path
     people: dict[str, EmulatedUser] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> EmulatedUser:
         """The person with this name."""
@@ -146,6 +147,25 @@ class FeatureEnvironment:
             return next((m for m in reversed(view.ephemerals(channel)) if words in text_of(m)), None)
 
         return within_limits(await self.until(name, seen))
+
+    async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
+        """What tells this person these words, in a modal or an ephemeral message, once it is there.
+
+        Each is returned once, so that asking the same again waits for the next.
+        """
+
+        def seen(view: EmulatorView) -> dict[str, Any] | None:
+            shown = [*reversed(view.modals), *reversed(view.ephemerals(channel))]
+            return next((m for m in shown if words in text_of(m) and _identity(m) not in self._told), None)
+
+        found = await self.until(name, seen)
+        self._told.add(_identity(found))
+        return found if found.get("type") == "modal" else within_limits(found)
+
+
+def _identity(shown: Mapping[str, Any]) -> str:
+    """Tells messages and states of a view apart."""
+    return str(shown.get("ts") or (shown["id"], shown["hash"]))
 
 
 def card_in(view: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:

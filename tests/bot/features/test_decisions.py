@@ -144,10 +144,10 @@ async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvir
     red = await env.create_alert(tlp=3)
     card = await env.card("anna", red)
     await pick(env, "anna", card, "Mark as read")
-    told = text_of(await env.ephemeral("anna", "it is TLP:RED and you may see up to TLP:AMBER"))
+    told = text_of(await env.told("anna", "You may see up to TLP:AMBER, and it is TLP:RED."))
     assert "Beacon" not in told
     await env["anna"].command(SOC, f"/responder run tell {red.id}")
-    await env.ephemeral("anna", "it is TLP:RED and you may see up to TLP:AMBER; ask somebody who may see it")
+    await env.told("anna", f"You may see up to TLP:AMBER, and {red.id} is TLP:RED.")
     assert (await env.admin.alert(red.id)).status == "New"
     assert await env.admin.actions("alert", red.id) == []
 
