@@ -58,7 +58,13 @@ class Bot:
         self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         access = ChannelAccess(
-            channels.routes, channels.clearance, channels.is_known, channels.refreshed, identity.person
+            channels.routes,
+            channels.clearance,
+            channels.is_known,
+            channels.refreshed,
+            identity.person,
+            approvers=settings.slack.approvers,
+            workspace_url=installation.workspace_url,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self.leading = asyncio.Event()
@@ -72,6 +78,7 @@ class Bot:
             download=self._download,
             checks=self.checks,
             command=settings.slack.command,
+            workspace_url=installation.workspace_url,
         )
         self._workers = Workers()
         health = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers)
@@ -270,5 +277,6 @@ async def _auth_test(settings: BotSettings, session: aiohttp.ClientSession) -> A
             enterprise_id=str(response.get("enterprise_id") or ""),
             bot_user_id=str(response["user_id"]),
             bot_id=str(response.get("bot_id") or ""),
+            workspace_url=str(response.get("url") or ""),
         )
     raise ResponderBotError("unavailable", message)

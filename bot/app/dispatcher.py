@@ -21,6 +21,7 @@ from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Person
 
@@ -68,6 +69,7 @@ class AppInstallation:
     enterprise_id: str = ""
     bot_user_id: str = ""
     bot_id: str = ""
+    workspace_url: str = ""  # such as https://soc.slack.com/
 
     def owns(self, interaction: Interaction) -> bool:
         """Whether every team in the payload is the bot's own; with a Slack Connect guest one isn't."""
@@ -275,7 +277,13 @@ class Dispatcher:
 
     async def _context(self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]) -> Context:
         interaction, services = item.interaction, self._services
-        person = await self._person(item, replies)
+        person, core_problem = None, ""
+        try:
+            person = await self._person(item, replies)
+        except ResponderBotError as error:
+            if not item.entry.works_without_core or UNANSWERED not in error.details:
+                raise
+            core_problem = notices.sentence(error)
         return Context(
             payload=interaction.payload,
             team=interaction.team,
@@ -293,6 +301,7 @@ class Dispatcher:
             message_ts=interaction.message_ts,
             thread_ts=interaction.thread_ts,
             refresh_requests=requests,
+            core_problem=core_problem,
         )
 
     async def _person(self, item: _QueuedInteraction, replies: Replies) -> Person | None:

@@ -49,6 +49,7 @@ class Services:
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     command: str = "/responder"
+    workspace_url: str = ""  # such as https://soc.slack.com/
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Context:
     message_ts: str = ""  # of the message that was clicked
     thread_ts: str = ""
     refresh_requests: list[RefreshRequest] = field(default_factory=list)  # stored once the handler has ended
+    core_problem: str = ""  # a sentence where core didn't answer who this is; see Entry.works_without_core
 
     def refresh(self, root_id: str, log_id: str = "") -> None:
         """Show the person the alert or case as it is now, ahead of what events cause; with `log_id` that log too.
@@ -92,13 +94,15 @@ class Entry:
     """A handler and how its interactions are acknowledged.
 
     With `is_public` people who are not linked may use it, in any channel. `modal_title` is set if the handler opens a
-    modal: it opens as a skeleton with this title while core is slow.
+    modal: it opens as a skeleton with this title while core is slow. With `works_without_core` the handler also runs
+    while core doesn't answer; then `person` is None, and `core_problem` says so.
     """
 
     handler: Handler
     ack: Ack = Ack.READ
     is_public: bool = False
     modal_title: str = ""
+    works_without_core: bool = False
 
 
 @dataclass(frozen=True)

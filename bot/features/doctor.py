@@ -15,7 +15,8 @@ USAGE = "doctor"
 
 async def on_doctor_command(context: Context) -> None:
     """Show one line for each link between this person's click and a running responder."""
-    own = [_link_check(context), _permissions_check(context), _channel_check(context)]
+    me = [] if context.core_problem else [_link_check(context), _permissions_check(context)]
+    own = [*me, _channel_check(context)]
     checks = [*own, *await _core(context), *await context.services.checks()]
     failed = sum(not check.ok for check in checks)
     head = "*All is well.*" if not failed else f"*{failed} of {len(checks)} need attention.*"
@@ -78,6 +79,10 @@ def core_checks(health: Mapping[str, Any]) -> list[Check]:
 
 FEATURE = Feature(
     commands={
-        "doctor": Command(Entry(on_doctor_command, is_public=True), USAGE, "why a button may be dead, and the cure")
+        "doctor": Command(
+            Entry(on_doctor_command, is_public=True, works_without_core=True),
+            USAGE,
+            "why a button may be dead, and the cure",
+        )
     }
 )

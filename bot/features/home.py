@@ -16,6 +16,7 @@ from core.models import Action, Person
 
 DAY_MS = 86_400_000
 RANGE = "0-50"
+AGAIN = "Open this page again to refresh it."
 OPEN_ACTIONS: Mapping[str, Any] = {"_in": {"_field": "status", "_values": ["Waiting", "InProgress"]}}
 
 
@@ -37,12 +38,14 @@ def is_home(context: Context) -> bool:
 
 async def _view(context: Context) -> dict[str, Any]:
     person, now = context.person, context.services.clock_ms()
+    if context.core_problem:
+        return home.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
         return home.notice_home(notices.unlinked(context.user, context.team).text)
     try:
         found = await _home(context, person, now)
     except ResponderBotError as error:
-        return home.notice_home(notices.error(f"{notices.sentence(error)} Opening this page again refreshes it.").text)
+        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
 
     lines = help_lines(person, context.services.command, EXAMPLE_ID, COMMANDS)
@@ -77,4 +80,4 @@ async def _with_subjects(context: Context, actions: Sequence[Action]) -> list[Ru
     return [*zip(shown, found, strict=True), *((a, Subject.unknown(a)) for a in rest)]
 
 
-FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True)})
+FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})
