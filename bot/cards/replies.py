@@ -123,20 +123,28 @@ def _color(action: Action) -> str:
 
 
 def approval_request(
-    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int, confirm: str = ""
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    confirm: str = "",
+    mention: str = "",
 ) -> Message:
-    """Who asks for what, the policy's text, until when; with buttons while it is open.
+    """Who asks for what, the policy's text, until when; with buttons and `mention` while it is open.
 
-    Core decides who may approve: anybody with manageAction but the requester.
+    Core decides who may approve: anybody with manageAction but the requester. The mention is in the first block, since
+    Slack notifies nobody who is mentioned in an attachment.
     """
     view = RedactedView(subject, clearance)
     title = foreign(view.title(), 200)
     name = foreign(action.responder_name, runs.NAME_LIMIT)
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
-    blocks: list[Block] = [section(text)]
+    is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
+    blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
-    is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
     blocks.append(context(_decision(action, is_open, view)))
     if is_open:
         blocks.append(_approval_buttons(action, button))

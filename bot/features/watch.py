@@ -1,25 +1,28 @@
-"""`/responder watch`: a direct message whenever a run ends, for an object or a responder."""
+"""`/responder watch`: a direct message whenever a run ends, for an object or a responder, or waits for approval."""
 
 from bot.cards import notices
 from bot.cards.text import code, foreign
-from bot.features import subjects
+from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import closest_match, match_names, parse_id, split_words
 from core.common.errors import ResponderBotError
 
-USAGE = "watch ~id | NAME"
+USAGE = "watch ~id | NAME | approvals"
 RESPONDER = "responder:"  # prefix of a watched responder's name
+APPROVALS = "approvals"
 OFF = ("off", "stop", "end")
 SHOWN = 50
 
 
 async def on_watch_command(context: Context) -> None:
-    """Watch an object or responder; `watch off` stops, `watch` alone lists."""
+    """Watch an object, a responder or approvals; `watch off` stops, `watch` alone lists."""
     words = split_words(context.text)
     if not words:
         await _list(context)
     elif words[0].lower() in OFF:
         await _unwatch(context, " ".join(words[1:]))
+    elif [word.lower() for word in words] == [APPROVALS]:
+        await _watch_approvals(context)
     elif (found := parse_id(words[0])) and len(words) == 1:
         await watch_object(context, found)
     else:
@@ -30,6 +33,11 @@ async def watch_object(context: Context, object_id: str) -> None:
     """Watch an object. Raises ResponderBotError("not_found") if there is none with this id."""
     subject = await subjects.find(context.core, object_id)
     await _watch(context, subject.id, subject.id)
+
+
+async def _watch_approvals(context: Context) -> None:
+    responses.require_permission(context, "manageAction", "approve runs")
+    await _watch(context, APPROVALS, APPROVALS, "a run waits for an approval that you may give")
 
 
 async def _watch_responder(context: Context, name: str) -> None:
@@ -58,19 +66,19 @@ def _no_single_match(name: str, found: list[str], known: list[str]) -> Responder
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r} to watch. {hint}")
 
 
-async def _watch(context: Context, watched: str, name: str) -> None:
+async def _watch(context: Context, watched: str, name: str, when: str = "a run ends") -> None:
     is_new = await context.services.outbox.watches.add(context.team, context.user, watched)
     off = code(f"{context.services.command} watch off {name}", 250)
     state = "You watch" if is_new else "You already watch"
     await context.respond(
-        notices.notice(f"{state} {foreign(name, 200)}: a direct message whenever a run ends. {off} ends it.")
+        notices.notice(f"{state} {foreign(name, 200)}: a direct message whenever {when}. {off} ends it.")
     )
 
 
 async def _unwatch(context: Context, typed: str) -> None:
     outbox, command = context.services.outbox, context.services.command
     watched = list(await outbox.watches.of_user(context.team, context.user))
-    object_id = parse_id(typed) or ""
+    object_id = APPROVALS if typed.lower() == APPROVALS else parse_id(typed) or ""
     names = {w.removeprefix(RESPONDER): w for w in watched}
     found = [object_id] if object_id in watched else [names[n] for n in match_names(typed, list(names))]
     if len(found) != 1:
@@ -94,5 +102,11 @@ async def _list(context: Context) -> None:
 
 
 FEATURE = Feature(
-    commands={"watch": Command(Entry(on_watch_command, Ack.WRITE), USAGE, "a direct message at the end of each run")}
+    commands={
+        "watch": Command(
+            Entry(on_watch_command, Ack.WRITE),
+            USAGE,
+            "a direct message at the end of each run, or when one needs your approval",
+        )
+    }
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.cards import replies
+from bot.cards import approvals, replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from core.client import CoreClient
 
 RESPONDER = "responder:"  # before a responder's name among what is watched
+APPROVALS = "approvals"  # among what is watched: requests for approval
 
 
 class Renderer:
@@ -63,7 +64,7 @@ class Renderer:
         """The clearance of a channel, or of the person to whom the message with this key goes."""
         if not is_person(channel):
             return self._access.clearance_of(channel)
-        team = key.split(":")[2]  # watch:<action>:<team>:<user>
+        team = key.split(":")[2]  # watch:<action>:<team>:<user>, ask:<action>:<team>:<user>
         person = await self._access.person(team, channel)
         return person.clearance if person else 0
 
@@ -117,6 +118,7 @@ class Renderer:
         if action.approval is not None:
             requests = self._approval_requests(action, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
+            desired += await self._direct_requests(action, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             desired += self._end_replies(action, subject, timeline)
@@ -137,6 +139,8 @@ class Renderer:
         subject = here.target(action)
         if kind == "approval":
             return self._approval_requests(action, subject, here)
+        if kind == "ask":
+            return [await self._direct_request(action, subject, timeline, message.key)]
         action = await self._whole(action, here)
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
@@ -149,10 +153,12 @@ class Renderer:
 
     def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _confirm_text(action, timeline), self._clock()
+        approvers = approvals.mentions(self._access.approvers)
 
         def render(clearance: int, button: ButtonIds) -> Message:
+            mention = approvers if RedactedView(subject, clearance).is_open else ""  # nobody is called to see nothing
             return replies.approval_request(
-                action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
+                action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm, mention=mention
             )
 
         desired = []
@@ -161,6 +167,44 @@ class Renderer:
             request = self._message(key, self._view(subject, thread.channel), thread.channel, render)
             desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id))
         return desired
+
+    async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """What people who asked to be told of approvals get, and what those who got it shall see now."""
+        asked = f"ask:{action.id}:"
+        told = {m.key for m in self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
+        if approvals.is_open(action, self._clock()):
+            for team, user in self._outbox.watches.watchers([APPROVALS]):
+                person = await self._access.person(team, user)
+                if person is not None and approvals.may_decide(action, person, subject):
+                    told.add(f"{asked}{team}:{user}")
+        return [await self._direct_request(action, subject, timeline, key) for key in sorted(told)]
+
+    async def _direct_request(self, action: Action, subject: Subject, timeline: Timeline, key: str) -> DesiredMessage:
+        team, user = key.split(":")[2:]
+        person = await self._access.person(team, user)
+        view = RedactedView(subject, person.clearance if person else 0)
+        confirm, now, link = _confirm_text(action, timeline), self._clock(), self._link(timeline.root_id)
+        whole = await self._whole(action, timeline)
+
+        def render(clearance: int, button: ButtonIds) -> Message:
+            return approvals.direct_request(
+                whole,
+                subject,
+                clearance=clearance,
+                button=button,
+                now_ms=now,
+                confirm=confirm,
+                link=link,
+                voter=person.login if person else "",
+            )
+
+        return replace(self._message(key, view, user, render), root_id=timeline.root_id)
+
+    def _link(self, root_id: str) -> str:
+        """The address of a card of the root; "" before one is posted."""
+        posted = [card for card in self._outbox.cards(root_id) if card.ts]
+        best = max(posted, key=lambda card: self._access.clearance_of(card.channel), default=None)
+        return approvals.permalink(self._access.workspace_url, best.slack_channel, best.ts) if best else ""
 
     def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm = _confirm_text(action, timeline)

@@ -27,6 +27,8 @@ class ChannelAccess:
     is_known: Callable[[str], bool]  # whether Slack has told about the channel, or it isn't in the settings
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
+    approvers: Sequence[str] = ()  # user groups and people who are mentioned where an approval is asked for
+    workspace_url: str = ""  # such as https://soc.slack.com/
 
     def clearance_of(self, channel: str) -> int:
         """A channel that was taken out of the settings may show nothing any more."""

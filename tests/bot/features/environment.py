@@ -23,6 +23,7 @@ from tests.core.running import RunningCore, running_core
 
 T = TypeVar("T")
 TEAM = "T0LOCAL"
+APPROVERS = ("S0LEADS", "U0LEA")
 SOC, OPEN, OTHER = "C0SOC", "C0OPEN", "C0OTHER"
 MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
 PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
@@ -225,7 +226,9 @@ async def _people(core: RunningCore, emulator: SlackEmulator) -> None:
 
 def bot_settings(folder: Path, emulator: SlackEmulator, core_url: str, key: str) -> BotSettings:
     """Settings of a bot with its database in this folder."""
-    slack = SlackSection(bot_token=emulator.bot_token, app_token=emulator.app_token, api_url=emulator.api_url)
+    slack = SlackSection(
+        bot_token=emulator.bot_token, app_token=emulator.app_token, api_url=emulator.api_url, approvers=APPROVERS
+    )
     channels = (
         ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),
         ChannelSection.model_validate({"id": OPEN, "clearance": "clear", "alerts": Route()}),

@@ -1,0 +1,168 @@
+"""What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bot.cards import ids, notices, runs
+from bot.cards.alert import GREY
+from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.text import (
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    context,
+    count,
+    defang_indicators,
+    foreign,
+    person_name,
+    plain,
+    section,
+    slack_date,
+)
+from bot.redaction import RedactedView, Subject, may_see, withheld
+from core.models import SEVERITY_NAMES, Action, Person
+
+AMBER = "#d9a441"
+TITLE_LIMIT = 200  # characters
+INPUTS_LIMIT = 2400
+POLICY_LIMIT = 1000
+END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
+
+
+def mentions(approvers: Sequence[str]) -> str:
+    """Mentions of user groups (`S...`) and people, which notify them."""
+    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in approvers)
+
+
+def permalink(workspace_url: str, channel: str, ts: str) -> str:
+    """The address of a message; "" if it isn't posted yet."""
+    return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}" if workspace_url and ts else ""
+
+
+def inputs(action: Action, view: RedactedView, limit: int = INPUTS_LIMIT) -> str:
+    """What the requester gave the run, one line each; "" if they gave nothing. Says if it is cut or withheld."""
+    try:
+        given = json.loads(action.parameters or "{}")
+    except ValueError:
+        given = {"inputs": action.parameters}
+    if not given:
+        return "" if action.parameters else "Inputs: not recorded"
+    if not view.shows_reports:
+        return f"Inputs: {view.report('')}"
+    pairs = given.items() if isinstance(given, dict) else [("inputs", given)]
+    lines = [
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in pairs
+    ]
+    whole = view.text("\n".join(lines))
+    shown = foreign(defang_indicators(whole), limit, lines=True)
+    left = len(whole) - limit
+    return shown + (f"\n_{left} more characters are not shown here._" if left > 0 else "")
+
+
+def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """The subject with its severity and id, linked to its card."""
+    title = foreign(view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
+    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.id})"
+
+
+def request_blocks(
+    action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, confirm: str, link: str, voter: str = ""
+) -> list[Block]:
+    """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
+    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {on_what(view.subject, view, link)}"
+    blocks: list[Block] = [section(asks)]
+    if given := inputs(action, view):
+        blocks.append(section(given))
+    if confirm:
+        blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
+    blocks.append(context(decision(action, now_ms)))
+    if is_open(action, now_ms) and not has_voted(action, voter):
+        blocks.append(buttons(action, button))
+    return blocks
+
+
+def direct_request(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    confirm: str,
+    link: str,
+    voter: str,
+) -> Message:
+    """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
+    view = RedactedView(subject, clearance)
+    if not sees_all(clearance, subject):
+        return notices.notice(
+            f"A request for approval on {subject.id}: {withheld(max(subject.tlp, subject.parent_tlp))}"
+        )
+    blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
+    blocks.append(context(END))
+    color = AMBER if is_open(action, now_ms) else GREY
+    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks), color)
+
+
+def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
+    """What a locked phone shows: what is wanted, how severe, on what, and by whom."""
+    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    what = f"{name} on {on_what(view.subject, view)}, asked by {person_name(action.created_by)}"
+    return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
+
+
+def may_decide(action: Action, person: Person, subject: Subject) -> bool:
+    """Whether core would take this person's vote: they may run responders, see the object, and didn't ask for it."""
+    is_other = person.login != action.created_by and not has_voted(action, person.login)
+    return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
+
+
+def sees_all(clearance: int, subject: Subject) -> bool:
+    """Whether this clearance covers the subject and its case."""
+    return may_see(clearance, max(subject.tlp, subject.parent_tlp))
+
+
+def is_open(action: Action, now_ms: int) -> bool:
+    """Whether somebody can still approve or deny it."""
+    return runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
+
+
+def has_voted(action: Action, login: str) -> bool:
+    """Whether this person has approved it."""
+    return action.approval is not None and login in action.approval.approved_by
+
+
+def decision(action: Action, now_ms: int) -> str:
+    """What is still needed and until when, or how it was decided."""
+    approval = action.approval
+    if approval is None:
+        return "No approval is needed."
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
+    if is_open(action, now_ms):
+        needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+        by = f" · approved by {approvers}" if approvers else ""
+        return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
+    if len(approval.approved_by) >= approval.needed:
+        return f"Approved by {approvers}."
+    by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
+    return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
+
+
+def buttons(action: Action, button: ButtonIds) -> dict[str, Any]:
+    """Approve and Deny."""
+    offered = ((ids.APPROVE, "Approve", "approve", "primary"), (ids.DENY, "Deny", "deny", "danger"))
+    return {
+        "type": "actions",
+        "elements": [
+            {
+                "type": "button",
+                "action_id": ids.numbered(action_id, action.id),
+                "style": style,
+                "text": plain(words),
+                "value": button(Intent(what, action.id)),
+            }
+            for action_id, words, what, style in offered
+        ],
+    }

@@ -1,0 +1,97 @@
+"""Approvers are told: mentions in the thread, direct messages to those who asked for them, and the App Home."""
+
+from typing import Any
+
+from bot.cards import ids
+from bot.slack_emulator import EmulatorView
+from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, text_of, within_limits
+from tests.bot.features.test_decisions import button, direct
+from tests.bot.features.test_runs import choose
+
+
+def told(words: str) -> Any:
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in direct(view) if words in text_of(m)), None)
+
+    return look
+
+
+async def watch(env: FeatureEnvironment, name: str) -> None:
+    await env[name].command(SOC, "/responder watch approvals")
+    await env.ephemeral(name, "You watch approvals: a direct message whenever a run waits")
+
+
+async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("ben", alert)
+    await watch(env, "ben")
+    await watch(env, "lea")
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.admin.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
+    request = within_limits(await env.until("ben", told("asks to run")))
+    shown = text_of(request)
+    for part in (
+        "*Isolate_1_0*",
+        "minutes: 60",
+        "lateral movement to 10[.]0[.]0[.]9",
+        "Needs 1 approval · expires",
+        "HIGH",
+    ):
+        assert part in shown
+    assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
+    assert request["text"] == f"Approve or deny: Isolate_1_0 on HIGH {alert.title} ({alert.id}), asked by org-admin"
+    here = await env["ben"].dm(env.emulator.bot_user_id)
+    await env["ben"].click(here, request["ts"], action_id=button(request, ids.APPROVE))
+    decided = await env.until("lea", told("Approved by ben."))
+    assert ids.APPROVE not in text_of(within_limits(decided))
+    assert (await env.ended_run(alert)).status == "Success"
+    assert len([m for m in await env.until("ben", direct) if not m.get("ephemeral")]) == 1
+
+
+async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment) -> None:
+    for name in ("anna", "ben", "lea"):
+        await watch(env, name)
+    await env["eve"].command(SOC, "/responder watch approvals")
+    await env.ephemeral("eve", "You may not approve runs")
+    red = await env.create_alert(tlp=3)
+    await env.card("ben", red)
+    await env["ben"].command(SOC, f"/responder run isolate {red.id}")
+    await env.until("lea", told("asks to run"))
+    keys = {m.key.split(":")[3] for m in env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
+    assert keys == {"U0LEA"}  # anna may see up to TLP:AMBER, ben asked for it
+
+
+async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: FeatureEnvironment) -> None:
+    await watch(env, "anna")
+    alert = await env.create_alert()
+    await env.card("ben", alert)
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.admin.run({**body, "parameters": {"reason": "lemurs"}})
+    assert "lemurs" in text_of(await env.until("anna", told("asks to run")))
+    await env.core.send("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
+    withheld = text_of(within_limits(await env.until("anna", told("details withheld"))))
+    assert "lemurs" not in withheld
+    assert "Beacon" not in withheld
+    assert ids.APPROVE not in withheld
+
+
+async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_shown(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card, elsewhere = await env.card("ben", alert), await env.card("ben", alert, OPEN)
+    await choose(env, "anna", card, "Isolate")
+
+    def request(channel: str, ts: str, words: str) -> Any:
+        def look(view: EmulatorView) -> dict[str, Any] | None:
+            return next((m for m in view.thread(channel, ts)[1:] if words in text_of(m)), None)
+
+        return look
+
+    here = within_limits(await env.until("ben", request(SOC, card["ts"], "asks to run")))
+    first = here["blocks"][0]["text"]["text"]  # Slack notifies nobody who is mentioned in an attachment
+    assert first.startswith("<!subteam^S0LEADS> <@U0LEA> *anna* asks to run")
+    there = await env.until("ben", request(OPEN, elsewhere["ts"], "asks to run"))
+    assert "<!subteam" not in text_of(there)
+    assert "U0LEA" not in text_of(there)
+    await env["ben"].click(SOC, here["ts"], action_id=button(here, ids.APPROVE))
+    decided = await env.until("ben", request(SOC, card["ts"], "Approved by ben."))
+    assert "<!subteam" not in text_of(decided)
