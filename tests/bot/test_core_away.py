@@ -12,6 +12,7 @@ async def test_a_home_that_was_never_opened_says_that_core_is_away(tmp_path: Pat
         anna = await env.person()
         await anna.open_home()
         view = await anna.until(lambda view: view if view.home else None)
+        assert view is not None  # `until` waits for it
         home = json.dumps(view.home)
         assert "The responder service isn't answering." in home
         assert "Open this page again" in home
