@@ -212,12 +212,17 @@ class CoreProcess:
 
 
 @asynccontextmanager
-async def core_process(setup: CoreSetup, name: str = "core") -> AsyncIterator[CoreProcess]:
-    """Start a core on the settings of `setup`; at the end it is killed, if it still lives."""
+async def core_process(
+    setup: CoreSetup, name: str = "core", *, wrapper: Sequence[str] = ()
+) -> AsyncIterator[CoreProcess]:
+    """Start a core on the settings of `setup`; at the end it is killed, if it still lives.
+
+    `wrapper` is a command that executes the command after it.
+    """
     log = setup.folder / f"{name}-{os.urandom(2).hex()}.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
+            *(*wrapper, sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
