@@ -94,7 +94,7 @@ class ResponderSection(SettingsSection):
     confinement: Literal["landlock", "bwrap", "none"] | None = None
     """In place of that of `[core]`."""
     network: Literal["all", "none"] = Field(
-        "all", description='"all" or "none"; to allow some hosts only, use a firewall and run_as'
+        "all", description='one of "all" and "none"; to allow some hosts only, use a firewall and run_as'
     )
     readable: tuple[Path, ...] = ()
     """Files and folders that the program may read, beside what all may."""

@@ -182,4 +182,5 @@ async def test_artifacts_of_an_earlier_core_get_the_fields_too(tmp_path: Path) -
     assert json.loads(found[901]) == {**old, **added}
     assert json.loads(found[902])["artifacts"] == [{**item, **added} for item in both]
     assert json.loads(found[902])["case"] is None
-    assert [found[905], found[906], found[907]] == [docs[2][2], "{damaged", "{damaged"]
+    assert json.loads(found[905]) == {**json.loads(docs[2][2]), "assignee": None}
+    assert [found[906], found[907]] == ["{damaged", "{damaged"]

@@ -123,7 +123,7 @@ async def test_absent_values_are_null_in_alerts_and_cases_and_left_out_elsewhere
     objects = await one_of_each(core, "absent")
     nulls = {path: [key for key, value in answered.items() if value is None] for path, answered in objects.items()}
     assert nulls == {
-        "/api/alert": ["updatedBy", "updatedAt", "externalLink", "case", "caseTemplate"],
+        "/api/alert": ["updatedBy", "updatedAt", "externalLink", "case", "assignee", "caseTemplate"],
         "/api/case": [
             "updatedBy",
             "updatedAt",
