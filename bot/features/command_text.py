@@ -4,6 +4,7 @@ import difflib
 import html
 import re
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'"})
 _TILDES = str.maketrans({"˜": "~", "∼": "~", "～": "~", "〜": "~"})
@@ -13,6 +14,9 @@ _WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
+
+MAX_PARTS = 12  # of a name: words and numbers
+MAX_TYPED = 3  # of these parts, next to each other, that somebody types instead of the name
 
 
 def normalize(text: str) -> str:
@@ -73,9 +77,15 @@ def match_names(typed: str, names: Sequence[str]) -> list[str]:
 
 
 def closest_match(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant; None if none is similar."""
-    table = {_fold(name): name for name in known}
-    close = difflib.get_close_matches(_fold(word), list(table), n=1, cutoff=0.6)
+    """The known name that was probably meant, also if only a part of it was typed; None if none is similar."""
+    table: dict[str, str] = {}
+    for name in known:
+        parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)
+        for start, end in combinations(range(min(len(parts), MAX_PARTS) + 1), 2):
+            if end - start <= MAX_TYPED:
+                table.setdefault(_fold("".join(parts[start:end])), name)
+        table[_fold(name)] = name
+    close = difflib.get_close_matches(_fold(word), list(table), n=1, cutoff=0.7)
     return table[close[0]] if close else None
 
 

@@ -72,7 +72,11 @@ def _no_such_responder(
     name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
 ) -> ResponderBotError:
     meant = closest_match(name, [r.name for r in offered])
-    hint = f"Did you mean {meant}?" if meant else f"{command} list {subject.id} shows what there is."
+    hint = (
+        f"Did you mean `{command} run {meant} {subject.id}`?"
+        if meant
+        else f"{command} list {subject.id} shows what there is."
+    )
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
 
 

@@ -62,6 +62,14 @@ def test_closest_verb_is_found() -> None:
     assert closest_match("zzz", ["list"]) is None
 
 
+def test_closest_responder_is_found_by_a_part_of_its_name() -> None:
+    names = ["Demo_Detonate_1_0", "Demo_Isolate_Host_1_0", "ResponderBot_CloseAsFalsePositive_1_0"]
+    assert closest_match("isloate", names) == "Demo_Isolate_Host_1_0"
+    assert closest_match("isolat hots", names) == "Demo_Isolate_Host_1_0"
+    assert closest_match("false postive", names) == "ResponderBot_CloseAsFalsePositive_1_0"
+    assert closest_match("delete everything", names) is None
+
+
 def test_verb_selects_the_entry() -> None:
     assert command_for("list ~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("LIST\u00a0~12") == (COMMANDS["list"].entry, "~12")
