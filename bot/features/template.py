@@ -4,6 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import aiohttp
+from slack_sdk.errors import SlackClientError
+
 from bot.cards import ids, notices, template, views
 from bot.cards.template import Draft
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
@@ -45,7 +48,7 @@ async def on_template_json_button(context: Context) -> None:
     await context.services.slack.views_push(trigger_id=context.trigger_id, view=template.json_view())
 
 
-async def on_template_view(context: Context) -> Json:
+async def on_template_view(context: Context) -> Json | None:
     """Create the template, or show each error at its field."""
     view = view_of(context)
     filled = template.parse_submission(view)
@@ -65,7 +68,7 @@ async def on_template_json_view(context: Context) -> Json:
         return views.errors({"json": error.message})
 
 
-async def on_template_check_view(context: Context) -> Json:
+async def on_template_check_view(context: Context) -> Json | None:
     """Create the template that was shown."""
     view = view_of(context)
     url = str(view_metadata(view).get("file") or "")
@@ -76,12 +79,23 @@ async def on_template_check_view(context: Context) -> Json:
         return views.problem(error.message) if url else views.errors({"json": error.message})
 
 
-async def _create(context: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]) -> Json:
+async def _create(
+    context: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]
+) -> Json | None:
     try:
         created = await context.core.create_case_template(body)
     except ResponderBotError as error:
         return _core_error(error, places, shown)
-    return views.update(template.created_view(created))
+    result = template.created_view(created)
+    root = str(view_of(context).get("root_view_id") or "")
+    if root in ("", str(view_of(context).get("id"))):
+        return views.update(result)
+    # The form lies below: it becomes the answer, and this view closes.
+    try:
+        await context.services.slack.views_update(view_id=root, view=result)
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+        return views.update(result)
+    return None
 
 
 def _core_error(error: ResponderBotError, places: Mapping[str, str], shown: list[str]) -> Json:

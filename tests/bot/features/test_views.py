@@ -62,6 +62,7 @@ async def test_template_from_json_is_shown_before_it_is_created(env: FeatureEnvi
     check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
     await lea.submit(check["id"], typed(json=body))
     await env.until("lea", topmost(ids.NOTICE_VIEW, "was created"))
+    await env.until("lea", lambda s: len(s.modals) == 1)  # no empty form is left below
     assert (await env.admin.case_template("Ransom")).severity == 4
 
 
