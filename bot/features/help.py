@@ -52,13 +52,17 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
         f"• {code(f'{command} {c.usage}'.replace('~id', example_id), 120)} {foreign(c.summary, 200)}" for c in allowed
     ]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
+    if person is not None and "manageAction" not in person.permissions:
+        lines.append("You may read, but not run responders. An org-admin of responder-bot can change that.")
     if person is None:
         lines.append("Your Slack account isn't linked yet; an administrator does that with `responder-bot user link`.")
     return lines
 
 
 def _may_use(person: Person | None, command: Command) -> bool:
-    return command.permission is None or (person is not None and command.permission in person.permissions)
+    if person is None:
+        return command.entry.is_public
+    return command.permission is None or command.permission in person.permissions
 
 
 UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, is_public=True)

@@ -143,7 +143,8 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         "lsit ~1": "Did you mean",
         "list": "Type `/responder list` and the id, such as /responder list ~12.",
         "list ~999": "Nothing has the id ~999",
-        f"run Tel1_1_0 {alert.id}": "Did you mean Tell_1_0?",
+        f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell_1_0 {alert.id}`?",
+        f"run isloate {alert.id}": f"Did you mean `/responder run Isolate_1_0 {alert.id}`?",
         f"run {alert.id}": "Run what?",
         "help": "What you can do with",
         "alert ~999": "There is no alert ~999",
@@ -170,6 +171,15 @@ async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: Featur
     assert f"/responder list {alert.id}" in told
     assert "/responder run" not in told
     assert "/responder template" not in told
+    assert "You may read, but not run responders." in told
+
+
+async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnvironment) -> None:
+    await env["uma"].command(SOC, "/responder help")
+    told = text_of(await env.ephemeral("uma", "What you can do with"))
+    assert "isn't linked" in told
+    assert [verb for verb in ("list", "alert", "actions", "run", "watch") if f"/responder {verb}" in told] == []
+    assert "/responder doctor" in told
 
 
 async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironment) -> None:
