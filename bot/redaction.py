@@ -159,6 +159,17 @@ class RedactedView:
         """Text that a responder made from the subject: shown or withheld as a whole."""
         return words if self.shows_reports else withheld(self.highest_tlp)
 
+    def inputs(self, words: str) -> str:
+        """What the requester of a run gave it: people speak of the subject and its case in it, as in a title."""
+        if not self.shows_inputs:
+            return withheld(max(self.subject.tlp, self.subject.parent_tlp))
+        return _masked(words, self._hidden_texts())
+
+    @property
+    def shows_inputs(self) -> bool:
+        """Whether inputs may be shown, with hidden artifacts masked in them."""
+        return may_see(self.clearance, max(self.subject.tlp, self.subject.parent_tlp))
+
     def artifacts(self) -> Sequence[Artifact]:
         """The artifacts that may be shown."""
         return [a for a in self.subject.artifacts if self.is_open and may_see(self.clearance, a.tlp)]

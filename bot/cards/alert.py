@@ -1,6 +1,7 @@
 """The card of an alert: one message that is kept current, with a line for each run."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,12 +22,14 @@ from bot.cards.text import (
     slack_date,
 )
 from bot.redaction import MASK, RedactedView, Subject, withheld
-from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert
+from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Policy
 
 TITLE_LIMIT = 300  # characters
 MAX_RUNS = 15
+MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 12,000 (msg_blocks_too_long)
 MAX_ARTIFACTS = 3
 MAX_TAGS = 8
+POLICY_LIMIT = 300  # characters
 GREY = "#8d8d8d"  # closed
 COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity, which the card also names
 RUN_CHANGED = {"MarkAlertAsRead": "Marked as read", "AddTagToAlert": "Tagged", "AddCustomFields": "Changed"}
@@ -41,13 +44,17 @@ def alert_card(
     clearance: int,
     button: ButtonIds,
     now_ms: int,
+    policies: Mapping[str, Policy] | None = None,
 ) -> Message:
-    """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest."""
+    """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
+
+    `policies` are those of the responders, by name: who approves reads there what a run does.
+    """
     view = RedactedView(Subject.alert(alert), clearance)
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(view, "press Details"), *_details(alert, view), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
-    blocks += run_lines(newest, view, button, now_ms, alert.id, total=total)
+    blocks += run_lines(newest, view, button, now_ms, alert.id, total=total, policies=policies or {})
     return Message(_push_notification(view, newest), tuple(blocks), _color(alert))
 
 
@@ -187,31 +194,43 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 
 def run_lines(
-    newest: Sequence[Action], view: RedactedView, button: ButtonIds, now_ms: int, root_id: str, *, total: int = 0
+    newest: Sequence[Action],
+    view: RedactedView,
+    button: ButtonIds,
+    now_ms: int,
+    root_id: str,
+    *,
+    policies: Mapping[str, Policy],
+    total: int = 0,
 ) -> list[Block]:
-    """One line for each run, open ones first, with Cancel for those that wait."""
+    """One line for each run, open ones first, with Approve, Deny and Cancel for those that wait."""
     ordered = [a for a in newest if runs.is_open(a)] + [a for a in newest if not runs.is_open(a)]
-    blocks = [_run_line(action, view, button, now_ms) for action in ordered[:MAX_RUNS]]
-    if len(ordered) > MAX_RUNS:
-        left = runs.summary(ordered[MAX_RUNS:], max(total, len(ordered)) - MAX_RUNS)
-        blocks.append(context(f"and {left} more: `/responder actions {root_id}` shows all."))
+    blocks: list[Block] = []
+    characters = 0
+    for number, action in enumerate(ordered):
+        made = _run(action, view, button, now_ms, policies)
+        characters += len(json.dumps(made, ensure_ascii=False))
+        if number == MAX_RUNS or characters > MAX_RUN_CHARACTERS:
+            left = runs.summary(ordered[number:], max(total, len(ordered)) - number)
+            return [*blocks, context(f"and {left} more: `/responder actions {root_id}` shows all.")]
+        blocks += made
     return blocks
 
 
-def _run_line(action: Action, view: RedactedView, button: ButtonIds, now_ms: int) -> Block:
-    text = runs.run_line(action, view, now_ms=now_ms, where="see the thread")
+def _run(
+    action: Action, view: RedactedView, button: ButtonIds, now_ms: int, policies: Mapping[str, Policy]
+) -> list[Block]:
+    text, block_id = runs.run_line(action, view, now_ms=now_ms), f"run:{action.id}"
     if action.status != "Waiting":
-        return {**context(text), "block_id": f"run:{action.id}"}
-    return {
-        **section(text),
-        "block_id": f"run:{action.id}",
-        "accessory": {
-            "type": "button",
-            "action_id": ids.numbered(ids.CANCEL, action.id),
-            "text": plain("Cancel"),
-            "value": button(Intent("cancel", action.id)),
-        },
-    }
+        return [{**context(text), "block_id": block_id}]
+    cancel = runs.cancel_button(action, button)
+    if not runs.can_be_approved(action, view, now_ms):
+        return [{**section(text), "block_id": block_id, "accessory": cancel}]
+    policy = policies.get(action.responder_name)
+    if policy and policy.confirm:
+        text += f"\n{foreign(policy.confirm, POLICY_LIMIT)}"
+    buttons = {"type": "actions", "elements": [*runs.decision_buttons(action, button), cancel]}
+    return [{**section(text), "block_id": block_id}, buttons]
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:

@@ -1,21 +1,19 @@
 """What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.cards import ids, notices, runs
+from bot.cards import notices, runs
 from bot.cards.alert import GREY
-from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.message import Block, ButtonIds, Message
 from bot.cards.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
     count,
-    defang_indicators,
+    escape,
     foreign,
     person_name,
-    plain,
     section,
     slack_date,
 )
@@ -24,7 +22,8 @@ from core.models import SEVERITY_NAMES, Action, Person
 
 AMBER = "#d9a441"
 TITLE_LIMIT = 200  # characters
-INPUTS_LIMIT = 2400
+INPUTS_LIMIT = 2000  # of all together
+CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
 
@@ -39,24 +38,31 @@ def permalink(workspace_url: str, channel: str, ts: str) -> str:
     return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}" if workspace_url and ts else ""
 
 
-def inputs(action: Action, view: RedactedView, limit: int = INPUTS_LIMIT) -> str:
-    """What the requester gave the run, one line each; "" if they gave nothing. Says if it is cut or withheld."""
-    try:
-        given = json.loads(action.parameters or "{}")
-    except ValueError:
-        given = {"inputs": action.parameters}
-    if not given:
-        return "" if action.parameters else "Inputs: not recorded"
-    if not view.shows_reports:
-        return f"Inputs: {view.report('')}"
-    pairs = given.items() if isinstance(given, dict) else [("inputs", given)]
-    lines = [
-        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in pairs
-    ]
-    whole = view.text("\n".join(lines))
-    shown = foreign(defang_indicators(whole), limit, lines=True)
-    left = len(whole) - limit
-    return shown + (f"\n_{left} more characters are not shown here._" if left > 0 else "")
+def inputs(action: Action, view: RedactedView) -> str:
+    """What the requester gave the run, one line each; "" if they gave nothing. Says if these are not all."""
+    if action.parameters is None:
+        return "Inputs: not recorded"
+    if not _needs_file(action, view):
+        return "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUTS_LIMIT))
+    lines = [f"• {line}" for line in runs.input_lines(action, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
+    return "\n".join([*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."])
+
+
+def inputs_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+    """Name and text of the whole inputs; None if the request shows all of them, or they are withheld."""
+    view = RedactedView(subject, clearance)
+    if not _needs_file(action, view):
+        return None
+    return _file_name(action), "\n\n".join(f"{name}:\n{text}" for name, text in runs.inputs(action, view))
+
+
+def _needs_file(action: Action, view: RedactedView) -> bool:
+    characters = sum(len(escape(name + text)) + 8 for name, text in runs.inputs(action, view))
+    return view.shows_inputs and characters > INPUTS_LIMIT
+
+
+def _file_name(action: Action) -> str:
+    return f"inputs-{action.id[1:]}.txt"
 
 
 def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
@@ -152,17 +158,4 @@ def decision(action: Action, now_ms: int) -> str:
 
 def buttons(action: Action, button: ButtonIds) -> dict[str, Any]:
     """Approve and Deny."""
-    offered = ((ids.APPROVE, "Approve", "approve", "primary"), (ids.DENY, "Deny", "deny", "danger"))
-    return {
-        "type": "actions",
-        "elements": [
-            {
-                "type": "button",
-                "action_id": ids.numbered(action_id, action.id),
-                "style": style,
-                "text": plain(words),
-                "value": button(Intent(what, action.id)),
-            }
-            for action_id, words, what, style in offered
-        ],
-    }
+    return {"type": "actions", "elements": runs.decision_buttons(action, button)}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bot.cards import ids, questions, runs
+from bot.cards import approvals, ids, questions, runs
 from bot.cards.alert import GREY, responder_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.reports import ReportView, read_report
@@ -143,11 +143,13 @@ def approval_request(
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
     is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
     blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
+    if given := approvals.inputs(action, view):
+        blocks.append(section(given))
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
     blocks.append(context(_decision(action, is_open, view)))
-    if is_open:
-        blocks.append(_approval_buttons(action, button))
+    if runs.can_be_approved(action, view, now_ms):
+        blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
     push = f"Approval needed: {name} on {subject.id}, asked by {person_name(action.created_by)}"
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if is_open else _color(action))
 
@@ -167,24 +169,6 @@ def _decision(action: Action, is_open: bool, view: RedactedView) -> str:
     if action.status == "Deleted":
         return "Cancelled before it was decided."
     return runs.result_text(action, view) or "Expired, nothing ran."
-
-
-def _approval_buttons(action: Action, button: ButtonIds) -> Block:
-    approve = {
-        "type": "button",
-        "action_id": ids.APPROVE,
-        "style": "primary",
-        "text": plain("Approve"),
-        "value": button(Intent("approve", action.id)),
-    }
-    deny = {
-        "type": "button",
-        "action_id": ids.DENY,
-        "style": "danger",
-        "text": plain("Deny"),
-        "value": button(Intent("deny", action.id)),
-    }
-    return {"type": "actions", "elements": [approve, deny]}
 
 
 # --- logs, watchers -------------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
 """Runs of responders, one line each: who, when, how long, with what result."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from bot.cards import ids
+from bot.cards.message import ButtonIds, Intent
 from bot.cards.reports import read_report
-from bot.cards.text import count, duration, foreign, person_name, slack_date
+from bot.cards.text import count, defang_indicators, duration, foreign, person_name, plain, slack_date
 from bot.redaction import RedactedView
+from core.common.decoding import mapping
 from core.models import OPEN_STATUSES, Action
 
 STATE_WORDS = {
@@ -17,6 +22,8 @@ STATE_WORDS = {
 MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✓", "Failure": "✗", "Deleted": "–"}
 NAME_LIMIT = 120  # characters
 RESULT_LIMIT = 300
+INPUT_LIMIT = 120
+MAX_INPUTS = 6
 
 
 def is_open(action: Action) -> bool:
@@ -27,6 +34,29 @@ def awaits_approval(action: Action) -> bool:
     """Whether it starts only after further approvals."""
     approval = action.approval
     return action.status == "Waiting" and approval is not None and len(approval.approved_by) < approval.needed
+
+
+def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
+    """Whether a message for this clearance has Approve and Deny: nobody decides on what they can't read there."""
+    approval = action.approval
+    return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
+
+
+def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
+    """Approve and Deny."""
+    return [
+        _button("Approve", ids.APPROVE, action, button(Intent("approve", action.id)), style="primary"),
+        _button("Deny", ids.DENY, action, button(Intent("deny", action.id)), style="danger"),
+    ]
+
+
+def cancel_button(action: Action, button: ButtonIds) -> dict[str, Any]:
+    return _button("Cancel", ids.CANCEL, action, button(Intent("cancel", action.id)))
+
+
+def _button(words: str, action_id: str, action: Action, value: str, **more: Any) -> dict[str, Any]:
+    own_id = ids.numbered(action_id, action.id)
+    return {"type": "button", "action_id": own_id, "text": plain(words), "value": value, **more}
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:
@@ -45,15 +75,12 @@ def state(action: Action) -> str:
     return f"{word}{link}{duration(action.end_date - action.start_date)}" if link else word
 
 
-def run_line(action: Action, view: RedactedView, *, now_ms: int, where: str = "") -> str:
-    """One line for a card: mark, name, state, who and when, and the result.
-
-    `where` says where a run that awaits approval can be approved.
-    """
+def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
+    """One line for a card: mark, name, inputs, state, who and when, and the result."""
     name = foreign(action.responder_name, NAME_LIMIT)
     by = f"{person_name(action.created_by)}, {slack_date(action.start_date)}"
-    status = state(action) + (f": {where}" if where and awaits_approval(action) else "")
-    return f"{MARKS[action.status]} *{name}* {status} · {by}{_tail(action, view, now_ms)}"
+    given = inputs_in_brackets(action, view)
+    return f"{MARKS[action.status]} *{name}*{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
 
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
@@ -65,6 +92,51 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
         return ""
     result = result_text(action, view)
     return f" · {result}" if result else ""
+
+
+def given_inputs(action: Action) -> Mapping[str, Any]:
+    """What the requester gave the run, by name; empty if nothing, or if core doesn't know it any more."""
+    try:
+        return mapping(json.loads(action.parameters or "{}"))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
+    """Name and text of each input, as far as they may be shown; foreign text, not escaped."""
+    return [(view.inputs(name), view.inputs(_text(value, view))) for name, value in given_inputs(action).items()]
+
+
+def _text(value: Any, view: RedactedView) -> str:
+    return value if isinstance(value, str) else json.dumps(_masked(value, view), ensure_ascii=False)
+
+
+def _masked(value: Any, view: RedactedView) -> Any:
+    """A JSON value whose strings are masked before quotes and backslashes in them are escaped."""
+    if isinstance(value, str):
+        return view.inputs(value)
+    if isinstance(value, list):
+        return [_masked(item, view) for item in value]
+    if isinstance(value, dict):
+        return {view.inputs(name): _masked(item, view) for name, item in value.items()}
+    return value
+
+
+def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
+    """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
+    if given_inputs(action) and not view.shows_inputs:
+        return [f"inputs: {view.inputs('')}"]
+    return [
+        f"{foreign(name, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}"
+        for name, text in inputs(action, view)
+    ]
+
+
+def inputs_in_brackets(action: Action, view: RedactedView) -> str:
+    """` (minutes: 60, reason: lateral movement)` for a run's line; "" without inputs."""
+    lines = input_lines(action, view, INPUT_LIMIT)
+    more = f", and {len(lines) - MAX_INPUTS} more" if len(lines) > MAX_INPUTS else ""
+    return f" ({', '.join(lines[:MAX_INPUTS])}{more})" if lines else ""
 
 
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:

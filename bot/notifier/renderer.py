@@ -76,9 +76,12 @@ class Renderer:
         if alert is None:
             return []
         actions, total = timeline.actions_on(alert.id), timeline.count_on(alert.id)
+        policies = timeline.document.policies
 
         def render(clearance: int, button: ButtonIds) -> Message:
-            return alert_card(alert, actions, total=total, clearance=clearance, button=button, now_ms=now)
+            return alert_card(
+                alert, actions, total=total, clearance=clearance, button=button, now_ms=now, policies=policies
+            )
 
         cards = [
             self._message(thread.key, self._view(Subject.alert(alert), thread.channel), thread.channel, render)
@@ -116,9 +119,10 @@ class Renderer:
             on_log = self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         if action.approval is not None:
-            requests = self._approval_requests(action, subject, timeline)
+            whole = await self._whole(action, timeline)
+            requests = self._approval_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
-            desired += await self._direct_requests(action, subject, timeline)
+            desired += await self._direct_requests(whole, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             desired += self._end_replies(action, subject, timeline)
@@ -137,18 +141,18 @@ class Renderer:
         if action is None:
             return []
         subject = here.target(action)
+        action = await self._whole(action, here)
         if kind == "approval":
             return self._approval_requests(action, subject, here)
         if kind == "ask":
             return [await self._direct_request(action, subject, timeline, message.key)]
-        action = await self._whole(action, here)
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
         return self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
-        """The action with its whole report."""
+        """The action with its whole report and parameters."""
         return await self._core.action(action.id) if action.id in timeline.document.shortened else action
 
     def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -164,8 +168,10 @@ class Renderer:
         desired = []
         for thread in timeline.threads:
             key = f"approval:{action.id}:{thread.channel}"
-            request = self._message(key, self._view(subject, thread.channel), thread.channel, render)
-            desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id))
+            view = self._view(subject, thread.channel)
+            request = self._message(key, view, thread.channel, render)
+            file = approvals.inputs_file(action, subject, clearance=view.clearance)
+            desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -184,11 +190,10 @@ class Renderer:
         person = await self._access.person(team, user)
         view = RedactedView(subject, person.clearance if person else 0)
         confirm, now, link = _confirm_text(action, timeline), self._clock(), self._link(timeline.root_id)
-        whole = await self._whole(action, timeline)
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
-                whole,
+                action,
                 subject,
                 clearance=clearance,
                 button=button,

@@ -288,7 +288,8 @@ class Scene:
                 now = next((b for b in blocks(card) if "*Approved_1_0* waiting for" in text_of({"blocks": [b]})), None)
                 if now is None:  # the card comes behind its thread
                     return False
-                return bool((await who.click(channel, card["ts"], action_id=now["accessory"]["action_id"]))["ok"])
+                cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))
+                return bool((await who.click(channel, card["ts"], action_id=cancel))["ok"])
             action_id = button(reply, ids.APPROVE if how == "approve" else ids.DENY)
             return bool((await who.click(channel, reply["ts"], action_id=action_id))["ok"])
         except Refused:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import home, lists, questions, replies, start
+from bot.cards import approvals, home, lists, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
@@ -18,6 +18,7 @@ from tests.bot.cards.samples import NOW, button
 
 MARKS: Mapping[int, str] = {0: "qCLEARq", 1: "qGREENq", 2: "qAMBERq", 3: "qREDq"}
 REPORT = "qREPORTq"
+INPUTS = "qINPUTSq"
 
 
 def dump(shown: Any) -> str:
@@ -49,18 +50,19 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(replies.watcher_message(action, subject, clearance=clearance)),
             dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
             str(replies.report_file(action, subject, clearance=clearance)),
+            str(approvals.inputs_file(action, subject, clearance=clearance)),
         ]
     return texts
 
 
-@given(make.alerts(MARKS), st.lists(make.actions(REPORT), max_size=4, unique_by=lambda a: a.id), make.levels)
+@given(make.alerts(MARKS), st.lists(make.actions(REPORT, INPUTS), max_size=4, unique_by=lambda a: a.id), make.levels)
 def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: list[Action], clearance: int) -> None:
     forbidden = [mark for tlp, mark in MARKS.items() if not may_see(clearance, tlp)]
     highest = max(alert.tlp, *(a.tlp for a in alert.artifacts), 0)
     if not may_see(clearance, highest):
         forbidden.append(REPORT)
     if not may_see(clearance, alert.tlp):
-        forbidden += MARKS.values()
+        forbidden += [*MARKS.values(), INPUTS]
     for text in everything(alert, actions, clearance):
         assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
 
@@ -132,6 +134,19 @@ def test_no_hidden_data_breaks_the_masking(hidden: str, words: str) -> None:
     data = visible(hidden).strip()
     if len(data) >= 3 and data.isascii() and data.lower() not in MASK:
         assert data.lower() not in shown.lower()
+
+
+@pytest.mark.parametrize("hidden", ["evil.example", 'C:\\Temp\\"a".exe', "12345"])
+def test_a_hidden_artifact_is_masked_in_the_inputs_of_a_run(hidden: str) -> None:
+    alert = make.alert(artifacts=[make.artifact(data=hidden, tlp=3)])
+    given = {"to": hidden, hidden: 1, "rows": [{"at": hidden.upper()}], "long": "x" * 3000}
+    number = {"number": int(hidden)} if hidden.isdigit() else {}
+    asked = make.awaiting(parameters=json.dumps({**given, **number}))
+    quoted = json.dumps(hidden)[1:-1]
+    shown = everything(alert, [asked], 2)
+    assert not [text for text in shown if hidden in text or quoted in text or json.dumps(quoted)[1:-1] in text]
+    assert MASK in shown[0]
+    assert [text for text in shown if "inputs-40.txt" in text]
 
 
 def test_an_object_that_cannot_be_read_counts_as_red() -> None:

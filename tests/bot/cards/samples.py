@@ -65,6 +65,7 @@ def action(number: int = 40, **more: Any) -> Action:
         "status": "Waiting",
         "start_date": NOW - 30_000,
         "operations": "[]",
+        "parameters": "{}",
         "report": "{}",
         "created_by": "anna@soc.example",
         "created_at": NOW - 30_000,
@@ -153,8 +154,8 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
 
 
 @st.composite
-def actions(draw: st.DrawFn, mark: str = "") -> Action:
-    """An action in any state; what its responder said carries `mark`."""
+def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
+    """An action in any state; what its responder said carries `mark`, what its requester gave `inputs_mark`."""
     number = draw(st.integers(40, 400))
     status = draw(st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]))
     said = _marked(mark)
@@ -174,8 +175,12 @@ def actions(draw: st.DrawFn, mark: str = "") -> Action:
     full = draw(st.one_of(said, st.fixed_dictionaries({"message": said, "rows": st.lists(said, max_size=3)})))
     taxonomy = {"namespace": draw(said), "predicate": "is", "value": draw(said), "level": "info"}
     words = report(message=draw(said), full=full, summary={"taxonomies": [taxonomy] * draw(st.integers(0, 12))})
+    given = _marked(inputs_mark)
+    value = st.one_of(given, st.integers(), st.lists(given, max_size=3), st.dictionaries(given, given, max_size=2))
+    inputs = draw(st.dictionaries(given, value, max_size=9))
     return action(
         number,
+        parameters=draw(st.sampled_from([json.dumps(inputs), None, "no json", "[1]"])),
         responder_name=draw(foreign_text),
         status=status,
         approval=approval,

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+from bot.cards import ids
 from bot.cards.alert import GREY, alert_card, safe_link
 from bot.cards.message import Intent, Message, intents_in
+from core.models import Policy
 from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended
 
 
@@ -89,8 +91,27 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
 
 def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:
     line = texts_of(card(awaiting(("cleo@x",), needed=2)))[8]
-    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2): see the thread · anna, ")
+    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2) · anna, ")
     assert line.endswith(" · expires <!date^1763694000^{time}|2025-11-21 03:00 UTC>")
+
+
+def test_a_run_that_waits_for_approval_shows_inputs_and_policy_with_approve_and_deny() -> None:
+    asked = awaiting(parameters='{"minutes": 60, "reason": "lateral movement"}')
+    shown = alert_card(
+        alert(),
+        [asked],
+        clearance=2,
+        button=button,
+        now_ms=NOW,
+        policies={"CloseFalsePositive": Policy(confirm="Cuts the host off.", approval=1)},
+    )
+    line = texts_of(shown)[8]
+    assert line.startswith("○ *CloseFalsePositive* (minutes: 60, reason: lateral movement) waiting for approval")
+    assert line.endswith("\nCuts the host off.")
+    offered = [e["text"]["text"] for e in shown.blocks[-1]["elements"]]
+    assert offered == ["Approve", "Deny", "Cancel"]
+    expired = alert_card(alert(), [asked], clearance=2, button=button, now_ms=NOW + 4_000_000)
+    assert ids.APPROVE not in str(expired.blocks)
 
 
 def test_a_closed_alert_has_a_grey_bar() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.alert import alert_card
+from bot.cards.approvals import inputs_file
 from bot.cards.message import Intent, intents_in
 from bot.cards.replies import approval_request, end_reply, report_file, watcher_message
 from bot.cards.text import escape
@@ -112,6 +113,31 @@ def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
         "Blocks the host.",
         "Needs 1 approval · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>",
     ]
+
+
+def test_an_approval_request_shows_all_inputs_and_those_too_long_for_a_message_in_a_file() -> None:
+    def shown(**given: Any) -> tuple[str, tuple[str, str] | None]:
+        asked = awaiting(parameters=json.dumps(given))
+        return texts_of(request(asked))[1], inputs_file(asked, SUBJECT, clearance=2)
+
+    assert shown(minutes=60, reason="lateral movement", hosts=["web-3", "192.0.2.1"]) == (
+        '• minutes: 60\n• reason: lateral movement\n• hosts: ["web-3", "192[.]0[.]2[.]1"]',
+        None,
+    )
+    first, file = shown(reason="a" * 5000, target="the boss")
+    assert first.startswith("• reason: aaa")
+    assert file == ("inputs-40.txt", f"reason:\n{'a' * 5000}\n\ntarget:\nthe boss")
+    assert "*These are not the whole inputs*" in str(request(awaiting(parameters=json.dumps({"a": "&" * 900}))).blocks)
+    assert inputs_file(awaiting(parameters=json.dumps({"a": "b" * 5000})), SUBJECT, clearance=1) is None
+
+
+def test_nobody_approves_where_the_inputs_are_withheld() -> None:
+    asked = awaiting(parameters='{"reason": "lateral movement"}')
+    told = approval_request(asked, SUBJECT, clearance=1, button=button, now_ms=NOW)
+    assert "lateral" not in str(told.blocks)
+    assert ids.APPROVE not in str(told.blocks)
+    on_card = alert_card(alert(), [asked], clearance=1, button=button, now_ms=NOW)
+    assert ids.APPROVE not in str(on_card.blocks)
 
 
 def test_a_decided_or_expired_request_has_no_buttons() -> None:

@@ -69,6 +69,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Wait": ({"answer": DONE, "go": go}, {}),
         "Block": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
         "Isolate": ({"answer": DONE}, {"approval": 1}),
+        "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),
         "Quarantine": ({"answer": DONE}, {"approval": 2}),
         "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
     }

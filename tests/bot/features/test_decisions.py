@@ -1,9 +1,11 @@
 """Approving, denying, cancelling, watching, marking as read."""
 
+import json
 from typing import Any
 
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
+from core.models import RunInput
 from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.test_runs import blocks, choose
 
@@ -27,14 +29,14 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await choose(env, "anna", card, "Isolate")
     await env.ephemeral("anna", "needs 1 approval until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
-    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1): see the thread"))
-    await env["anna"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1)"))
+    await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     refused = await env.ephemeral("anna", "You asked for this action; somebody else must approve or deny it.")
     assert refused["thread_ts"] == card["ts"]
     assert (await env.admin.actions("alert", alert.id))[0].status == "Waiting"
-    await env["eve"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ephemeral("eve", "manageAction")
-    await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     approved = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
     assert approved["thread_ts"] == card["ts"]
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
@@ -42,12 +44,29 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     assert (await env.ended_run(alert)).status == "Success"
 
 
+async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_the_thread(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert()
+    card = await env.card("ben", alert)
+    given = {"minutes": 60, "reason": "lateral movement"}
+    await env.admin.run(RunInput(responder_id="Contain_1_0", object_type="alert", object_id=alert.id, parameters=given))
+    shown = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "minutes: 60, reason: lateral movement"))
+    assert "Cuts the host off." in text_of(within_limits(shown))
+    request = text_of(within_limits(await env.until("ben", in_thread(card["ts"], "asks to run"))))
+    assert "• minutes: 60\\n• reason: lateral movement" in request
+    assert "Cuts the host off." in request
+    await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.APPROVE))
+    await env.ephemeral("ben", f"You approved Contain_1_0 on {alert.id}; it starts now.")
+    assert json.loads((await env.ended_run(alert)).parameters or "") == given
+
+
 async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card("anna", alert)
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
-    await env["ben"].click(SOC, request["ts"], action_id=ids.APPROVE)
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; it needs 1 more approval.")
 
 
@@ -70,7 +89,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     card = await env.card("anna", alert)
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
-    await env["ben"].click(SOC, request["ts"], action_id=ids.DENY)
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
     await env.ephemeral("ben", f"You denied Isolate_1_0 on {alert.id}; it will not run.")
     assert (await env.ended_run(alert)).status == "Failure"
     failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* failed"))
