@@ -190,8 +190,8 @@ def by_key(reads: Reads, key: str) -> Row | None:
 
 def due(reads: Reads, now: int, busy: Collection[str]) -> list[Row]:
     """What to send next: of each channel that isn't busy at most one post, one update and one file, since each has its
-    own rate limit; what people wait for first, then the oldest. A reply waits until its root is posted, a file until
-    its message is shown."""
+    own rate limit; what people wait for first, then the oldest, and an update before a post that became due with it. A
+    reply waits until its root is posted, a file until its message is shown."""
     names = {f"c{n}": channel for n, channel in enumerate(busy)}
     idle = f"m.channel NOT IN ({','.join(f':{name}' for name in names)})"
     return reads.rows(
@@ -207,7 +207,7 @@ def due(reads: Reads, now: int, busy: Collection[str]) -> list[Row]:
                 WHERE f.status <> 'shown' AND f.due_at <= :now AND (m.status = 'shown' OR f.status = 'removing')
                     AND {idle}
               )
-            ) WHERE nth = 1 ORDER BY priority DESC, pending_since""",
+            ) WHERE nth = 1 ORDER BY priority DESC, pending_since, call = 'update' DESC""",
         {"now": now, **names},
     )
 

@@ -86,6 +86,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._busy: set[str] = set()  # channels with a call under way, or whose outcome isn't recorded
         self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
+        self._record_at = 0.0  # on the monotonic clock, while there are any
         self.problem = ""
         """Why nothing at all can be sent, as a sentence; "" while it can."""
 
@@ -99,20 +100,25 @@ class Sender:
         self._outcomes.clear()
         async with asyncio.TaskGroup() as group:
             while True:
-                version = self._store.version()
                 self._wake.clear()
+                version = self._store.version()
                 try:
-                    await self._record_outcomes()
+                    if self._are_outcomes_due():
+                        await self._record_outcomes()
+                        version = self._store.version()
                     until = await self._start_due(group)
                 except ResponderBotError as error:
                     until = self._pause_for_store(error)
                 await self._pause(version, until)
 
+    def _are_outcomes_due(self) -> bool:
+        """Whether all calls have ended, or the first one TOGETHER_MS ago."""
+        have_all_ended = len(self._outcomes) == len(self._busy)
+        return bool(self._outcomes) and (have_all_ended or time.monotonic() >= self._record_at)
+
     async def _record_outcomes(self) -> None:
         """Record what calls did. If that fails, the messages are still as they were, and are sent again."""
         outcomes, self._outcomes = self._outcomes, {}
-        if not outcomes:
-            return
 
         def work(tx: Transaction) -> None:
             for record in outcomes.values():
@@ -131,18 +137,25 @@ class Sender:
                 self._busy.add(message.channel)
                 group.create_task(self._run(message.channel, self._delete_duplicates(message)))
         calls, until = self._choose(now)
-        posts = [call.message for call in calls if call.is_new_post]
-        if posts:
 
-            def begin(tx: Transaction) -> None:
-                for message in posts:
-                    messages.begin_post(tx, message.key, message.version, now)
-
-            await self._store.transaction(begin)
-        for call in calls:
+        def start(call: _Call) -> None:
             self._rate_limiter.record(call.method, call.message.channel, now)
             self._busy.add(call.message.channel)
             group.create_task(self._run(call.message.channel, self._send(call)))
+
+        posts = [call for call in calls if call.is_new_post]
+        for call in calls:
+            if not call.is_new_post:
+                start(call)
+        if posts:
+
+            def begin(tx: Transaction) -> None:
+                for call in posts:
+                    messages.begin_post(tx, call.message.key, call.message.version, now)
+
+            await self._store.transaction(begin)
+            for call in posts:
+                start(call)
         return until
 
     def _choose(self, now: int) -> tuple[Sequence[_Call], int]:
@@ -176,24 +189,16 @@ class Sender:
             left = until - self._clock()
             if left <= 0:
                 return
-            await self._wait_for_wake(min(left, POLL_MS))
-        deadline = time.monotonic() + TOGETHER_MS / 1000
-        while self._outcomes and len(self._outcomes) < len(self._busy):
-            left = int((deadline - time.monotonic()) * 1000)
-            if left <= 0:
-                return
-            self._wake.clear()
-            await self._wait_for_wake(left)
-
-    async def _wait_for_wake(self, at_most_ms: int) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(at_most_ms / 1000):
-                await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, POLL_MS) / 1000):
+                    await self._wake.wait()
 
     async def _run(self, channel: str, call: Coroutine[Any, Any, Outcome]) -> None:
-        try:
-            self._outcomes[channel] = await call
-        finally:
+        self._outcomes[channel] = await call
+        if len(self._outcomes) == 1:
+            self._record_at = time.monotonic() + TOGETHER_MS / 1000
+            asyncio.get_running_loop().call_later(TOGETHER_MS / 1000 + 0.001, self._wake.set)
+        if self._are_outcomes_due():
             self._wake.set()
 
     async def _send(self, call: _Call) -> Outcome:

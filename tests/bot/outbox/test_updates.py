@@ -57,6 +57,17 @@ async def test_what_a_person_waits_for_is_due_at_once_when_its_event_comes(tmp_p
         assert env.outbox.refresh_requests(10) == []
 
 
+async def test_a_card_is_updated_before_the_reply_that_came_with_its_change_is_posted(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await all_sent(env)
+        reply = desired("end:~5:C0SOC", "report", thread_of="alert:~1:C0SOC")
+        await env.outbox.commit_page([reply, desired("alert:~1:C0SOC", "done")], 7)
+        await env.shows("done", "report")
+        calls = [what for _, what, _, _ in env.emulator.traffic if what.startswith("chat.")]
+        assert calls == ["chat.postMessage", "chat.update", "chat.postMessage"]
+
+
 async def test_a_new_card_does_not_wait_for_bulk_updates(tmp_path: Path) -> None:
     rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=30.0)
     async with outbox_environment(tmp_path, rate_limiter=rate_limiter) as env:
