@@ -85,8 +85,11 @@ async def on_responder_menu(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    await context.services.outbox.buttons.rotate(button_token(context))
-    subject, offered = await subjects.offered(context.core, intent.object_id)
+    rotated = asyncio.create_task(context.services.outbox.buttons.rotate(button_token(context)))
+    try:
+        subject, offered = await subjects.offered(context.core, intent.object_id)
+    finally:
+        await rotated
     started = False
     try:
         started = await _start_selected(context, subject, offered)
