@@ -7,8 +7,9 @@ import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import structlog
 
@@ -20,7 +21,7 @@ from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import processes
-from core.engines.process.catalogue_loader import CatalogueLoader
+from core.engines.process.catalogue_loader import CatalogueLoader, RunnableResponder
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import ProgramStarter, RunLimits
 from core.engines.secret_reader import SecretReader, UnreadableSecretError
@@ -32,6 +33,7 @@ _GRACE_S = 5.0
 _MARK_TIMEOUT_S = 1.0
 """A kill waits no longer than this for a slow disk to record the reason."""
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -179,7 +181,7 @@ class ProcessEngine:
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
         folder = self._folder(job.action_id)
         try:
-            lock, record, facts = await self._start_or_adopt(folder, job)
+            begun = await self._start_or_adopt(folder, job)
         except _CannotRunError as error:
             return Report(success=False, message=str(error))
         except (OSError, ValueError) as error:
@@ -188,49 +190,56 @@ class ProcessEngine:
             reason = (error.strerror if isinstance(error, OSError) else "") or error
             return Report(success=False, message=f"The run could not be prepared: {reason}.")
         try:
-            if record is None:
-                return await asyncio.to_thread(self._report_not_started, job.action_id, facts)
-            self._running[job.action_id] = record
+            if begun.record is None:
+                return await asyncio.to_thread(self._report_not_started, job.action_id, begun.facts)
+            self._running[job.action_id] = begun.record
             await on_progress(Progress(self.job_id(job.action_id), running=True))
-            return await self._follow(job.action_id, record, facts)
+            return await self._follow(job.action_id, begun.record, begun)
         finally:
-            os.close(lock)
+            os.close(begun.lock)
 
-    async def _start_or_adopt(self, folder: JobFolder, job: Job) -> tuple[int, StartRecord | None, RunFacts | None]:
-        """Start the program unless an earlier core did.
+    async def _start_or_adopt(self, folder: JobFolder, job: Job) -> "_BegunRun":
+        """Start the program unless an earlier core did. Raises _CannotRunError, OSError or ValueError.
 
-        Returns the lock on the folder, what was started (None if it could not be), and the facts (None if the program
-        has removed them). Raises _CannotRunError, OSError or ValueError.
+        It takes one thread, and a second one if secrets have to be read in between.
         """
-        record = await asyncio.to_thread(StartRecord.read, folder.started)
-        if record:
-            lock, facts = await asyncio.to_thread(_adopt, folder)
-            return lock, record, facts
-        if job.seen_running:
-            await asyncio.to_thread(processes.kill_leftovers, None, folder.homes, just_ended=False)
-            raise _CannotRunError(run_report.VANISHED)
-        runnable = (await asyncio.to_thread(self._catalogue.load)).by_id.get(job.responder_id)
-        if runnable is None:
-            raise _CannotRunError(f"{job.responder_name} is no longer on offer here.")
+        found = await _begin(lambda: self._adopt_or_start(folder, job))
+        if isinstance(found, _BegunRun):
+            return found
         try:
-            runnable = replace(runnable, configured=await self._secret_reader.fill_in(runnable.configured))
+            runnable = replace(found, configured=await self._secret_reader.fill_in(found.configured))
         except UnreadableSecretError as error:
             log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
             raise _CannotRunError(str(error)) from None
-        job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
-        if refusal := await asyncio.to_thread(self._starter.refusal, runnable):
+        return await _begin(lambda: self._start(folder, job, runnable))
+
+    def _adopt_or_start(self, folder: JobFolder, job: Job) -> "_BegunRun | RunnableResponder":
+        """As `_start_or_adopt`; the responder if some of its secrets have to be read first. Blocks."""
+        record = StartRecord.read(folder.started)
+        if record:
+            return _adopt(folder, record)
+        if job.seen_running:
+            processes.kill_leftovers(None, folder.homes, just_ended=False)
+            raise _CannotRunError(run_report.VANISHED)
+        runnable = self._catalogue.load().by_id.get(job.responder_id)
+        if runnable is None:
+            raise _CannotRunError(f"{job.responder_name} is no longer on offer here.")
+        return runnable if runnable.configured.sources else self._start(folder, job, runnable)
+
+    def _start(self, folder: JobFolder, job: Job, runnable: RunnableResponder) -> "_BegunRun":
+        """Create the folder and start the program. Blocks for some milliseconds."""
+        if refusal := self._starter.refusal(runnable):
             log.warning("run_refused", action_id=job.action_id, reason=refusal)
             raise _CannotRunError(refusal)
+        job = replace(job, data_type=job.data_type if ":" in job.data_type else f"{self._product}:{job.data_type}")
         mode, account = self._starter.mode(runnable), runnable.account
         confined = "" if mode == "none" else mode
-        lock = await asyncio.to_thread(
-            job_folder.create_locked, folder, job, runnable.configured, confined=confined, account=account
-        )
+        lock = job_folder.create_locked(folder, job, runnable.configured, confined=confined, account=account)
         try:
-            facts = await asyncio.to_thread(folder.facts)  # before the program can change them
+            facts = folder.facts()  # before the program can change them
             if job.action_id in self._stop_reasons:
-                await _mark_stopped(folder, "cancel")
-            return lock, await asyncio.to_thread(self._starter.start, folder, runnable), facts
+                _try_to_mark_stopped(folder, "cancel")
+            return _BegunRun(lock, self._starter.start(folder, runnable), facts, folder.stop_reason())
         except BaseException:
             os.close(lock)
             raise
@@ -242,11 +251,11 @@ class ProcessEngine:
         lines = run_report.last_lines(run_report.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _follow(self, action_id: str, record: StartRecord, facts: RunFacts | None) -> Report:
+    async def _follow(self, action_id: str, record: StartRecord, begun: "_BegunRun") -> Report:
         """Wait until the run ends, stop it if that is due, and read its result."""
-        folder = self._folder(action_id)
-        if reason := await asyncio.to_thread(folder.stop_reason):
-            self._stop_reasons.setdefault(action_id, reason)  # requested before the start, or from an earlier core
+        facts = begun.facts
+        if begun.stop_reason:
+            self._stop_reasons.setdefault(action_id, begun.stop_reason)
         with _pidfd(record) as pidfd:
             if pidfd is not None and (reason := self._stop_reasons.get(action_id, "")):
                 await self._stop(action_id, record, pidfd, reason)
@@ -316,12 +325,41 @@ class _CannotRunError(Exception):
     """Why a run can't start, as a sentence."""
 
 
-def _adopt(folder: JobFolder) -> tuple[int, RunFacts | None]:
+@dataclass(frozen=True)
+class _BegunRun:
+    """A run whose program was started, or should have been."""
+
+    lock: int
+    """Descriptor of the lock on the folder."""
+    record: StartRecord | None
+    """What was started; None if it could not be."""
+    facts: RunFacts | None
+    """None if the program has removed them."""
+    stop_reason: str
+    """Why it is to be stopped, as asked for before the start or by an earlier core; else ""."""
+
+
+def _adopt(folder: JobFolder, record: StartRecord) -> _BegunRun:
     lock = job_folder.lock(folder)
     try:
-        return lock, folder.facts()
+        return _BegunRun(lock, record, folder.facts(), folder.stop_reason())
     except (OSError, ValueError):
-        return lock, None
+        return _BegunRun(lock, record, None, folder.stop_reason())
+
+
+async def _begin(begin: Callable[[], T]) -> T:
+    """Call `begin` in a thread, which finishes also if core stops meanwhile; the lock is freed then."""
+    beginning = asyncio.get_running_loop().run_in_executor(None, begin)
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        beginning.add_done_callback(_free_lock)
+        raise
+
+
+def _free_lock(beginning: asyncio.Future[Any]) -> None:
+    if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), _BegunRun):
+        os.close(beginning.result().lock)
 
 
 async def _mark_stopped(folder: JobFolder, reason: str) -> None:
@@ -330,15 +368,17 @@ async def _mark_stopped(folder: JobFolder, reason: str) -> None:
     An error of the folder or the disk neither prevents the signal nor delays it by more than _MARK_TIMEOUT_S.
     """
 
-    def mark() -> None:
-        try:
-            folder.mark_stopped(reason)
-        except FileNotFoundError:
-            return  # the folder does not exist yet, or no longer
-        except OSError as error:
-            log.warning("stop_reason_not_recorded", folder=folder.path.name, error=str(error))
+    marking = asyncio.ensure_future(asyncio.to_thread(_try_to_mark_stopped, folder, reason))
+    await asyncio.wait([marking], timeout=_MARK_TIMEOUT_S)
 
-    await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(mark))], timeout=_MARK_TIMEOUT_S)
+
+def _try_to_mark_stopped(folder: JobFolder, reason: str) -> None:
+    try:
+        folder.mark_stopped(reason)
+    except FileNotFoundError:
+        return  # the folder does not exist yet, or no longer
+    except OSError as error:
+        log.warning("stop_reason_not_recorded", folder=folder.path.name, error=str(error))
 
 
 async def _ends(pidfd: int, within_s: float) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from core.engines import job_folder
 from core.engines.base import Job
+from core.engines.job_folder import JobFolder
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from tests.core.engines.process.conftest import (
     MakeEngine,
@@ -169,6 +171,27 @@ async def test_cancelling_the_coroutine_leaves_the_program_running(
     again = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
     go.send()
     assert (await again).message == "Slow"
+
+
+async def test_a_core_that_stops_while_a_run_is_started_leaves_it_to_the_next_one(
+    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+) -> None:
+    job = await slow_job(make_engine, tmp_path, ready, go)
+    engine = make_engine()
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
+    folder = JobFolder(tmp_path / "jobs" / engine.job_id(job.action_id))
+    while not folder.path.exists():  # noqa: ASYNC110  # nothing tells
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await ready.received()  # it runs all the same
+    is_free = False
+    while not is_free:
+        with job_folder.locked_for_removal(folder) as is_free:
+            await asyncio.sleep(0.01)
+    go.send()
+    assert (await make_engine().run(replace(job, resumed=True), ProgressLog())).message == "Slow"
+    assert (tmp_path / "runs").read_text() == "one run\n"
 
 
 async def test_a_process_with_a_reused_pid_is_not_mistaken_for_the_run(
