@@ -1,10 +1,18 @@
 """A message to Slack, and what its buttons mean."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Block = Mapping[str, Any]
+
+# Slack refuses more as msg_blocks_too_long, without documenting where; about 13,200 characters are too many.
+BLOCKS_LIMIT = 12_500
+LEFT_OUT: Block = {
+    "type": "context",
+    "elements": [{"type": "plain_text", "text": "The rest is left out: Slack takes no longer message."}],
+}
 
 
 @dataclass(frozen=True)
@@ -20,12 +28,27 @@ class Message:
     color: str = ""
 
     def payload(self) -> dict[str, Any]:
-        """The fields of chat.postMessage and chat.update."""
+        """The fields of chat.postMessage and chat.update; the last lines are left out where Slack would refuse them."""
+        blocks = _fitting(self.blocks)
         if not self.color or len(self.blocks) < 2:
             # chat.update keeps what is left out, so empty lists are explicit.
-            return {"text": self.text, "blocks": [dict(b) for b in self.blocks], "attachments": []}
-        bar = {"color": self.color, "blocks": [dict(b) for b in self.blocks[1:]]}
-        return {"text": self.text, "blocks": [dict(self.blocks[0])], "attachments": [bar]}
+            return {"text": self.text, "blocks": [dict(b) for b in blocks], "attachments": []}
+        bar = {"color": self.color, "blocks": [dict(b) for b in blocks[1:]]}
+        return {"text": self.text, "blocks": [dict(blocks[0])], "attachments": [bar]}
+
+
+def _fitting(blocks: Sequence[Block]) -> Sequence[Block]:
+    """The blocks, without the last texts if they are too long together; buttons and menus stay."""
+    sizes = [len(json.dumps(block, ensure_ascii=False)) for block in blocks]
+    excess = sum(sizes) - BLOCKS_LIMIT
+    if excess <= 0:
+        return blocks
+    kept = list(blocks)
+    for n in range(len(blocks) - 1, 0, -1):
+        if excess > -len(json.dumps(LEFT_OUT)) and blocks[n]["type"] in ("section", "context"):
+            del kept[n]
+            excess -= sizes[n]
+    return [*kept, LEFT_OUT]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from bot.slack_emulator.delivery import AppDelivery
 from bot.slack_emulator.elements import with_ids
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.interactions import event_changed, event_deleted, event_message
-from bot.slack_emulator.limits import TEXT_OF_MESSAGE, problems
+from bot.slack_emulator.limits import BLOCKS_OF_MESSAGE, TEXT_OF_MESSAGE, blocks_size, problems
 from bot.slack_emulator.state import Channel, Json, Team
 
 TEXT_OF_UPDATE = 4000
@@ -27,6 +27,8 @@ def check(content: Json, *, text_limit: int = TEXT_OF_MESSAGE) -> None:
         if content.get(name) is not None and not isinstance(content[name], list):
             raise SlackError("invalid_blocks_format" if name == "blocks" else "invalid_attachments")
     found = problems("message", content)
+    if len(found) == 1 and blocks_size(content) > BLOCKS_OF_MESSAGE:
+        raise SlackError("msg_blocks_too_long")
     if found:
         messages = [f"[ERROR] {problem}" for problem in found]
         raise SlackError("invalid_blocks", errors=found, response_metadata={"messages": messages})

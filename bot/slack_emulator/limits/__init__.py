@@ -5,7 +5,7 @@ Pure. `problems(surface, payload)` lists each problem in Slack's wording with a 
 """
 
 from bot.slack_emulator.limits.elements import ELEMENTS
-from bot.slack_emulator.limits.surfaces import TEXT_OF_MESSAGE, problems
+from bot.slack_emulator.limits.surfaces import BLOCKS_OF_MESSAGE, TEXT_OF_MESSAGE, blocks_size, problems
 from bot.slack_emulator.limits.validation import Surface
 
-__all__ = ["ELEMENTS", "TEXT_OF_MESSAGE", "Surface", "problems"]
+__all__ = ["BLOCKS_OF_MESSAGE", "ELEMENTS", "TEXT_OF_MESSAGE", "Surface", "blocks_size", "problems"]

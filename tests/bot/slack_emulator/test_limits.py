@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack_emulator.limits import ELEMENTS, Surface, problems
+from bot.slack_emulator.limits import ELEMENTS, Surface, blocks_size, problems
 
 Json = dict[str, Any]
 
@@ -447,6 +447,17 @@ def test_options_that_are_no_list_are_told_and_break_nothing(wrong: Any) -> None
         assert problems("message", message(actions(menu)))
     inner = select(options=None, option_groups=[{"label": plain("x"), "options": wrong}], initial_option=options(1)[0])
     assert problems("message", message(actions(inner)))
+
+
+def test_the_blocks_of_a_message_have_a_limit_together_also_in_attachments() -> None:
+    beyond = "no more than 13000 characters of blocks allowed in a message [json-pointer:/blocks]"
+    room = 13_000 - blocks_size(message(*[section(x(3000))] * 4, section("")))
+    fits = [*[section(x(3000))] * 4, section(x(room))]
+    assert (problems("message", message(*fits)), blocks_size(message(*fits))) == ([], 13_000)
+    assert problems("message", message(*fits[:-1], section(x(room + 1)))) == [beyond]
+    assert problems("message", {**message(fits[0]), "attachments": [{"blocks": [*fits[1:], section()]}]}) == [beyond]
+    assert problems("message", message(*fits[:-1], section("ü" * room))) == []  # characters, not bytes
+    assert problems("home", home(*fits, *fits)) == []
 
 
 SURFACES: tuple[Surface, ...] = ("message", "modal", "home", "options")
