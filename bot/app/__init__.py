@@ -141,9 +141,6 @@ class Bot:
                     await self._lead_while_held()
             except ResponderBotError as error:
                 log.warning("lease_failed", reason=error.message)
-            except Exception:
-                log.exception("leading_failed")
-            self.leading.clear()
             await asyncio.sleep(ACQUIRE_LEASE_S)
 
     async def _lead_while_held(self) -> None:
@@ -160,6 +157,7 @@ class Bot:
                 if renewals % PRUNE_EVERY == 0:
                     await self.outbox.prune()
         finally:
+            self.leading.clear()
             await cancel_and_wait(*tasks)
 
     # callbacks of the parts

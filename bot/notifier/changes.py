@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from core.models import Document, Event, EventPage
 
@@ -59,6 +60,28 @@ class HeldEvents:
     def is_progress(self) -> bool:
         """Whether more is likely to follow soon, so that it may wait to be shown with that."""
         return all(event.type in PROGRESS for event in self.events)
+
+
+def merge(earlier: Document, later: Document) -> Document:
+    """One document of two answers that each have a part of it: the later one, with what only the earlier one has."""
+
+    def both(name: str) -> list[Any]:
+        of_later = getattr(later, name)
+        known = {part.id for part in of_later}
+        return [*of_later, *(part for part in getattr(earlier, name) if part.id not in known)]
+
+    actions = both("actions")
+    only_earlier = {action.id for action in actions} - {action.id for action in later.actions}
+    return later.model_copy(
+        update={
+            **{name: both(name) for name in ("tasks", "logs", "artifacts")},
+            "actions": sorted(actions, key=lambda action: int(action.id[1:]), reverse=True),
+            "action_counts": {**earlier.action_counts, **later.action_counts},
+            "shortened": [*later.shortened, *only_earlier.intersection(earlier.shortened)],
+            "unreadable": list(dict.fromkeys([*earlier.unreadable, *later.unreadable])),
+            "policies": {**earlier.policies, **later.policies},
+        }
+    )
 
 
 def _unique(ids: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument
+from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
@@ -27,6 +27,10 @@ REQUESTS_AT_ONCE = 20
 IDS_AT_ONCE = 200  # as many as core answers
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
+INTERNAL_ERROR = (
+    "Core's changes can't be followed because of an internal error of the bot, which the log describes; it is tried"
+    " again. Please report it."
+)
 OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 
 log = structlog.get_logger("bot.notifier")
@@ -70,12 +74,15 @@ class Notifier:
             except ResponderBotError as error:
                 if self._has_gap:
                     continue
-                if asyncio.get_running_loop().time() - started > BACKOFF_S[-1]:
-                    failures = 0
                 self.problem = error.message
                 log.warning("feed_failed", code=error.code, reason=error.message)
-                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
-                failures += 1
+            except Exception:
+                self.problem = INTERNAL_ERROR
+                log.exception("feed_failed", code="internal")
+            if asyncio.get_running_loop().time() - started > BACKOFF_S[-1]:
+                failures = 0
+            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+            failures += 1
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -100,8 +107,9 @@ class Notifier:
                     wait_s = max(due_at - loop.time(), 0.0)
                 await asyncio.wait({page, requested, changed}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 if requested.done():
-                    requested = _task(self._outbox.refresh_requested())
+                    requested.result()
                     await self._serve_requests()
+                    requested = _task(self._outbox.refresh_requested())
                 if changed.done():
                     self._channels.changed.clear()
                     changed = _task(self._channels.changed.wait())
@@ -118,6 +126,8 @@ class Notifier:
                     held = HeldEvents(last=held.last)
                 elif is_enforcing:
                     is_enforcing = await self._enforcer.enforce_some()
+                    if not is_enforcing:
+                        self.problem = ""
         finally:
             await _cancel(page, requested, changed)
 
@@ -161,7 +171,7 @@ class Notifier:
         ResponderBotError if core is unavailable.
         """
         try:
-            return await self._read_documents({*named, *(part for parts in named.values() for part in parts)})
+            return await self._read_documents(i for root_id, parts in named.items() for i in (root_id, *parts))
         except ResponderBotError as error:
             if error.code in CORE_UNAVAILABLE:
                 raise
@@ -174,12 +184,16 @@ class Notifier:
         return found
 
     async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
-        wanted, found = [i for i in ids if OBJECT_ID.fullmatch(i)], dict[str, Document]()
+        wanted, found = [i for i in dict.fromkeys(ids) if OBJECT_ID.fullmatch(i)], dict[str, Document]()
         while wanted:
-            answer = await self._core.documents(wanted[:IDS_AT_ONCE])
+            asked = wanted[:IDS_AT_ONCE]
+            answer = await self._core.documents(asked)
+            if len(answer.left) >= len(asked):
+                raise ResponderBotError("unavailable", "Core answers none of the documents that the bot asks for.")
             wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
             for document in answer.documents:
-                found[document.id] = document
+                earlier = found.get(document.id)
+                found[document.id] = document if earlier is None else merge(earlier, document)
                 self._rendered_as_of[document.id] = answer.as_of
         return found
 

@@ -161,15 +161,12 @@ class MessageOutbox:
         return refreshes.pending(self._store, limit)
 
     async def refresh_requested(self) -> None:
-        """Return once there may be such a request, of this replica or another."""
-        while not self._refresh_requested.is_set():
-            version = self._store.version()
+        """Return once there is such a request, of this replica or another."""
+        while not self.refresh_requests(1):
+            self._refresh_requested.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._refresh_requested.wait()
-            if self._store.version() != version:
-                break
-        self._refresh_requested.clear()
 
     async def retry_now(self, channel: str) -> None:
         """Send to this channel now, since something about it changed, and let other replicas check it too."""

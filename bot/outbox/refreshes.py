@@ -10,7 +10,7 @@ from core.common.database.sqlite import Reads, Transaction
 
 @dataclass(frozen=True)
 class StoredRequest:
-    """A request to render the messages of an alert or a case again."""
+    """Requests to render the messages of an alert or a case again, up to the one with this number."""
 
     number: int
     root_id: str
@@ -29,8 +29,12 @@ def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None
 
 
 def pending(reads: Reads, limit: int) -> Sequence[StoredRequest]:
-    """The oldest requests that no event of the feed fulfils."""
-    rows = reads.rows("SELECT * FROM refresh WHERE after_event = 0 ORDER BY number LIMIT :limit", {"limit": limit})
+    """The oldest requests that no event of the feed fulfils; those for the same messages are one."""
+    rows = reads.rows(
+        """SELECT max(number) AS number, root_id, log_id FROM refresh WHERE after_event = 0
+           GROUP BY root_id, log_id ORDER BY min(number) LIMIT :limit""",
+        {"limit": limit},
+    )
     return [StoredRequest(row["number"], row["root_id"], row["log_id"]) for row in rows]
 
 
@@ -38,7 +42,11 @@ def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None
     """Show first what was rendered for these requests."""
     for request in requests:
         messages.prioritize(tx, request.root_id, now)
-        tx.run("DELETE FROM refresh WHERE number = :number", {"number": request.number})
+        tx.run(
+            """DELETE FROM refresh WHERE after_event = 0 AND root_id = :root_id AND log_id = :log_id
+                   AND number <= :number""",
+            {"root_id": request.root_id, "log_id": request.log_id, "number": request.number},
+        )
 
 
 def fulfil_until(tx: Transaction, cursor: int, now: int) -> None:

@@ -1,7 +1,7 @@
 """A reverse proxy before core that can hold or fail requests: for what the bot does while core is slow."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -17,6 +17,7 @@ class CoreProxy:
         self._held = ""
         self._hold_response = False
         self._failed = ""
+        self._replace: Callable[[web.Request], web.Response | None] = lambda _request: None
         self._dropped, self._drops = "", 0
         self._released = asyncio.Event()
         self.request_held = asyncio.Event()
@@ -32,6 +33,10 @@ class CoreProxy:
         """From now on such requests are answered with a 500."""
         self._failed = part
 
+    def replace(self, answer: Callable[[web.Request], web.Response | None]) -> None:
+        """From now on answer with what this returns, unless that is None."""
+        self._replace = answer
+
     def drop_responses(self, part: str, times: int = 1) -> None:
         """Core gets the next such requests, and the connection ends where its answer should come."""
         self._dropped, self._drops = part, times
@@ -39,6 +44,7 @@ class CoreProxy:
     def release(self) -> None:
         """Forward everything again, also what waits."""
         self._held = self._failed = ""
+        self._replace = lambda _request: None
         self._released.set()
 
     async def _wait(self) -> None:
@@ -54,6 +60,8 @@ class CoreProxy:
                 target, hold_response = f"{request.method} {request.path}", self._hold_response
                 if self._failed and self._failed in target:
                     return web.Response(status=500)
+                if (replaced := self._replace(request)) is not None:
+                    return replaced
                 is_held = bool(self._held) and self._held in target
                 if is_held and not hold_response:
                     await self._wait()

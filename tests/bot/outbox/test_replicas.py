@@ -1,10 +1,11 @@
 """What replicas share: the inbox, the leader's lease, desired messages."""
 
+import asyncio
 from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import MessageOutbox
+from bot.outbox import MessageOutbox, RefreshRequest
 from tests.bot.outbox.harness import desired, outbox_environment
 
 
@@ -31,6 +32,14 @@ async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
         assert not await env.outbox.leader.acquire()
         await other.leader.release()
         assert await env.outbox.leader.acquire()
+        await other.close()
+
+
+async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_found(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        await other.finish([RefreshRequest("~1")])
+        await asyncio.wait_for(env.outbox.refresh_requested(), 5)
         await other.close()
 
 

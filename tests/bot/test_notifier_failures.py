@@ -1,0 +1,126 @@
+"""What the Notifier does when core answers oddly, when much is asked at once, and when it breaks itself."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bot.outbox import RefreshRequest
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.outbox.harness import until
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.bot.test_budget import calls_to_core
+
+DOCUMENTS = "/api/document"
+
+
+def ids_of(request: web.Request) -> list[str]:
+    return request.query["ids"].split(",") if request.path == DOCUMENTS else []
+
+
+async def at_rest(env: BotEnvironment) -> None:
+    """Wait until all events were followed, nobody waits to see anything, and all is sent."""
+    last = (await env.core.core.feed.page(None, 0)).last
+    await until(lambda: (env.bot.outbox.cursor() or 0) >= last and not env.bot.outbox.refresh_requests(1))
+    await until(lambda: env.bot.outbox.waiting() == 0)
+
+
+def stored(env: BotEnvironment, sql: str) -> Any:
+    """What a second connection to the bot's database answers; it may write."""
+    with sqlite3.connect(env.settings.bot.database) as connection:
+        found = connection.execute(sql).fetchall()
+    connection.close()
+    return found
+
+
+async def test_one_alert_that_core_fails_to_read_keeps_no_other_from_being_refreshed(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        bad, good = await env.post_alert(sourceRef="bad"), await env.post_alert(sourceRef="good")
+        await env.card(anna, bad)
+        await env.card(anna, good)
+        await at_rest(env)
+        stored(env, "UPDATE message SET digest = ''")  # so that what is rendered again is sent again
+        proxy.replace(lambda request: web.Response(status=500) if bad in ids_of(request) else None)
+        await env.bot.outbox.finish([RefreshRequest(bad), RefreshRequest(good), RefreshRequest("~999999999")])
+        await at_rest(env)
+        assert env.bot.notifier.problem == ""
+        assert {root_id for (root_id,) in stored(env, "SELECT root_id FROM message WHERE digest = ''")} == {bad}
+
+
+async def test_a_core_that_answers_no_document_is_told_by_doctor(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        asked: list[str] = []
+
+        def all_left(request: web.Request) -> web.Response | None:
+            if not (ids := ids_of(request)):
+                return None
+            asked.extend(ids)
+            body = {"asOf": 1, "database": "x", "documents": [], "missing": [], "left": ids}
+            return web.json_response(body)
+
+        proxy.replace(all_left)
+        await env.bot.outbox.finish([RefreshRequest(alert_id)])
+        await until(lambda: env.bot.notifier.problem)
+        assert len(asked) < 10
+        proxy.release()
+        await at_rest(env)
+
+
+async def test_what_does_not_fit_into_one_answer_is_not_taken_for_deleted(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        case_id = (await env.client.create_case({"title": "Many logs", "description": "d", "severity": 4})).id
+        task = await env.client.add_task(case_id, {"title": "Look"})
+        long = "x" * 900_000  # five of these are more than an answer of core's may have
+        logs = [(await env.client.add_log(task.id, {"message": f"Seen {n} {long}"})).id for n in range(6)]
+        await at_rest(env)
+        stored(env, "UPDATE message SET clearance = -1")
+        env.bot.channels.refreshed.set()
+        await until(lambda: not stored(env, "SELECT 1 FROM message WHERE clearance = -1"))
+        await at_rest(env)
+        (first,) = await anna.messages(SOC)
+        shown = str([m["text"] for m in await anna.thread(SOC, first["ts"])])
+        assert [log for log in logs if log not in shown] == []
+        assert "no longer knows" not in shown
+
+
+async def test_a_thousand_presses_of_refresh_render_an_alert_once(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        await at_rest(env)
+        before = await calls_to_core(env)
+        await env.bot.outbox.finish([RefreshRequest(alert_id)] * 1_000)
+        await at_rest(env)
+        asked = await calls_to_core(env) - before
+        assert sum(count for labels, count in asked.items() if DOCUMENTS in labels) == 1
+
+
+async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        await at_rest(env)
+        stored(env, "UPDATE message SET key = replace(key, ':', ' '), clearance = -1")
+        env.bot.channels.refreshed.set()
+        await until(lambda: env.bot.notifier.problem)
+        assert env.bot.leading.is_set()
+        assert "internal error" in env.bot.notifier.problem
+        (feed,) = [check for check in await env.bot.health() if check.name == "feed"]
+        assert not feed.ok
+        assert "feed_failed" in capsys.readouterr().out
+        stored(env, "UPDATE message SET key = replace(key, ' ', ':')")
+        await until(lambda: not env.bot.notifier.problem)
+        await env.card(anna, await env.post_alert(sourceRef="after"))
