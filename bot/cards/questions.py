@@ -4,40 +4,84 @@ from typing import Any
 
 from bot.cards import ids, runs
 from bot.cards.message import ButtonIds, Intent, Message
-from bot.cards.text import code, count, foreign, foreign_plain, person_name, plain, section, slack_date, strip_markup
+from bot.cards.text import (
+    DAY_AND_TIME,
+    code,
+    count,
+    foreign,
+    foreign_plain,
+    person_name,
+    plain,
+    section,
+    slack_date,
+    strip_markup,
+)
 from bot.redaction import RedactedView, Subject
 from core.models import Action, OfferedResponder
 
 
-def run_intent(what: str, subject: Subject, responder_id: str) -> Intent:
-    """To `run`, or `run_anyway`, this responder on this object."""
-    return Intent(what, subject.id, f"{subject.kind} {responder_id}")
+def run_intent(what: str, subject: Subject, responder_id: str, *, again: str = "", running: str = "") -> Intent:
+    """To `run`, or `run_anyway`, this responder on this object.
+
+    `again` is the action whose inputs are repeated, `running` the one that was open when the person was asked. Inputs
+    themselves are not stored in the bot.
+    """
+    which = f"{subject.kind}/{again}/{running}" if again or running else subject.kind
+    return Intent(what, subject.id, f"{which} {responder_id}")
 
 
-def confirm(responder: OfferedResponder, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
-    """Asks to confirm a run: the object, and what the responder's policy says of the effect."""
+def asked_run(intent: Intent) -> tuple[str, str, str]:
+    """Responder id, `again` and `running` of `run_intent`."""
+    which, _, responder_id = intent.argument.partition(" ")
+    _, again, running = [*which.split("/"), "", ""][:3]
+    return responder_id, again, running
+
+
+def confirm(
+    responder: OfferedResponder,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    repeated: Action | None = None,
+    ended: Action | None = None,
+) -> Message:
+    """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
+
+    `repeated` is the action whose inputs are used again; `ended` the one that ran when the person was asked before.
+    """
     name = foreign(responder.name, runs.NAME_LIMIT)
-    title = foreign(RedactedView(subject, clearance).title(), 200)
+    view = RedactedView(subject, clearance)
+    title = foreign(view.title(), 200)
     lines = [f"Run *{name}* on {subject.id} ({title})?"]
+    if ended is not None and ended.end_date is not None:
+        at = slack_date(ended.end_date, DAY_AND_TIME)
+        lines.insert(0, f"The run that you were asked about has ended ({at}). Nothing new was started.")
+    if repeated is not None:
+        lines += [f"• {line}" for line in runs.input_lines(repeated, view, 300)[:8]]
     policy = responder.policy
     if policy and policy.confirm:
         lines.append(foreign(policy.confirm, 1500, lines=True))
     if policy and policy.approval:
         lines.append(f"Starts after {count(policy.approval, 'approval')}.")
-    run = _button("Run", ids.RUN, button(run_intent("run", subject, responder.id)), style="primary")
+    again = repeated.id if repeated is not None else ""
+    run = _button("Run", ids.RUN, button(run_intent("run", subject, responder.id, again=again)), style="primary")
     buttons = {"type": "actions", "elements": [run, _dismiss(subject, button)]}
     return Message(f"Run {name} on {subject.id}?", (section("\n".join(lines)), buttons))
 
 
-def collision(running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds) -> Message:
-    """Says who started the same run before and when, with "Run anyway"."""
+def collision(
+    running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = ""
+) -> Message:
+    """Says who started the same run before and when, with "Run anyway"; `again` as in `run_intent`."""
     name = foreign(responder.name, runs.NAME_LIMIT)
     what = "waits" if running.status == "Waiting" else "runs"
     text = (
         f"*{name}* already {what} on {subject.id}: {person_name(running.created_by)} started it at "
         f"{slack_date(running.start_date)} ({runs.state(running)}). Nothing new was started."
     )
-    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(run_intent("run_anyway", subject, responder.id)))
+    intent = run_intent("run_anyway", subject, responder.id, again=again, running=running.id)
+    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent))
     buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
     return Message(f"{name} already {what} on {subject.id}.", (section(text), buttons))
 
@@ -64,12 +108,14 @@ def expired_button(subject_id: str, button: ButtonIds) -> Message:
     return Message(text, (section(text), {"type": "actions", "elements": [refresh]}))
 
 
-def confirm_dialog(responder_name: str, view: RedactedView, words: str) -> dict[str, Any]:
-    """Slack's confirmation dialog for a button, with the object and the policy's text."""
+def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
+    """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
     on = f"On {view.subject.id} ({foreign_plain(view.title(), 60)}). "
+    given = ", ".join(f"{name}: {text[:60]}" for name, text in runs.inputs(repeated, view))
+    given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
     return {
-        "title": plain(foreign_plain(f"Run {responder_name}?", 100)),
-        "text": plain(foreign_plain(on + strip_markup(words), 300)),
+        "title": plain(foreign_plain(f"Run {repeated.responder_name}?", 100)),
+        "text": plain(foreign_plain(on + given + strip_markup(words), 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }

@@ -110,8 +110,8 @@ def _run_again_button(action: Action, view: RedactedView, button: ButtonIds, con
         "text": plain("Run again"),
         "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
     }
-    if confirm:
-        again["confirm"] = questions.confirm_dialog(action.responder_name, view, confirm)
+    if confirm or runs.given_inputs(action):
+        again["confirm"] = questions.confirm_dialog(action, view, confirm)
     return [{"type": "actions", "elements": [again]}]
 
 

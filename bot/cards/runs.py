@@ -23,6 +23,8 @@ MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✓", "Failure": "�
 NAME_LIMIT = 120  # characters
 RESULT_LIMIT = 300
 INPUT_LIMIT = 120
+OWN_PARAMETERS = ("user", "organisation")  # which core adds to the parameters in a report
+REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 
 
@@ -95,11 +97,19 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
 
 
 def given_inputs(action: Action) -> Mapping[str, Any]:
-    """What the requester gave the run, by name; empty if nothing, or if core doesn't know it any more."""
+    """What the requester gave the run, by name; for one that ended in an earlier release, from its report."""
     try:
-        return mapping(json.loads(action.parameters or "{}"))
+        if action.parameters is not None:
+            return mapping(json.loads(action.parameters))
+        reported = mapping(mapping(json.loads(action.report)).get("parameters"))
     except (ValueError, RecursionError):
         return {}
+    return {name: value for name, value in reported.items() if name not in OWN_PARAMETERS}
+
+
+def lost_secret(action: Action) -> bool:
+    """Whether a secret was removed from the inputs, so that they can't be used again."""
+    return REMOVED in json.dumps(given_inputs(action))
 
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:

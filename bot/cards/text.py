@@ -16,6 +16,8 @@ OPTION_LIMIT = 75
 VIEW_TITLE_LIMIT = 24
 MESSAGE_TEXT_LIMIT = 3900  # chat.update takes 4000, but counts differently than documented
 
+DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yesterday" or the day, and the time
+
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.cards import ids, notices, questions, runs
@@ -29,6 +29,7 @@ class RunRequest:
     """A run that somebody asks for.
 
     `confirmed`: they were asked for confirmation and gave it. `anyway`: run even if the same run is still open.
+    `repeated` is the action whose inputs are used again, `ended` a run that was open when they were asked before.
     """
 
     subject: Subject
@@ -36,6 +37,8 @@ class RunRequest:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     confirmed: bool = False
     anyway: bool = False
+    repeated: Action | None = None
+    ended: Action | None = None
 
 
 async def on_run_command(context: Context) -> None:
@@ -111,9 +114,18 @@ async def on_run_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    responder_id = intent.argument.partition(" ")[2]
+    responder_id, again, running_id = questions.asked_run(intent)
     subject, responder = await _offered(context, intent.object_id, responder_id)
-    await start(context, RunRequest(subject, responder, confirmed=True, anyway=intent.what == "run_anyway"))
+    repeated = await context.core.action(again) if again else None
+    request = _repeating(RunRequest(subject, responder), repeated)
+    if intent.what != "run_anyway":
+        await start(context, replace(request, confirmed=True))
+        return
+    running = await context.core.action(running_id) if running_id else None
+    if running is not None and runs.is_open(running):
+        await start(context, replace(request, confirmed=True, anyway=True))
+    else:  # what they were told isn't true any more
+        await _ask_for_confirmation(context, replace(request, ended=running))
 
 
 async def on_run_again_button(context: Context) -> None:
@@ -124,7 +136,21 @@ async def on_run_again_button(context: Context) -> None:
     previous = await context.core.action(intent.object_id)
     subject, responder = await _offered(context, previous.object_id, previous.responder_id)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
-    await start(context, RunRequest(subject, responder, confirmed=intent.argument == "confirmed"))
+    request = RunRequest(subject, responder, confirmed=intent.argument == "confirmed")
+    await start(context, _repeating(request, previous))
+
+
+def _repeating(request: RunRequest, previous: Action | None) -> RunRequest:
+    """The request with the inputs of an earlier run. Raises ResponderBotError("conflict") if they aren't kept."""
+    if previous is None:
+        return request
+    if runs.lost_secret(previous):
+        raise ResponderBotError(
+            "conflict",
+            f"{previous.responder_name} can't be repeated: its inputs had a secret, which isn't kept. Nothing was run. "
+            "Run it with new inputs.",
+        )
+    return replace(request, parameters=runs.given_inputs(previous), repeated=previous)
 
 
 async def on_dismiss_button(context: Context) -> None:
@@ -175,16 +201,19 @@ async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
     await responses.respond_with_buttons(
         context,
         f"confirm:{subject.id}:{responder.id}",
-        lambda button: questions.confirm(responder, subject, clearance=clearance, button=button),
+        lambda button: questions.confirm(
+            responder, subject, clearance=clearance, button=button, repeated=request.repeated, ended=request.ended
+        ),
     )
 
 
 async def _show_open_action(context: Context, request: RunRequest, action: Action) -> None:
     responder, subject = request.responder, request.subject
+    again = request.repeated.id if request.repeated is not None else ""
     await responses.respond_with_buttons(
         context,
         f"collision:{subject.id}:{responder.id}",
-        lambda button: questions.collision(action, responder, subject, button=button),
+        lambda button: questions.collision(action, responder, subject, button=button, again=again),
     )
 
 

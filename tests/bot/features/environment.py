@@ -67,6 +67,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Fail": ({"answer": FAILED}, {}),
         "Report": ({"answer": REPORTED}, {}),
         "Wait": ({"answer": DONE, "go": go}, {}),
+        "Stall": ({"answer": FAILED, "go": go}, {}),
         "Block": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
         "Isolate": ({"answer": DONE}, {"approval": 1}),
         "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),

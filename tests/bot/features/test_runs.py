@@ -1,10 +1,12 @@
 """Running responders from Slack: command, menu, confirmation, duplicate, failure."""
 
+import json
 from typing import Any
 
 from bot.cards import ids
 from bot.cards.message import Intent
 from bot.slack_emulator import EmulatorView
+from core.models import Alert
 from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, text_of, within_limits
 
 
@@ -60,43 +62,86 @@ async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment)
     await choose(env, "ben", running, "Wait")
     told = await env.ephemeral("ben", "anna started it")
     assert len(await env.admin.actions("alert", alert.id)) == 1
-    await env.release_responder()
-    await env.ended_run(alert)
     await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
-    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "running · ben"))
-    await env.release_responder()
-    assert (await env.ended_run(alert)).status == "Success"
+    await env.until("ben", lambda s: len(lines_of("Wait_1_0", s, alert.id)) == 2)
+    await cancel_open(env, alert)
     assert len(await env.admin.actions("alert", alert.id)) == 2
 
 
-async def test_run_needs_confirmation_if_the_policy_says_so(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
-    question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
-    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
-    await env.until("anna", lambda s: not s.ephemerals(SOC))
-    assert await env.admin.actions("alert", alert.id) == []
-    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
-    question = await env.ephemeral("anna", "Blocks the host at the firewall.")
-    await env["anna"].click(SOC, question["ts"], action_id=ids.RUN)
-    await env.ephemeral("anna", f"Started Block_1_0 on {alert.id}")
-    assert (await env.ended_run(alert)).status == "Success"
-
-
-async def test_failure_is_shown_on_card_and_thread_with_run_again(env: FeatureEnvironment) -> None:
+async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card("anna", alert)
-    await choose(env, "anna", card, "Fail")
-    failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
-    assert "The firewall said no." in text_of(within_limits(failed))
-    reply = (await env.until("anna", lambda s: s.thread(SOC, card["ts"])[1:]))[0]
-    assert "The firewall said no." in text_of(within_limits(reply))
-    await env["ben"].click(SOC, reply["ts"], action_id=ids.RUN_AGAIN)
+    await choose(env, "anna", card, "Wait")
+    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
+    await choose(env, "ben", running, "Wait")
+    told = await env.ephemeral("ben", "anna started it")
+    await env.release_responder()
+    await env.ended_run(alert)
+    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    asked = await env.ephemeral("ben", "The run that you were asked about has ended")
+    assert len(await env.admin.actions("alert", alert.id)) == 1
+    await env["ben"].click(SOC, asked["ts"], action_id=ids.RUN)
+    await env.ephemeral("ben", f"Started Wait_1_0 on {alert.id}")
+    await env.release_responder()
+    assert (await env.ended_run(alert)).created_by == "ben@soc.example"
+
+
+async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    given = {"to": "boss@soc.example", "lines": [1, 2]}
+    body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.admin.run({**body, "parameters": given})
+    first = await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    button = next(e for b in blocks(failed[0]) for e in b.get("elements") or [] if "confirm" in e)
+    assert "boss@soc.example" in button["confirm"]["text"]["text"]
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
     await env.until("ben", lambda s: s.thread(SOC, card["ts"])[2:])
-    assert [a.created_by for a in await env.admin.actions("alert", alert.id)] == [
-        "ben@soc.example",
-        "anna@soc.example",
-    ]
+    second = await env.ended_run(alert)
+    assert (second.id != first.id, json.loads(second.parameters or "")) == (True, given)
+
+
+async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    body = {"responderId": "Stall_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.admin.run({**body, "parameters": {"to": "boss"}})
+    await env.release_responder()
+    await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    await env.admin.run(body)
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
+    told = await env.ephemeral("ben", "already")
+    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    await env.until("ben", lambda s: len(lines_of("Stall_1_0", s, alert.id)) == 3)
+    newest = (await env.admin.actions("alert", alert.id))[0]
+    assert (newest.created_by, newest.parameters) == ("ben@soc.example", '{"to":"boss"}')
+    await cancel_open(env, alert)
+
+
+async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card("anna", alert)
+    body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.admin.run({**body, "parameters": {"password": "correct horse battery"}})
+    await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
+    await env.ephemeral("ben", "its inputs had a secret, which isn't kept. Nothing was run.")
+    assert len(await env.admin.actions("alert", alert.id)) == 1
+
+
+def lines_of(responder: str, view: EmulatorView, alert_id: str) -> list[Any]:
+    """The lines of a responder's runs on the card."""
+    card = card_in(view, SOC, alert_id) or {}
+    return [b for b in blocks(card) if str(b.get("block_id")).startswith("run:") and responder in str(b)]
+
+
+async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
+    for action in await env.admin.actions("alert", alert.id):
+        if action.end_date is None:
+            await env.admin.cancel(action.id)
 
 
 async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
