@@ -33,11 +33,6 @@ def mentions(approvers: Sequence[str]) -> str:
     return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in approvers)
 
 
-def permalink(workspace_url: str, channel: str, ts: str) -> str:
-    """The address of a message; "" if it isn't posted yet."""
-    return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}" if workspace_url and ts else ""
-
-
 def inputs(action: Action, view: RedactedView) -> str:
     """What the requester gave the run, one line each; "" if they gave nothing. Says if these are not all."""
     if action.parameters is None:
@@ -84,7 +79,7 @@ def request_blocks(
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(decision(action, now_ms)))
-    if is_open(action, now_ms) and not has_voted(action, voter):
+    if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
         blocks.append(buttons(action, button))
     return blocks
 

@@ -1,28 +1,51 @@
-"""The App Home of a person: approvals to give, running and failed runs, and what they may do."""
+"""The App Home of a person: approvals to give, their alerts and runs, and what they may do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.cards import ids, runs
-from bot.cards.message import Block, ButtonIds, Intent
-from bot.cards.text import context, foreign, person_name, plain, section
+from bot.cards import approvals, ids, runs
+from bot.cards.message import Block, ButtonIds
+from bot.cards.text import context, person_name, plain, section, slack_date
 from bot.redaction import RedactedView, Subject
 from core.models import TLP_NAMES, Action, Person
 
-MAX_RUNS = 10
-TITLE_LIMIT = 100
+MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
 
-RunWithSubject = tuple[Action, Subject]
+
+@dataclass(frozen=True)
+class HomeRun:
+    """A run with what it runs on, the question of its responder's policy, and the address of its card."""
+
+    action: Action
+    subject: Subject
+    confirm: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class HomeAlert:
+    """An alert with the time (ms) when it was raised, and the address of its card."""
+
+    subject: Subject
+    raised_at: int
+    link: str = ""
 
 
 @dataclass(frozen=True)
 class Home:
-    """The runs that a Home shows, each with what it runs on."""
+    """What a Home shows, each part with the newest first; `more` says of how many others there are in a part."""
 
-    running: Sequence[RunWithSubject] = ()
-    waiting: Sequence[RunWithSubject] = ()  # for this person's approval
-    failed: Sequence[RunWithSubject] = ()
+    waiting: Sequence[HomeRun] = ()  # for this person's approval
+    alerts: Sequence[HomeAlert] = ()
+    running: Sequence[HomeRun] = ()
+    failed: Sequence[HomeRun] = ()
+    recent: Sequence[HomeRun] = ()
+
+    def example_id(self, otherwise: str) -> str:
+        """An id for examples: of what this person most likely has in mind."""
+        mine = [alert.subject.id for alert in self.alerts]
+        return next(iter([*mine, *(run.subject.id for run in (*self.running, *self.recent, *self.failed))]), otherwise)
 
 
 def home_view(
@@ -33,9 +56,22 @@ def home_view(
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
     ]
-    blocks += _part("Waiting for your approval", home.waiting, person, now_ms, button, "approve")
-    blocks += _part("Running for you", home.running, person, now_ms, button, "cancel")
-    blocks += _part("Failed in the last day", home.failed, person, now_ms, button, "")
+    blocks += _head("Waiting for your approval", home.waiting)
+    for run in home.waiting[:MAX_SHOWN]:
+        blocks += _request(run, person, button, now_ms)
+    blocks += _rest(home.waiting)
+    blocks += _head("Your alerts", home.alerts)
+    blocks += [_alert(alert, person.clearance) for alert in home.alerts[:MAX_SHOWN]]
+    blocks += _rest(home.alerts)
+    for title, shown in (
+        ("Running for you", home.running),
+        ("Failed in the last day", home.failed),
+        ("Your last runs", home.recent),
+    ):
+        blocks += _head(title, shown)
+        for run in shown[:MAX_SHOWN]:
+            blocks += _run(run, person.clearance, button, now_ms)
+        blocks += _rest(shown)
     blocks += [{"type": "divider"}, section("\n".join(help_lines))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
 
@@ -45,34 +81,30 @@ def notice_home(text: str) -> dict[str, Any]:
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
 
 
-def _part(
-    title: str, shown: Sequence[RunWithSubject], person: Person, now_ms: int, button: ButtonIds, what: str
-) -> list[Block]:
-    blocks: list[Block] = [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
-    for action, subject in shown[:MAX_RUNS]:
-        view = RedactedView(subject, person.clearance)
-        named = f"{subject.id} {foreign(view.title(), TITLE_LIMIT)}".rstrip()
-        blocks.append(section(f"{runs.run_line(action, view, now_ms=now_ms)} · {named}"))
-        if what == "approve":
-            blocks.append(_buttons(action, button, (("Approve", ids.APPROVE), ("Deny", ids.DENY))))
-        elif what == "cancel" and action.status == "Waiting":
-            blocks.append(_buttons(action, button, (("Cancel", ids.CANCEL),)))
-    if len(shown) > MAX_RUNS:
-        blocks.append(context(f"and {len(shown) - MAX_RUNS} more"))
+def _head(title: str, shown: Sequence[object]) -> list[Block]:
+    return [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
+
+
+def _rest(shown: Sequence[object]) -> list[Block]:
+    return [context(f"and {len(shown) - MAX_SHOWN} more")] if len(shown) > MAX_SHOWN else []
+
+
+def _request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
+    view = RedactedView(run.subject, person.clearance)
+    return approvals.request_blocks(
+        run.action, view, button=button, now_ms=now_ms, confirm=run.confirm, link=run.link, voter=person.login
+    )
+
+
+def _alert(alert: HomeAlert, clearance: int) -> Block:
+    view = RedactedView(alert.subject, clearance)
+    return section(f"{approvals.on_what(alert.subject, view, alert.link)} · {slack_date(alert.raised_at, '{ago}')}")
+
+
+def _run(run: HomeRun, clearance: int, button: ButtonIds, now_ms: int) -> list[Block]:
+    view = RedactedView(run.subject, clearance)
+    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.on_what(run.subject, view, run.link)}"
+    blocks: list[Block] = [section(line)]
+    if run.action.status == "Waiting":
+        blocks.append({"type": "actions", "elements": [runs.cancel_button(run.action, button)]})
     return blocks
-
-
-_WHAT: Mapping[str, str] = {ids.APPROVE: "approve", ids.DENY: "deny", ids.CANCEL: "cancel"}
-
-
-def _buttons(action: Action, button: ButtonIds, offered: Sequence[tuple[str, str]]) -> Block:
-    made = [
-        {
-            "type": "button",
-            "action_id": ids.numbered(action_id, action.id),
-            "text": plain(words),
-            "value": button(Intent(_WHAT[action_id], action.id)),
-        }
-        for words, action_id in offered
-    ]
-    return {"type": "actions", "elements": made}

@@ -2,22 +2,24 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.cards import home, notices, runs
-from bot.cards.home import Home, RunWithSubject
-from bot.features import responses, subjects
+from bot.cards import approvals, home, notices, runs
+from bot.cards.home import Home, HomeAlert, HomeRun
+from bot.features import responses
 from bot.features.base import Context, Entry, Feature
 from bot.features.help import EXAMPLE_ID, help_lines
 from bot.features.payload import view_of
+from bot.outbox.links import card_link
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
-from core.models import Action, Person
+from core.models import Action, Alert, Document, Person, Policy
 
 DAY_MS = 86_400_000
-RANGE = "0-50"
+MANY, SOME, FEW = "0-500", "0-50", f"0-{home.MAX_SHOWN}"
+IDS_AT_ONCE = 200  # as many as core answers
 AGAIN = "Open this page again to refresh it."
-OPEN_ACTIONS: Mapping[str, Any] = {"_in": {"_field": "status", "_values": ["Waiting", "InProgress"]}}
 
 
 async def on_home_opened(context: Context) -> None:
@@ -48,7 +50,7 @@ async def _view(context: Context) -> dict[str, Any]:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
 
-    lines = help_lines(person, context.services.command, EXAMPLE_ID, COMMANDS)
+    lines = help_lines(person, context.services.command, found.example_id(EXAMPLE_ID), COMMANDS)
     button = await responses.private_buttons(
         context, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now)
     )
@@ -57,27 +59,76 @@ async def _view(context: Context) -> dict[str, Any]:
 
 async def _home(context: Context, person: Person, now_ms: int) -> Home:
     login = person.login
-    recent_failures = {"_and": [{"status": "Failure"}, {"createdBy": login}, {"_gte": {"endDate": now_ms - DAY_MS}}]}
-    opened, failed = await asyncio.gather(
-        context.core.search_actions(OPEN_ACTIONS, RANGE), context.core.search_actions(recent_failures, RANGE)
+    mine, yesterday = {"createdBy": login}, {"_gte": {"endDate": now_ms - DAY_MS}}
+    waiting, opened, failed, ended, alerts = await asyncio.gather(
+        context.core.search_actions({"status": "Waiting"}, MANY),
+        context.core.search_actions({"_and": [mine, _one_of("status", "Waiting", "InProgress")]}, SOME),
+        context.core.search_actions({"_and": [mine, {"status": "Failure"}, yesterday]}, SOME),
+        context.core.search_actions({"_and": [mine, _one_of("status", "Success", "Deleted")]}, FEW),
+        _own_alerts(context, login),
     )
-    may_approve = "manageAction" in person.permissions
-    own = [a for a in opened if a.created_by == login]
-    to_approve = [a for a in opened if a.created_by != login and may_approve and _awaits_approval_of(a, login)]
-    return Home(*await asyncio.gather(*(_with_subjects(context, actions) for actions in (own, to_approve, failed))))
+    asked = [a for a in waiting if runs.awaits_approval(a) and a.created_by != login]
+    parts = (asked if "manageAction" in person.permissions else [], opened, failed, ended)
+    in_order = [runs.newest_first(part) for part in parts]
+    found = await _Documents.of(context, [a for part in in_order for a in part])
+    to_approve = [run for a in in_order[0] if approvals.may_decide(a, person, (run := found.run(a)).subject)]
+    whole = [await _whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
+    shown = [[found.run(a) for a in part] for part in in_order[1:]]
+    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, *shown)
 
 
-def _awaits_approval_of(action: Action, login: str) -> bool:
-    approved_by = action.approval.approved_by if action.approval else []
-    return runs.awaits_approval(action) and login not in approved_by
+def _one_of(field: str, *values: str) -> Mapping[str, Any]:
+    return {"_in": {"_field": field, "_values": values}}
 
 
-async def _with_subjects(context: Context, actions: Sequence[Action]) -> list[RunWithSubject]:
-    """The actions, newest first; what they ran on is looked up for those that are shown."""
-    newest = runs.newest_first(actions)
-    shown, rest = newest[: home.MAX_RUNS], newest[home.MAX_RUNS :]
-    found = await asyncio.gather(*(subjects.of_action(context.core, a) for a in shown))
-    return [*zip(shown, found, strict=True), *((a, Subject.unknown(a)) for a in rest)]
+async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:
+    """The alerts that this person has taken and nobody has closed, newest first."""
+    query = {"_and": [{"assignee": login}, _one_of("status", "New", "Updated")]}
+    found, _ = await context.core.search("/api/alert/_search", query, range=SOME, sort=["-createdAt"])
+    alerts = [Alert.model_validate(one) for one in found]
+    return [HomeAlert(Subject.alert(alert), alert.date, _link(context, alert.id)) for alert in alerts]
+
+
+def _link(context: Context, root_id: str) -> str:
+    services = context.services
+    return card_link(services.outbox.cards(root_id), services.clearance, services.workspace_url)
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """What actions ran on, as core shows it in one answer, or in a few where that is much."""
+
+    context: Context
+    subjects: Mapping[str, Subject]  # by action
+    policies: Mapping[str, Policy]  # by responder
+
+    @staticmethod
+    async def of(context: Context, actions: Sequence[Action]) -> "_Documents":
+        wanted = list(dict.fromkeys(action.id for action in actions))
+        documents: list[Document] = []
+        while wanted:
+            answer = await context.core.documents(wanted[:IDS_AT_ONCE])
+            documents += answer.documents
+            wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
+        by_action = {action.id: document for document in documents for action in document.actions}
+        found: dict[str, Subject] = {}
+        policies: dict[str, Policy] = {}
+        for action in actions:
+            document = by_action.get(action.id)
+            subject = Subject.in_document(document, action.object_id) if document else None
+            found[action.id] = subject or Subject.unknown(action)
+            policies.update(document.policies if document else {})
+        return _Documents(context, found, policies)
+
+    def run(self, action: Action) -> HomeRun:
+        """The action with what the Home shows beside it."""
+        subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
+        return HomeRun(action, subject, policy.confirm if policy else "", _link(self.context, subject.root_id))
+
+
+async def _whole(context: Context, run: HomeRun) -> HomeRun:
+    """With all inputs, since searches shorten long ones, and somebody decides by them."""
+    return replace(run, action=await context.core.action(run.action.id))
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

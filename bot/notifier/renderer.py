@@ -9,6 +9,7 @@ from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
+from bot.outbox.links import card_link
 from bot.outbox.models import is_person
 from bot.redaction import RedactedView, Subject
 from core.models import OPEN_STATUSES, Action, Alert, Case, Document
@@ -207,9 +208,7 @@ class Renderer:
 
     def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""
-        posted = [card for card in self._outbox.cards(root_id) if card.ts]
-        best = max(posted, key=lambda card: self._access.clearance_of(card.channel), default=None)
-        return approvals.permalink(self._access.workspace_url, best.slack_channel, best.ts) if best else ""
+        return card_link(self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url)
 
     def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm = _confirm_text(action, timeline)

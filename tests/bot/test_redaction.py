@@ -31,7 +31,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     """Every payload about this alert for this clearance."""
     subject = Subject.alert(alert)
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
-    told = [(action, subject) for action in actions]
+    told = [home.HomeRun(action, subject) for action in actions]
+    mine = [home.HomeAlert(subject, NOW)]
     offered = [make.responder()]
     place = start.WizardState("~12")
     texts = [
@@ -42,7 +43,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
         dump(start.start_view(place, subject, clearance=clearance)),
         dump(start.confirm_view(place, offered[0], subject, clearance=clearance, parameters="")),
-        dump(home.home_view(home.Home(told, told, told), person, [], button=button, now_ms=NOW)),
+        dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
     ]
     for action in actions:
         texts += [

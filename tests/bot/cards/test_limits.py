@@ -208,7 +208,9 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
 
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
-    told = [(action, Subject.alert(alert)) for action in actions]
-    part = len(told) // 3
-    shown = home.Home(told[:part], told[part : 2 * part], told[2 * part :])
+    subject = Subject.alert(alert)
+    told = [home.HomeRun(action, subject, alert.title, "https://soc.slack.com/x") for action in actions]
+    ended = [run for run in told if run.action.end_date]
+    part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
+    shown = home.Home(told[:part], mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
-from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, text_of, within_limits
+from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.test_decisions import button, direct
 from tests.bot.features.test_runs import choose
 
@@ -95,3 +95,52 @@ async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_sho
     await env["ben"].click(SOC, here["ts"], action_id=button(here, ids.APPROVE))
     decided = await env.until("ben", request(SOC, card["ts"], "Approved by ben."))
     assert "<!subteam" not in text_of(decided)
+
+
+async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs(env: FeatureEnvironment) -> None:
+    alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, title="Lemur calls home")
+    card = await env.card("ben", alert)
+    for one in (alert, red):
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": one.id}
+        await env.admin.run({**body, "parameters": {"reason": "lateral movement"}})
+    await env["anna"].open_home()
+    home = await env.until("anna", lambda s: s.home)
+    shown = text_of(home)
+    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "Needs 1 approval · expires", "HIGH"):
+        assert part in shown
+    assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
+    assert red.id not in shown  # anna may see up to TLP:AMBER
+    assert shown.count('"Approve"') == shown.count('"Deny"') == 1
+    await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    assert (await env.ended_run(alert)).status == "Success"
+    assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
+
+
+async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: FeatureEnvironment) -> None:
+    mine, other = await env.create_alert(), await env.create_alert(sourceRef="other", title="Somebody else's")
+    await env.card("anna", mine)
+    await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@soc.example"})
+    await env["anna"].command(SOC, f"/responder run tell {other.id}")
+    await env.until("anna", lambda s: card_in(s, SOC, other.id, "Tell_1_0"))
+    await env.ended_run(other)
+    await env["anna"].open_home()
+    home = await env.until("anna", lambda s: s.home)
+    shown = text_of(home)
+    assert "*Your alerts* (1)" in shown
+    assert f"|{mine.title}> ({mine.id}) · " in shown
+    assert "*Your last runs* (1)" in shown
+    assert f"`/responder list {mine.id}`" in shown
+    await env["lea"].open_home()
+    assert "*Your alerts*: nothing" in text_of(await env.until("lea", lambda s: s.home))
+
+
+async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(env: FeatureEnvironment) -> None:
+    alerts = [await env.create_alert(sourceRef=str(n)) for n in range(12)]
+    for alert in alerts:
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+        await env.admin.run({**body, "parameters": {"reason": "x" * 5000}})
+    await env["ben"].open_home()
+    home = await env.until("ben", lambda s: s.home)
+    assert "*Waiting for your approval* (12)" in text_of(home)
+    assert "and 4 more" in text_of(home)
+    assert len(home["blocks"]) <= 100

@@ -142,7 +142,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     await env["ben"].open_home()
     home = fine(await env.until("ben", lambda s: s.home))
     assert "*Waiting for your approval* (1)" in text_of(home)
-    assert f"· {alert.id} {alert.title}" in text_of(home)
+    assert f"|{alert.title}> ({alert.id})" in text_of(home)
     assert "You are ben, and see" in text_of(home)
     approve = next(
         e for b in home["blocks"] for e in b.get("elements", []) if ids.family(str(e.get("action_id"))) == ids.APPROVE
