@@ -364,7 +364,10 @@ async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalo
         await engine.close()
     print(f"{engine.name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
     if catalogue.responders:
-        _print_table([("  " + item.name, item.version, " ".join(item.data_types)) for item in catalogue.responders])
+        rows = [
+            ("  " + item.name, item.title, item.version, " ".join(item.data_types)) for item in catalogue.responders
+        ]
+        _print_table(rows)
     for warning in catalogue.warnings:
         print(f"  {warning}")
     for left_out in catalogue.skipped:

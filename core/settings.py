@@ -25,6 +25,7 @@ from core.common.settings_file import (
     variables,
     with_file,
 )
+from core.models import Parameter, parse_parameters
 
 Name = Annotated[
     str,
@@ -91,6 +92,8 @@ class ResponderSection(SettingsSection):
     confirm: str = ""
     approval: int = Field(0, ge=0)
     approval_expires_minutes: int = Field(60, ge=1)
+    parameter: tuple[Parameter, ...] = ()
+    """Its inputs, in place of those of its definition."""
     confinement: Literal["landlock", "bwrap", "none"] | None = None
     """In place of that of `[core]`."""
     network: Literal["all", "none"] = Field(
@@ -255,6 +258,10 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
                 item: _secret_source(value, f"{place}.{item}", sections.folder) if isinstance(value, Mapping) else value
                 for item, value in table["config"].items()
             }
+        try:
+            table["parameter"] = parse_parameters(table.get("parameter") or ())
+        except ValueError as reason:
+            raise settings_error(f'{sections.source}: [[responder."{name}".parameter]]: {reason}') from reason
     return {
         name: checked(ResponderSection, table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()

@@ -103,9 +103,9 @@ class Documents:
         return await self._database.snapshot(read)
 
     def _json(self, document: "_Document") -> str:
-        policies = {}
-        for name in sorted(document.responder_names):
-            policies[name] = self._offers.policy(name).to_json()
+        names = sorted(document.responder_names)
+        policies = {name: self._offers.policy(name).to_json() for name in names}
+        titles = {name: json.dumps(self._offers.title(name)) for name in names}
         shown = {
             "id": f'"~{document.root_id}"',
             "deleted": json.dumps(document.is_deleted),
@@ -117,6 +117,7 @@ class Documents:
             "shortened": _ids(sorted(document.shortened, reverse=True)),
             "unreadable": _ids(document.unreadable),
             "policies": _object(policies),
+            "titles": _object(titles),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
         }

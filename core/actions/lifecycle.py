@@ -27,7 +27,7 @@ from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
-from core.models import OPEN_STATUSES, Action, ActionStatus, Approval, Outcome, RunInput, Vote
+from core.models import OPEN_STATUSES, OWN_PARAMETERS, Action, ActionStatus, Approval, Outcome, RunInput, Vote
 from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -468,7 +468,7 @@ class Lifecycle:
     def _parameters(self, row: Row) -> dict[str, Any]:
         """The responder's `parameters`: the caller's, with core's own `user` and `organisation`, which can't be set."""
         own = (row["created_by"], self._organisation)
-        return {**json.loads(row["parameters"]), **dict(zip(reports.OWN_PARAMETERS, own, strict=True))}
+        return {**json.loads(row["parameters"]), **dict(zip(OWN_PARAMETERS, own, strict=True))}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(

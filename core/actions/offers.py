@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,8 +16,9 @@ from core.common.clock import Clock
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
-from core.engines.base import Catalogue, Engine, Responder, Skipped
-from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Policy
+from core.common.words import spaced
+from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
+from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Parameter, Policy, parse_parameters
 from core.settings import ResponderSection
 from core.store import catalogues
 
@@ -80,6 +82,8 @@ class Offers:
         self._database = database
         self._clock = clock
         self._by_name: Mapping[str, Offer] = {}
+        self._titles: Mapping[str, str] = {}
+        self._parameters: Mapping[str, Sequence[Parameter]] = {}
         self._names_by_id: dict[str, str] = {}
         self._logged_problems: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
@@ -230,6 +234,8 @@ class Offers:
         notes = [f"already running, started by {started_by}"] if started_by else []
         return _offered(offer).model_copy(
             update={
+                "title": self.title(offer.name),
+                "parameters": list(self.parameters(offer)),
                 "verdict": "cannot_run" if reasons else "can_run",
                 "reasons": [*reasons, *notes],
                 "policy": self.policy(offer.name),
@@ -244,12 +250,22 @@ class Offers:
                 continue
             offered = _offered(Offer(responder.name, ((engine_name, responder),)))
             verdict = {
+                "title": self.title(responder.name),
+                "parameters": [],
                 "verdict": "cannot_run",
                 "reasons": [skipped.public_reason],
                 "policy": self.policy(responder.name),
             }
             found.setdefault(responder.name, offered.model_copy(update=verdict))
         return list(found.values())
+
+    def title(self, responder_name: str) -> str:
+        """A responder's name as people read it, unlike that of any other on offer."""
+        return self._titles.get(responder_name) or title_of(name_of(responder_name))
+
+    def parameters(self, offer: Offer) -> Sequence[Parameter]:
+        """The inputs that a responder declares, or that the settings declare for it."""
+        return self.section(offer.name).parameter or self._parameters[offer.name]
 
     def policy(self, responder_name: str) -> Policy:
         """What the settings say of a responder, whether it is on offer or not."""
@@ -292,6 +308,9 @@ class Offers:
 
     def _merge(self) -> None:
         self._by_name = merge((name, state.catalogue) for name, state in self._states.items())
+        skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
+        self._titles = distinct_titles([*(offer.first for offer in self._by_name.values()), *skipped])
+        self._parameters = {name: parse_parameters(offer.first.parameters) for name, offer in self._by_name.items()}
         self._names_by_id = {}
         for state in self._states.values():
             for entry in state.catalogue.responders:
@@ -324,6 +343,20 @@ def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
         for responder in catalogue.responders:
             entries.setdefault(responder.name, []).append((engine_name, responder))
     return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
+
+
+def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
+    """Titles by name. Where two would look alike they get their version, or else the whole name."""
+    names: dict[str, Sequence[str]] = {}
+    for responder in responders:
+        bare = name_of(responder.name, responder.version)
+        title = responder.title or title_of(bare)
+        with_version = f"{title} {responder.version}".strip()
+        names[responder.name] = (title, with_version, f"{spaced(bare)} {responder.version}".strip(), responder.name)
+    for _ in range(3):
+        shared = Counter(choices[0].lower() for choices in names.values())
+        names = {name: choices[shared[choices[0].lower()] > 1 :] for name, choices in names.items()}
+    return {name: choices[0] for name, choices in names.items()}
 
 
 def settings_problems(
@@ -441,4 +474,6 @@ def _skipped(entry: Mapping[str, Any]) -> Skipped:
 
 
 def _responder(entry: Mapping[str, Any]) -> Responder:
-    return Responder(**{**entry, "data_types": tuple(entry["data_types"]), "items": tuple(entry.get("items", ()))})
+    parse_parameters(entry.get("parameters", ()))  # another release may have declared them otherwise
+    lists = {name: tuple(entry.get(name, ())) for name in ("data_types", "items", "parameters")}
+    return Responder(**{**entry, **lists})

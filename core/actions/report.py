@@ -11,9 +11,8 @@ from core.actions import operations
 from core.actions.operations import OperationLimits
 from core.engines.base import Report, describe_error
 from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
+from core.models import OWN_PARAMETERS
 
-OWN_PARAMETERS = ("user", "organisation")
-"""What core adds to the parameters that a responder gets, in place of what the caller gave under these names."""
 LISTED_PARAMETERS_BYTES = 16_384
 
 _CONFIG_DEFAULTS: Mapping[str, Any] = {

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from core.access import Caller
+from core.actions import inputs, rights
 from core.actions import report as reports
-from core.actions import rights
 from core.actions import target as targets
 from core.actions.lifecycle import Lifecycle, find
 from core.actions.offers import Choice, Offers
@@ -74,7 +74,9 @@ class Actions:
         caller.require_clearance(target.tlp, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
         section = self._offers.section(choice.offer.name)
-        parameters = await _serialized(request.parameters)
+        values = inputs.checked(self._database, self._offers.parameters(choice.offer), request.parameters)
+        request = request.model_copy(update={"parameters": values})
+        parameters = await _serialized(values)
 
         slot = None if section.approval else self._runner.take_slot(choice.engine.name)
 
@@ -82,10 +84,11 @@ class Actions:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
                 return StartedRun(earlier, False), None
+            on = _as_now(tx, target)
             if request.only_if_idle:
-                rights.require_idle(tx, target, choice.offer.name)
-            with_slot = self._with_free_slot(tx, choice, request, target)
-            action = self._lifecycle.record(tx, caller, request, target, with_slot, section, parameters)
+                rights.require_idle(tx, on, choice.offer.name)
+            with_slot = self._with_free_slot(tx, choice, request, on)
+            action = self._lifecycle.record(tx, caller, request, on, with_slot, section, parameters)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
             # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
@@ -255,6 +258,11 @@ class Actions:
             )
         row = stored.find(reads, known["action_id"])
         return None if row is None else Action.model_validate_json(row["doc"])
+
+
+def _as_now(reads: Reads, target: Target) -> Target:
+    """The target; an artifact with the id and the case that it may have got since it was read."""
+    return targets.load(reads, target.kind, target.id) if target.kind == "case_artifact" else target
 
 
 async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:

@@ -1,8 +1,11 @@
 """The contract between core and whatever runs a responder. `core/engines/README.md` says how to add an engine."""
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from core.common.words import spaced
 
 JsonObject = Mapping[str, Any]
 
@@ -25,6 +28,10 @@ class Responder:
     """The highest PAP, likewise."""
     definition: str = ""
     """`responderDefinition` in the HTTP interface."""
+    title: str = ""
+    """As people read it; made of the name if there is none."""
+    parameters: tuple[JsonObject, ...] = ()
+    """The inputs that it declares, as the interface shows them (`core.models.Parameter`)."""
     items: tuple[str, ...] = ()
     """Names of the configuration items that the settings may set; none if the engine keeps the configuration."""
 
@@ -112,6 +119,25 @@ class Report:
     """The configuration of the run, redacted, with TLP and PAP checks, proxy, cacerts and jobTimeout."""
     printed: str = ""
     """Head and tail of what the program printed, redacted."""
+
+
+_OWN_VENDOR = "ResponderBot"
+_VERSION = re.compile(r"_[0-9]+(?:_[0-9]+)*$", re.ASCII)
+
+
+def name_of(definition_id: str, version: str = "") -> str:
+    """The name in a definition's id: `Mailer` of `Mailer_1_0`."""
+    ending = f"_{version.replace('.', '_')}"
+    return definition_id.removesuffix(ending) if version else _VERSION.sub("", definition_id)
+
+
+def title_of(name: str, vendor: str = "") -> str:
+    """A responder's name (without its version) as people read it, without the prefix of its vendor."""
+    for prefix in (vendor, _OWN_VENDOR):
+        rest = name[len(prefix) + 1 :]
+        if prefix and rest and name[: len(prefix)].lower() == prefix.lower() and name[len(prefix)] in "_-":
+            return spaced(rest)
+    return spaced(name)
 
 
 OnProgress = Callable[[Progress], Awaitable[None]]

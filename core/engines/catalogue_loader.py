@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import structlog
+from pydantic_core import from_json
 
 from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure, section_for
@@ -146,6 +147,8 @@ class CatalogueLoader(ABC, Generic[D, R]):
             description=definition.description,
             data_types=definition.data_types,
             definition=definition.name,
+            title=definition.title,
+            parameters=tuple(from_json(parameter.to_json()) for parameter in definition.parameters),
             items=(*(item.name for item in definition.items), *RUN_SETTINGS),
         )
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from core.engines.base import Skipped
+from core.engines.base import Skipped, title_of
 from core.engines.files import raise_if_exhausted
 from core.engines.redaction import SECRET_WORDS
+from core.models import Parameter, parse_parameters
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 """The folder of the bundled responders."""
@@ -54,6 +55,10 @@ class Definition:
     """The folder that holds the responder folders, or a file with many definitions."""
     config: Mapping[str, Any]
     items: tuple[ConfigurationItem, ...]
+    title: str
+    """As people read its name."""
+    parameters: tuple[Parameter, ...]
+    """The inputs that it declares."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +247,8 @@ def _common_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
         "data_types": _data_types(raw),
         "config": _optional_object(raw, "config"),
         "items": _items(raw),
+        "title": _title(raw, name),
+        "parameters": _parameters(raw),
     }
 
 
@@ -318,6 +325,21 @@ def _is_python(program: Path) -> bool:
     with program.open("rb") as file:
         first_line = file.readline(200)
     return first_line.startswith(b"#!") and b"python" in first_line
+
+
+def _title(raw: Mapping[str, Any], name: str) -> str:
+    title = raw.get("title")
+    if title is not None and (not isinstance(title, str) or not _NAME.fullmatch(title)):
+        raise UnusableDefinitionError("the key 'title' must be a short text of one line.")
+    base = raw.get("baseConfig")
+    return title or title_of(name, base if isinstance(base, str) else "")
+
+
+def _parameters(raw: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    try:
+        return parse_parameters(raw.get("parameters") or ())
+    except ValueError as reason:
+        raise UnusableDefinitionError(str(reason)) from reason
 
 
 def _items(raw: Mapping[str, Any]) -> tuple[ConfigurationItem, ...]:

@@ -64,11 +64,13 @@ from core.models.inputs import (
     TaskInput,
     TaskUpdate,
 )
+from core.models.parameters import OWN_PARAMETERS, Parameter, parse_parameters
 
 __all__ = [
     "KINDS",
     "OBJECT_TYPES",
     "OPEN_STATUSES",
+    "OWN_PARAMETERS",
     "PROFILES",
     "PROGRAM_PROFILES",
     "SEVERITY_NAMES",
@@ -110,6 +112,7 @@ __all__ = [
     "ObjectInContext",
     "OfferedResponder",
     "Outcome",
+    "Parameter",
     "Permission",
     "Person",
     "Policy",
@@ -121,4 +124,5 @@ __all__ = [
     "TaskInput",
     "TaskUpdate",
     "Vote",
+    "parse_parameters",
 ]

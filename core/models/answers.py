@@ -16,6 +16,7 @@ from core.field_types import (
     TaskStatus,
 )
 from core.models.base import ActionStatus, ApiModel, Attachment, Outcome, Permission, Profile
+from core.models.parameters import Parameter
 
 
 class StoredModel(ApiModel):
@@ -233,7 +234,7 @@ class Policy(ApiModel):
 class OfferedResponder(ApiModel):
     """A responder that can run on an object; with `explain=true` also one that can't.
 
-    Only with `explain=true` there are a verdict, reasons and the policy.
+    Only with `explain=true` there are a title, parameters, a verdict, reasons and the policy.
     """
 
     id: str
@@ -242,6 +243,10 @@ class OfferedResponder(ApiModel):
     description: str
     data_type_list: list[str]
     engine_ids: list[str]
+    title: str | None = None
+    """Its name as people read it."""
+    parameters: list[Parameter] | None = None
+    """The inputs that it declares."""
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
     policy: Policy | None = None
@@ -297,6 +302,8 @@ class Document(ApiModel):
     """Objects and actions that are left out because what is stored of them is damaged."""
     policies: dict[str, Policy] = Field(default_factory=dict)
     """By the name of the responder, for each in `actions`."""
+    titles: dict[str, str] = Field(default_factory=dict)
+    """Likewise, the responder's name as people read it."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)

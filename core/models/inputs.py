@@ -390,7 +390,9 @@ class RunInput(Input):
     object_type: Kind = Field(description="the kind of the object to run it on")
     object_id: str = Field(description="the object's id, `~` and digits")
     engine_id: str | None = Field(None, description="the engine to run it; default: the first that can")
-    parameters: dict[str, Any] = Field(default_factory=dict, description="passed to the responder as they are")
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, description="the responder's inputs; as they are, if it declares none"
+    )
     only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
 
 

@@ -12,6 +12,8 @@ from core.engines.base import (
     Responder,
     Skipped,
     describe_error,
+    name_of,
+    title_of,
 )
 from core.engines.cortex.http import CortexAnswer, read_json
 from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
@@ -68,6 +70,7 @@ def _parse_responder(entry: Any) -> Responder | Skipped:
         data_types=tuple(kinds),
         max_tlp=max_tlp,
         max_pap=max_pap,
+        title=title_of(name_of(name, _text(entry.get("version"))), _text(entry.get("baseConfig"))),
         definition=_text(entry.get("workerDefinitionId")) or name,
     )
 

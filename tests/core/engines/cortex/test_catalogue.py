@@ -17,6 +17,7 @@ OFFERED = Responder(
     "Blocks an address",
     ("thehive:alert", "thehive:case_artifact"),
     definition="Blocker_1_0",
+    title="Blocker",
 )
 
 

@@ -1,0 +1,78 @@
+"""The inputs of a run, checked against what its responder declares (core/docs/semantics.md#inputs-of-a-run)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.access import require_person
+from core.common.database.sqlite import Reads
+from core.common.errors import ResponderBotError
+from core.engines.redaction import redact_keys
+from core.field_types import ERRORS_LIMIT
+from core.models import OWN_PARAMETERS, Parameter
+
+SHOWN_CHARS = 100
+SHOWN_ERRORS = 10
+
+
+def checked(reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the responder gets them, with defaults; all that is given, if it declares none.
+
+    Raises ResponderBotError("invalid_fields") with an entry for each that is unknown, missing or wrong.
+    """
+    if not declared:
+        return dict(given)
+    known = {parameter.name for parameter in declared}
+    errors = [_unknown(name, declared) for name in given if name not in known and name not in OWN_PARAMETERS]
+    values: dict[str, Any] = {}
+    for parameter in declared:
+        value = given.get(parameter.name)
+        value = parameter.default if value is None or value in ("", []) else value
+        if value is None and parameter.required:
+            errors.append({"name": f"parameters.{parameter.name}", "type": "MissingAttributeError"})
+        if value is None:
+            continue
+        try:
+            values[parameter.name] = _read(reads, parameter, value)
+        except ValueError as error:
+            errors.append(_wrong(parameter, str(error), value))
+    if errors:
+        raise _refusal(errors)
+    return values
+
+
+def _read(reads: Reads, parameter: Parameter, value: Any) -> Any:
+    read = parameter.read(value)
+    if parameter.type != "user":
+        return read
+    try:
+        return require_person(reads, read)
+    except ResponderBotError as error:
+        raise ValueError("the login of a person with access") from error
+
+
+def _unknown(name: str, declared: Sequence[Parameter]) -> dict[str, Any]:
+    known = ", ".join(parameter.name for parameter in declared)
+    return {"name": f"parameters.{name[:SHOWN_CHARS]}", "type": "UnknownAttributeError", "format": f"one of {known}"}
+
+
+def _wrong(parameter: Parameter, expected: str, value: Any) -> dict[str, Any]:
+    entry = {"name": f"parameters.{parameter.name}", "type": "InvalidFormatAttributeError", "format": expected}
+    if not isinstance(value, bool | int | float | str):
+        return entry
+    shown = redact_keys({parameter.name: value})[parameter.name]
+    return {**entry, "value": f"{shown[:SHOWN_CHARS]}…" if isinstance(shown, str) and shown[SHOWN_CHARS:] else shown}
+
+
+def _refusal(errors: Sequence[Mapping[str, Any]]) -> ResponderBotError:
+    texts = [_sentence(entry) for entry in errors[:SHOWN_ERRORS]]
+    if len(errors) > SHOWN_ERRORS:
+        texts.append(f"and {len(errors) - SHOWN_ERRORS} more")
+    return ResponderBotError("invalid_fields", "".join(f"[{text}]" for text in texts), fields=errors[:ERRORS_LIMIT])
+
+
+def _sentence(entry: Mapping[str, Any]) -> str:
+    if entry["type"] == "MissingAttributeError":
+        return f"Attribute {entry['name']} is missing"
+    if entry["type"] == "UnknownAttributeError":
+        return f"Unknown attribute {entry['name']}, expected {entry['format']}"
+    return f"Invalid format for {entry['name']}, expected {entry['format']}"

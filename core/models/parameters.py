@@ -1,0 +1,207 @@
+"""The inputs that a responder declares, and the values that they take (core/docs/responder-process.md#inputs)."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt, TypeAdapter, ValidationError, model_validator
+from pydantic_core import SchemaError
+
+from core.common.words import spaced
+from core.models.base import ApiModel
+
+OWN_PARAMETERS = ("user", "organisation")
+"""What core itself tells every responder; no client and no definition can set them."""
+ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
+Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
+
+MAX_PARAMETERS = 50
+MAX_OPTIONS = 100  # as many as a menu in Slack has, with texts as long
+MAX_OPTION_CHARS = 75
+MAX_CHARS: Mapping[str, int] = {"string": 3_000, "text": 30_000, "user": 254}
+MAX_PATTERN_CHARS = 200
+MAX_REPEATS = 2_000  # of all `{n,m}` in a pattern, multiplied
+MAX_MATCHED_CHARS = 1_000
+"""With these two the worst pattern takes a fraction of a second; the engine takes linear time."""
+_REPEAT = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+class Parameter(ApiModel):
+    """One input of a responder."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")
+    title: str = Field("", max_length=150)
+    """For people; made of the name if there is none."""
+    description: str = Field("", max_length=2_000)
+    type: ParameterType = "string"
+    required: bool = False
+    default: Any = Field(None, exclude_if=lambda value: value is None)
+    options: list[Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]] | None = Field(
+        None, min_length=1, max_length=MAX_OPTIONS
+    )
+    """Of `choice` and `choices`: what can be chosen."""
+    pattern: str | None = Field(None, min_length=1, max_length=MAX_PATTERN_CHARS)
+    """What the whole of a `string` or `text` has to match."""
+    minimum: Number | None = None
+    """Of a number its value, of a text its length, of `choices` their count; so is `maximum`."""
+    maximum: Number | None = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.name in OWN_PARAMETERS:
+            raise ValueError("core gives every responder this one itself")
+        if (self.options is not None) != (self.type in ("choice", "choices")):
+            raise ValueError("`choice` and `choices` need options, and only they have any")
+        if self.options is not None and len(set(self.options)) < len(self.options):
+            raise ValueError("two of its options are the same")
+        if self.pattern is not None and self.type not in ("string", "text"):
+            raise ValueError("only `string` and `text` have a pattern")
+        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        if bounds and self.type not in ("number", "string", "text", "choices"):
+            raise ValueError(f"`{self.type}` has no minimum and no maximum")
+        if bounds != sorted(bounds):
+            raise ValueError("its minimum is above its maximum")
+        if self.pattern is not None:
+            _matcher(self.pattern)
+        if self.default is not None:
+            try:
+                object.__setattr__(self, "default", self.read(self.default))
+            except ValueError as error:
+                raise ValueError(f"its default should be {error}") from error
+        if not self.title:
+            object.__setattr__(self, "title", spaced(self.name))
+        return self
+
+    def read(self, value: Any) -> Any:
+        """The value as the responder gets it. Raises ValueError with what is expected, such as `a number`."""
+        return _READERS[self.type](self, value)
+
+
+def parse_parameters(value: Any) -> tuple[Parameter, ...]:
+    """The inputs in a list of declarations. Raises ValueError with a sentence."""
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError("parameters must be a list of objects.")
+    if len(value) > MAX_PARAMETERS:
+        raise ValueError(f"there are over {MAX_PARAMETERS} parameters.")
+    found: dict[str, Parameter] = {}
+    for number, item in enumerate(value, start=1):
+        name = item.get("name")
+        which = repr(name[:64]) if isinstance(name, str) and name else f"number {number}"
+        try:
+            parameter = Parameter.model_validate(dict(item))
+        except ValidationError as error:
+            raise ValueError(f"the parameter {which} can't be used: {_first(error)}.") from error
+        if parameter.name in found:
+            raise ValueError(f"two parameters have the name {which}.")
+        found[parameter.name] = parameter
+    return tuple(found.values())
+
+
+def _first(error: ValidationError) -> str:
+    """The first error in words, without the value."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    text = first["msg"].removeprefix("Value error, ").rstrip(".")
+    return f"{key}: {text[:1].lower()}{text[1:]}" if key else text
+
+
+@lru_cache
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a text matches as a whole. Raises ValueError for a pattern that can't be used."""
+    repeats = 1
+    for low, high in _REPEAT.findall(pattern):
+        repeats *= max(int(low[:9] or 1), int(high[:9] or 1), 1)
+    if repeats > MAX_REPEATS:
+        raise ValueError(f"its pattern repeats too much; all {{n}} multiplied may be {MAX_REPEATS}")
+    try:
+        TypeAdapter(Annotated[str, Field(pattern=pattern)])  # alone, so that its groups are its own
+        adapter = TypeAdapter(Annotated[str, Field(pattern=rf"\A(?:{pattern})\z")])
+    except SchemaError as error:
+        raise ValueError("its pattern is not a regular expression without look-around and back references") from error
+
+    def matches(text: str) -> bool:
+        try:
+            adapter.validate_python(text)
+        except ValidationError:
+            return False
+        return True
+
+    return matches
+
+
+def _text(parameter: Parameter, value: Any) -> str:
+    most = MAX_CHARS[parameter.type] if parameter.pattern is None else MAX_MATCHED_CHARS
+    most = most if parameter.maximum is None else min(most, int(parameter.maximum))
+    least = 0 if parameter.minimum is None else int(parameter.minimum)
+    if not isinstance(value, str) or not least <= len(value) <= most:
+        raise ValueError(f"a text of {f'{least} to ' if least else 'at most '}{most} characters")
+    if parameter.type == "string" and "\n" in value:
+        raise ValueError("a text of one line")
+    if parameter.pattern is not None and not _matcher(parameter.pattern)(value):
+        raise ValueError(f"a text that matches {parameter.pattern}")
+    return value
+
+
+def _number(parameter: Parameter, value: Any) -> int | float:
+    low, high = parameter.minimum, parameter.maximum
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or (low is not None and value < low) or (high is not None and value > high):
+        bounds = [f"at least {low}"] if low is not None else []
+        bounds += [f"at most {high}"] if high is not None else []
+        raise ValueError(f"a number{' of ' if bounds else ''}{' and '.join(bounds)}")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _boolean(_: Parameter, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _choice(parameter: Parameter, value: Any) -> str:
+    if not isinstance(value, str) or value not in (parameter.options or ()):
+        raise ValueError(f"one of {_listed(parameter.options or ())}")
+    return value
+
+
+def _choices(parameter: Parameter, value: Any) -> list[str]:
+    options = parameter.options or ()
+    least, most = int(parameter.minimum or 0), len(options) if parameter.maximum is None else int(parameter.maximum)
+    if not isinstance(value, list) or len(value) > MAX_OPTIONS or not all(item in options for item in value):
+        raise ValueError(f"a list of {_listed(options)}")
+    chosen = list(dict.fromkeys(value))
+    if not least <= len(chosen) <= most:
+        raise ValueError(f"a list of {least} to {most} of {_listed(options)}")
+    return chosen
+
+
+def _date(_: Parameter, value: Any) -> str:
+    if isinstance(value, str) and _DATE.fullmatch(value):
+        try:
+            return date.fromisoformat(value).isoformat()
+        except ValueError:
+            pass
+    raise ValueError("a date such as 2026-01-31")
+
+
+def _listed(options: Sequence[str]) -> str:
+    text = ", ".join(options[:10])
+    return f"{text} and {len(options) - 10} more" if len(options) > 10 else text
+
+
+_READERS: Mapping[str, Callable[[Parameter, Any], Any]] = {
+    "string": _text,
+    "text": _text,
+    "number": _number,
+    "boolean": _boolean,
+    "choice": _choice,
+    "choices": _choices,
+    "date": _date,
+    "user": _text,
+}
