@@ -37,7 +37,10 @@ async def checks(
 
     `is_linked` is used if the settings have no key to ask core with.
     """
-    found = [*await _core_checks(core), key := await _key_check(settings, core)]
+    key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
+    if settings.bot.core_api_key:
+        key = await key_check(core)
+    found = [*await _core_checks(core), key]
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
@@ -62,12 +65,6 @@ async def _core_checks(core: CoreClient) -> list[Check]:
     except ResponderBotError as error:
         return [Check("core", False, f"{error.message} Start it: `responder-bot serve`, or `responder-bot core`.")]
     return core_checks(health)
-
-
-async def _key_check(settings: BotSettings, core: CoreClient) -> Check:
-    if not settings.bot.core_api_key:
-        return Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
-    return await key_check(core)
 
 
 async def key_check(core: CoreClient) -> Check:

@@ -262,7 +262,10 @@ class CoreClient:
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0,
     ) -> httpx.Response:
-        content = None if body is None else _encode(body)
+        content = None
+        if body is not None:
+            text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)
+            content = text.encode("utf-8", "replace")
         all_headers = {**self._headers, **(headers or {}), **({"Content-Type": "application/json"} if content else {})}
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
         try:
@@ -353,12 +356,6 @@ def _quoted(text: str) -> str:
     if text in ("", ".", ".."):
         raise ResponderBotError("not_found", f"There is no object {text!r}.")
     return quote(text, safe="~", errors="replace")
-
-
-def _encode(body: ApiModel | Json) -> bytes:
-    return (body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)).encode(
-        "utf-8", "replace"
-    )
 
 
 def _decision(message: str) -> Json:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -219,7 +220,9 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
         )
     ordered = [next(engine for of, engine in engines if of is table) for table in tables]
-    _reject_duplicates([engine.name for engine in ordered], sections.source)
+    for name, uses in Counter(engine.name for engine in ordered).items():
+        if uses > 1:
+            raise settings_error(f"{sections.source} has two [[engine]] called {name}; give one another name.")
     return tuple(ordered)
 
 
@@ -232,12 +235,6 @@ def _engine(table: Mapping[str, Any], place: str, folder: Path, names: Mapping[s
     if missing:
         raise settings_error(f"{place} is of type cortex and needs {' and '.join(missing)}.")
     return engine
-
-
-def _reject_duplicates(names: Sequence[str], source: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise settings_error(f"{source} has two [[engine]] called {name}; give one another name.")
 
 
 def _responders(sections: Sections) -> Mapping[str, ResponderSection]:

@@ -55,7 +55,8 @@ def alert_card(
     blocks: list[Block] = [headline(view, "press Details"), *_details(alert, view), _last_change(alert, newest)]
     blocks.append(_controls(alert, button))
     blocks += run_lines(newest, view, button, now_ms, alert.id, total=total, policies=policies or {})
-    return Message(_push_notification(view, newest), tuple(blocks), _color(alert))
+    color = GREY if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]
+    return Message(_push_notification(view, newest), tuple(blocks), color)
 
 
 def headline(view: RedactedView, hint: str = "") -> Block:
@@ -84,26 +85,20 @@ def safe_link(link: str) -> str:
 def _details(alert: Alert, view: RedactedView) -> list[Block]:
     if not view.is_open:
         return []
+    status = STATUS_WORDS[alert.status]
+    if alert.status == "Imported" and alert.case:
+        status = f"{status} {alert.case}"
+    tags = [code(view.text(tag), 60) for tag in alert.tags[:MAX_TAGS]]
     fields = {
         "Source": foreign(view.text(f"{alert.source} · {alert.source_ref}"), 150),
         "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
-        "Status": _status(alert),
+        "Status": status,
         "Raised": slack_date(alert.date, "{ago}"),
-        "Tags": _tags(alert.tags, view),
+        "Tags": " ".join(tags) + _more(len(alert.tags) - len(tags)),
         "Artifacts": _artifacts(view),
     }
     shown = [mrkdwn(clip(f"*{name}*\n{value}", FIELD_LIMIT)) for name, value in fields.items() if value]
     return [{"type": "section", "fields": shown}]
-
-
-def _status(alert: Alert) -> str:
-    word = STATUS_WORDS[alert.status]
-    return f"{word} {alert.case}" if alert.status == "Imported" and alert.case else word
-
-
-def _tags(tags: Sequence[str], view: RedactedView) -> str:
-    shown = [code(view.text(tag), 60) for tag in tags[:MAX_TAGS]]
-    return " ".join(shown) + _more(len(tags) - len(shown))
 
 
 def _artifacts(view: RedactedView) -> str:
@@ -157,17 +152,18 @@ def _run_event(action: Action) -> tuple[int, str]:
 
 def _controls(alert: Alert, button: ButtonIds) -> Block:
     """The menu of responders, Details, and the overflow menu with what applies now."""
+    # Details are for the person who clicks, as far as they may see them; so also on a withheld card.
+    details = {
+        "type": "button",
+        "action_id": ids.DETAILS,
+        "text": plain("Details"),
+        "value": button(Intent("details", alert.id)),
+    }
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
-        "elements": [responder_menu("Run a responder"), _details_button(alert, button), _overflow(alert, button)],
+        "elements": [responder_menu("Run a responder"), details, _overflow(alert, button)],
     }
-
-
-def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    """Shows the alert to the person who clicks, as far as they may see it; also on a withheld card."""
-    value = button(Intent("details", alert.id))
-    return {"type": "button", "action_id": ids.DETAILS, "text": plain("Details"), "value": value}
 
 
 def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:
@@ -241,7 +237,3 @@ def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
     if newest:
         text += f" · {runs.plain_line(newest[0], view)}"
     return clip(text, MESSAGE_TEXT_LIMIT)
-
-
-def _color(alert: Alert) -> str:
-    return GREY if alert.status in ("Ignored", "Imported") else COLORS[alert.severity]

@@ -48,11 +48,13 @@ def responder_list(
         return notices.notice(notices.above_clearance(view))
     can, cannot = split(offered)
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
-    blocks: list[Block] = [_about(view)]
+    about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    blocks: list[Block] = [headline(view) if subject.kind == "alert" else section(about)]
     blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
-    blocks += _lines(f"*Can't run ({len(cannot)})*", [_cannot_line(r) for r in cannot])
+    why_not = [f"✗ *{foreign(r.name, runs.NAME_LIMIT)}*: {foreign(reasons(r), 300)}" for r in cannot]
+    blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
     if can:
         blocks.append(
             {
@@ -65,13 +67,6 @@ def responder_list(
         example = code(f"{command} run {name} {subject.id}", 200)
         blocks.append(context(f"Or type {example}."))
     return Message(text, tuple(blocks))
-
-
-def _about(view: RedactedView) -> Block:
-    if view.subject.kind == "alert":
-        return headline(view)
-    kind = OBJECT_TYPES[view.subject.kind]
-    return section(f"{kind} {view.subject.id} · {foreign(view.title(), 300)}")
 
 
 def _can_line(responder: OfferedResponder) -> str:
@@ -87,10 +82,6 @@ def _asks(responder: OfferedResponder) -> list[str]:
         return []
     asks = ["asks first"] if policy.confirm else []
     return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
-
-
-def _cannot_line(responder: OfferedResponder) -> str:
-    return f"✗ *{foreign(responder.name, runs.NAME_LIMIT)}*: {foreign(reasons(responder), 300)}"
 
 
 def reasons(responder: OfferedResponder) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, DemoEnvironment
-from bot.demo.transcript import Transcript, lines_of
+from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -43,9 +43,15 @@ class DemoScript:
     async def run(self) -> None:
         """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
         alert_id, ts = await self._alert()
-        await self._list(alert_id)
-        await self._run_by_command(alert_id, ts)
-        await self._run_by_click(alert_id, ts)
+        self._transcript.step = "list"
+        await self._command(self._anna, "anna", f"/responder list {alert_id}")
+        await self._anna.until(lambda view: any(CLOSE in text_of(m) for m in view.ephemerals(ALERTS)), STEP_S)
+        self._transcript.step = "run by command"
+        await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
+        await self._ended(EXTRACT, "alert", alert_id, ts)
+        self._transcript.step = "run by click"
+        await self._choose(ts, CLOSE)
+        await self._ended(CLOSE, "alert", alert_id, ts)
         await self._run_on_log(alert_id, ts)
         await self._template()
 
@@ -53,31 +59,23 @@ class DemoScript:
         self._transcript.step = "alert"
         self._transcript.say("siem", "POST /api/alert")
         alert_id = await self._environment.post_alert(0)
-        ts = await self._anna.until(lambda view: _find_message(view, f"alert {alert_id}"), STEP_S)
-        return alert_id, ts
 
-    async def _list(self, alert_id: str) -> None:
-        self._transcript.step = "list"
-        await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        await self._anna.until(lambda view: _has_ephemeral(view, CLOSE), STEP_S)
+        def find(view: EmulatorView) -> str:
+            shown = (m for m in view.messages(ALERTS) if not m.get("ephemeral"))
+            return next((str(m["ts"]) for m in shown if f"alert {alert_id}" in m["text"]), "")
 
-    async def _run_by_command(self, alert_id: str, ts: str) -> None:
-        self._transcript.step = "run by command"
-        await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
-        await self._ended(EXTRACT, "alert", alert_id, ts)
-
-    async def _run_by_click(self, alert_id: str, ts: str) -> None:
-        self._transcript.step = "run by click"
-        await self._choose(ts, CLOSE)
-        await self._ended(CLOSE, "alert", alert_id, ts)
+        return alert_id, await self._anna.until(find, STEP_S)
 
     async def _run_on_log(self, alert_id: str, ts: str) -> None:
         """Create a case from the alert with a task log, and send the log to the ticket system."""
         self._transcript.step = "run on a task log"
         self._transcript.say("anna", "makes a case of the alert, with a task and a log")
         log_id = await self._log(alert_id)
-        shown = await self._ben.until(lambda view: _find_reply(view, ts, log_id), STEP_S)
-        await self._choose(shown, WEBHOOK)
+
+        def find_reply(view: EmulatorView) -> str:
+            return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if log_id in m["text"]), "")
+
+        await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
         question_ts, action_id = (await self._ben.until(lambda view: _buttons(view, ids.RUN), STEP_S))[0]
         self._transcript.say("ben", "says Run", ALERTS, ts=question_ts)
         await self._ben.click(ALERTS, question_ts, action_id=action_id)
@@ -119,7 +117,7 @@ class DemoScript:
         action_id = ids.MENU
         groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
         options = [option for group in groups for option in group["options"]]
-        found = next((one for one in options if _is_option_for(one, responder)), None)
+        found = next((option for option in options if option["text"]["text"] == responder), None)
         if found is None:
             raise DemoFailed(f"the menu does not offer {responder}")
         self._transcript.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
@@ -176,18 +174,6 @@ def _template_form(view: EmulatorView) -> Message:
     return modal if modal.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
-def _find_message(view: EmulatorView, text: str) -> str:
-    return next((str(m["ts"]) for m in view.messages(ALERTS) if text in m["text"] and not m.get("ephemeral")), "")
-
-
-def _has_ephemeral(view: EmulatorView, text: str) -> bool:
-    return any(text in line for m in view.ephemerals(ALERTS) for line in lines_of(m))
-
-
-def _find_reply(view: EmulatorView, ts: str, text: str) -> str:
-    return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if text in m["text"]), "")
-
-
 def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
     """(ts, action_id) of the buttons in ephemeral messages, newest first."""
     return [
@@ -197,10 +183,6 @@ def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
         for element in block.get("elements") or []
         if ids.family(str(element.get("action_id"))) == family
     ]
-
-
-def _is_option_for(option: Message, responder: str) -> bool:
-    return responder.startswith(str(option["text"]["text"]).split(" ")[0]) or responder in str(option)
 
 
 async def run_script(environment: DemoEnvironment, print_line: Callable[[str], None], *, as_json: bool) -> int:

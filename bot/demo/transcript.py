@@ -89,16 +89,17 @@ def messages_with_threads(view: EmulatorView, channel: str) -> list[Message]:
     return found
 
 
+def text_of(message: Message) -> str:
+    """A message as plain text."""
+    return "\n".join(lines_of(message))
+
+
 def lines_of(message: Message) -> list[str]:
     """A message as lines of plain text."""
-    blocks = [*(message.get("blocks") or []), *_attached(message)]
+    attached = [block for attachment in message.get("attachments") or [] for block in attachment.get("blocks") or []]
+    blocks = [*(message.get("blocks") or []), *attached]
     lines = [line for block in blocks for line in _texts(block)]
     return [_plain(line) for text in (lines or [message.get("text") or ""]) for line in text.splitlines() if line]
-
-
-def _attached(message: Message) -> Iterator[Message]:
-    for attachment in message.get("attachments") or []:
-        yield from attachment.get("blocks") or []
 
 
 def _texts(block: Message) -> Iterator[str]:

@@ -47,14 +47,10 @@ async def clicked_intent(context: Context) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        object_id = str(error.details.get("root_id") or "") or _root_of_message(context)
+        of_message = next(iter(roots_at(context, context.message_ts, context.thread_ts)), "")
+        object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
         await respond_with_buttons(context, f"stale:{object_id}", lambda b: questions.expired_button(object_id, b))
         return None
-
-
-def _root_of_message(context: Context) -> str:
-    """What the clicked message or its thread is about; "" stands for the whole channel."""
-    return next(iter(roots_at(context, context.message_ts, context.thread_ts)), "")
 
 
 def roots_at(context: Context, *message_ts: str) -> list[str]:

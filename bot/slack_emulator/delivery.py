@@ -55,13 +55,13 @@ class AppDelivery:
         self._http = http
         self.ack_limit_s = ack_limit_s
         self._retry_delays_s = retry_delays_s
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     async def request(self, kind: str, what: str, payload: Json) -> Acknowledgement:
         """Deliver a command or an interaction once and wait for its acknowledgement."""
         self.record("to_app", what, payload)
         if self._faults.take(f"twice:{kind}"):
-            self._in_background(self._send_again(kind, payload))
+            self._in_background(self._send(kind, payload))
         answer = await self._send(kind, payload)
         if answer.body:
             self.record("from_app", f"{what} (ack)", answer.body)
@@ -84,13 +84,10 @@ class AppDelivery:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _send_again(self, kind: str, payload: Json) -> None:
-        await self._send(kind, payload)
 
     async def _send_with_retries(self, payload: Json) -> None:
         """Send an event; retry after each of the retry delays until it is acknowledged."""
@@ -114,7 +111,11 @@ class AppDelivery:
     async def _send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Acknowledgement:
         try:
             async with asyncio.timeout(self.ack_limit_s):
-                return Acknowledgement(body=await self._transmit(kind, payload, retry))
+                if self.requests_url is not None:
+                    body = await self._http.send(self.requests_url, kind, payload, retry)
+                else:
+                    body = await self._socket.send(kind, payload, answers=kind != "events_api", retry=retry)
+                return Acknowledgement(body=body)
         except TimeoutError:
             return Acknowledgement("operation_timeout")
         except HttpRefused as refused:
@@ -122,11 +123,6 @@ class AppDelivery:
             return Acknowledgement(error, no_retry=refused.no_retry)
         except (ConnectionError, aiohttp.ClientError):
             return Acknowledgement("dispatch_failed")
-
-    async def _transmit(self, kind: str, payload: Json, retry: tuple[int, str] | None) -> Json:
-        if self.requests_url is not None:
-            return await self._http.send(self.requests_url, kind, payload, retry)
-        return await self._socket.send(kind, payload, answers=kind != "events_api", retry=retry)
 
     def _envelope(self, event: Json, channel: Channel | None) -> Json:
         team = self._team

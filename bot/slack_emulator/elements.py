@@ -118,40 +118,28 @@ def chosen(element: Json, value: Any, offered: list[Json]) -> Json:
 def _value(element: Json, value: Any, offered: list[Json]) -> Any:
     kind = element["type"]
     if kind in LISTS:
-        many = _at_most(element, _list(value))
+        listed = value if isinstance(value, list | tuple) else [value]
+        many = [] if value is None or value == "" else list(listed)
+        most = element.get("max_selected_items") or element.get("max_files")
+        if most is not None and len(many) > most:
+            raise PageError("too_many", f"At most {most} can be chosen in {element['action_id']!r}.")
         return [_option(element, one, offered) for one in many] if kind in MANY_OPTIONS else many
     if value is None or value == "":
         return None
     if kind in ONE_OPTION:
         return _option(element, value, offered)
     if kind == "datetimepicker":
-        return _unix_time(value)
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise PageError("bad_value", f"{value!r} isn't a time in seconds since 1970.") from None
     if kind == "rich_text_input":
-        return _rich_text(str(value))
+        section = {"type": "rich_text_section", "elements": [{"type": "text", "text": str(value)}]}
+        return {"type": "rich_text", "elements": [section]}
     pattern, example = FORMATS.get(kind, (None, ""))
     if pattern is not None and not pattern.fullmatch(str(value)):
         raise PageError("bad_value", f"{value!r} isn't {example}.")
     return str(value)
-
-
-def _at_most(element: Json, values: list[Any]) -> list[Any]:
-    most = element.get("max_selected_items") or element.get("max_files")
-    if most is not None and len(values) > most:
-        raise PageError("too_many", f"At most {most} can be chosen in {element['action_id']!r}.")
-    return values
-
-
-def _unix_time(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise PageError("bad_value", f"{value!r} isn't a time in seconds since 1970.") from None
-
-
-def _list(value: Any) -> list[Any]:
-    if value is None or value == "":
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _option(element: Json, value: Any, offered: list[Json]) -> Json:
@@ -163,15 +151,12 @@ def _option(element: Json, value: Any, offered: list[Json]) -> Json:
     raise PageError("no_such_option", f"No option {wanted!r} in {element['action_id']!r}. Available: {available}.")
 
 
-def _rich_text(text: str) -> Json:
-    section = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
-    return {"type": "rich_text", "elements": [section]}
-
-
 def action_of(block: Json, element: Json, value: Json, action_ts: str) -> Json:
     """One entry of `actions` in a block_actions payload."""
-    shown: Json = {key: element[key] for key in ("text", "value", "style", "url") if key in element}
-    kept = shown if element["type"] == "button" else _hints(element)
+    if element["type"] == "button":
+        kept: Json = {key: element[key] for key in ("text", "value", "style", "url") if key in element}
+    else:
+        kept = {key: item for key, item in element.items() if key == "placeholder" or key.startswith("initial_")}
     return {
         "type": element["type"],
         "action_id": element["action_id"],
@@ -180,10 +165,6 @@ def action_of(block: Json, element: Json, value: Json, action_ts: str) -> Json:
         **value,
         "action_ts": action_ts,
     }
-
-
-def _hints(element: Json) -> Json:
-    return {k: v for k, v in element.items() if k == "placeholder" or k.startswith("initial_")}
 
 
 def is_empty(value: Json) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from bot.slack_emulator.state import Json
+from bot.slack_emulator.state import Json, is_root
 
 T = TypeVar("T")
 CLOSE_TIMEOUT_S = 1.0  # how long to wait for the WebSocket's close frame
@@ -35,7 +35,7 @@ class EmulatorView:
 
     def messages(self, channel: str) -> list[Json]:
         """Messages of the channel with ephemeral ones, oldest first."""
-        return [m for m in self._sorted(channel) if m.get("thread_ts") in (None, m["ts"]) or _broadcast(m)]
+        return [m for m in self._sorted(channel) if is_root(m)]
 
     def thread(self, channel: str, ts: str) -> list[Json]:
         """A message and its replies, oldest first."""
@@ -93,10 +93,6 @@ class EmulatorView:
 
     def _sorted(self, channel: str) -> list[Json]:
         return sorted(self._messages.get(channel, {}).values(), key=lambda m: str(m["ts"]))
-
-
-def _broadcast(message: Json) -> bool:
-    return message.get("subtype") == "thread_broadcast"
 
 
 class EmulatedUser:

@@ -83,7 +83,9 @@ class SocketMode:
         self._open.append(connection)
         await self._notify()
         try:
-            await self._listen(connection)
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    _handle_acknowledgement(connection, message.data)
         finally:
             self._remove(connection)
             await self._notify()
@@ -140,11 +142,6 @@ class SocketMode:
     async def _each(self, do: Callable[[Connection], Awaitable[object]]) -> None:
         for connection in list(self._open):
             await do(connection)
-
-    async def _listen(self, connection: Connection) -> None:
-        async for message in connection.socket:
-            if message.type is WSMsgType.TEXT:
-                _handle_acknowledgement(connection, message.data)
 
     def _remove(self, connection: Connection) -> None:
         if connection in self._open:

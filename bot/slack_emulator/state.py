@@ -162,9 +162,13 @@ class Team:
         """Add a message, set its `ts` if missing, and update the reply counts of its thread."""
         message["ts"] = message.get("ts") or self.next_ts()
         channel.messages[message["ts"]] = message
-        self._count_reply(channel, message)
+        root = channel.messages.get(message.get("thread_ts") or "")
+        if root is not None and root is not message:
+            self._count_replies(channel, root)
         self._publish(channel, "message", message)
-        self._publish_unread(channel)
+        for user_id in self._readers(channel):
+            event = {"type": "unread", "channel": channel.id, "unread": self.unread(channel, user_id)}
+            self.feed.publish(event, to={user_id})
         return message
 
     def change(self, channel: Channel, ts: str, changes: Json) -> Json:
@@ -245,12 +249,6 @@ class Team:
                 event = {"type": "channel", "channel": self.channel_for_page(channel, user_id)}
                 self.feed.publish(event, to={user_id})
 
-    def _count_reply(self, channel: Channel, message: Json) -> None:
-        root = channel.messages.get(message.get("thread_ts") or "")
-        if root is None or root is message:
-            return
-        self._count_replies(channel, root)
-
     def _count_replies(self, channel: Channel, root: Json) -> None:
         replies = [m for m in channel.thread(root["ts"]) if m is not root]
         if not replies:
@@ -271,11 +269,6 @@ class Team:
         if readers:
             event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
             self.feed.publish(event, to=readers)
-
-    def _publish_unread(self, channel: Channel) -> None:
-        for user_id in self._readers(channel):
-            event = {"type": "unread", "channel": channel.id, "unread": self.unread(channel, user_id)}
-            self.feed.publish(event, to={user_id})
 
     def _readers(self, channel: Channel) -> list[str]:
         return [u for u in self.users if self.feed.is_open(u) and channel.is_visible_to(u)]

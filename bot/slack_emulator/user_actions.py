@@ -55,7 +55,8 @@ class UserActions:
             return self._invite(channel, rest)
         if not self._manifest.has_command(command):
             return {"ok": False, "error": "unknown_command", "text": NO_COMMAND.format(command=command)}
-        rest = self._expand_mentions(rest) if self._manifest.escapes_mentions(command) else rest
+        if self._manifest.escapes_mentions(command):
+            rest = self._mentions(rest, "<@{0.id}|{0.name}>")
         payload = interactions.slash_command(
             self._team,
             user,
@@ -234,18 +235,13 @@ class UserActions:
     async def _chosen_value(
         self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, value: Any
     ) -> Json:
-        await self._load_options(user_id, origin, block, element, value)
+        if element["type"] in EXTERNAL and value and not self._known_options(user_id, origin, block, element):
+            # The user chooses without having typed a query.
+            await self.options(user_id, origin, block["block_id"], element["action_id"], "")
         chosen = elements.chosen(element, value, self._known_options(user_id, origin, block, element))
         if element["type"] == "file_input":
             chosen["files"] = [self._files.to_json(str(file_id)) for file_id in chosen["files"]]
         return chosen
-
-    async def _load_options(
-        self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, value: Any
-    ) -> None:
-        """Load an external menu's options if the user chooses without having typed a query."""
-        if element["type"] in EXTERNAL and value and not self._known_options(user_id, origin, block, element):
-            await self.options(user_id, origin, block["block_id"], element["action_id"], "")
 
     def _known_options(self, user_id: str, origin: InteractionOrigin, block: Json, element: Json) -> list[Json]:
         key = (user_id, origin.key, block["block_id"], element["action_id"])
@@ -274,7 +270,9 @@ class UserActions:
             raise PageError("not_on_top", "Only the topmost modal can be submitted.")
         for block_id, actions in values.items():
             for action_id, value in actions.items():
-                await self._enter_value(user_id, origin, block_id, action_id, value)
+                block, element = elements.find(origin.holder, action_id, block_id)
+                chosen = await self._chosen_value(user_id, origin, block, element, value)
+                self._store_value(user_id, origin, block, element, chosen)
         errors = elements.field_errors(view)
         if errors:
             self._views.show_errors(user_id, view, errors)
@@ -290,13 +288,6 @@ class UserActions:
     def is_busy(self, view_id: str) -> bool:
         """Whether a submission of this view awaits the app's acknowledgement."""
         return view_id in self._busy
-
-    async def _enter_value(
-        self, user_id: str, origin: InteractionOrigin, block_id: str, action_id: str, value: Any
-    ) -> None:
-        block, element = elements.find(origin.holder, action_id, block_id)
-        chosen = await self._chosen_value(user_id, origin, block, element, value)
-        self._store_value(user_id, origin, block, element, chosen)
 
     async def _submit(self, user_id: str, view: Json) -> Json:
         payload = interactions.view_submission(
@@ -442,10 +433,6 @@ class UserActions:
         kept = re.split(r"(<(?:@U\w+|#C\w+|https?://[^<>\s]+)>)", text)
         safe = [part if n % 2 else html.escape(part, quote=False) for n, part in enumerate(kept)]
         return "".join(part if n % 2 else self._mentions(part, "<@{0.id}>") for n, part in enumerate(safe))
-
-    def _expand_mentions(self, text: str) -> str:
-        """Replace `@name` by `<@id|name>`, for commands with `should_escape`."""
-        return self._mentions(text, "<@{0.id}|{0.name}>")
 
     def _mentions(self, text: str, form: str) -> str:
         by_name = {user.name: user for user in self._team.users.values()}

@@ -72,7 +72,10 @@ def with_outcomes(
 
     One more entry at the end says how many were omitted because they were over the limits.
     """
-    entries = [_with_outcome(*pair) for pair in zip(operations, outcomes, strict=True)]
+    entries: list[dict[str, Any]] = []
+    for operation, outcome in zip(operations, outcomes, strict=True):
+        shown = operation if _is_operation(operation) else {"type": "", "asked": operation}
+        entries.append({**shown, "status": "Failure" if outcome else "Success", "message": outcome})
     if omitted_count:
         message = (
             f"{omitted_count} more operations were not applied: a run may ask for at most {limits.count}, of"
@@ -80,11 +83,6 @@ def with_outcomes(
         )
         entries.append({"type": "", "status": "Failure", "message": message})
     return entries
-
-
-def _with_outcome(operation: Any, outcome: str) -> dict[str, Any]:
-    result = {"status": "Failure" if outcome else "Success", "message": outcome}
-    return {**operation, **result} if _is_operation(operation) else {"type": "", "asked": operation, **result}
 
 
 def _is_operation(operation: Any) -> bool:

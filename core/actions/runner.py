@@ -246,7 +246,10 @@ class Runner:
                 known.set()
 
         if job.resumed and self._lifecycle.is_cancelled(number):
-            await self._cancel_again(engine, number, job)
+            try:  # an earlier core didn't finish that
+                await engine.cancel(job)
+            except ResponderBotError:
+                await self._lifecycle.withdraw_cancel(number)
         try:
             return await engine.run(job, on_progress)
         except Exception:
@@ -264,13 +267,6 @@ class Runner:
             self._keep_job_files.discard(number)
         else:
             await engine.clean_up(job.action_id)
-
-    async def _cancel_again(self, engine: Engine, number: int, job: Job) -> None:
-        """Carry out a cancel that an earlier core didn't finish, if the engine can."""
-        try:
-            await engine.cancel(job)
-        except ResponderBotError:
-            await self._lifecycle.withdraw_cancel(number)
 
     async def _apply_report(self, number: int, report: Report | None) -> bool:
         """Store the end; False if the action isn't this process's to end."""

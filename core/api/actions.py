@@ -26,7 +26,9 @@ def endpoints(actions: Actions) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
 
     async def run(request: Request) -> Response:
-        key = _idempotency_key(request)
+        key = request.headers.get("idempotency-key", "")
+        if len(key) > KEY_LIMIT:
+            raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
         body = json.dumps(request.raw, sort_keys=True) if key else ""
         started = await actions.start(request.caller, request.body, key=key, body=body)
         if not started.new:
@@ -128,10 +130,3 @@ def endpoints(actions: Actions) -> list[Endpoint]:
         decision_endpoint(approve, "approve", "Approve an action that waits for approval"),
         decision_endpoint(deny, "deny", "Deny an action that waits for approval"),
     ]
-
-
-def _idempotency_key(request: Request) -> str:
-    key = request.headers.get("idempotency-key", "")
-    if len(key) > KEY_LIMIT:
-        raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
-    return key

@@ -41,10 +41,14 @@ def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]
             for login, profile in active
         ]
 
+    data_types = [
+        {"_id": name, "_type": "ObservableType", **_NO_CREATOR, "name": name, "isAttachment": name == "file"}
+        for name in DATA_TYPES
+    ]
     return {
         "listCustomField": custom_fields,
         "listUser": users,
-        "listObservableType": _fixed([_data_type(name) for name in DATA_TYPES]),
+        "listObservableType": _fixed(data_types),
         "listAlertStatus": _fixed([_status("AlertStatus", *item) for item in v1.ALERT_STAGES.items()]),
         "listCaseStatus": _fixed([_status("CaseStatus", *item) for item in v1.CASE_STAGES.items()]),
     }
@@ -100,10 +104,6 @@ def _custom_field(name: str, kind: str) -> dict[str, Any]:
         "options": [],
         "mandatory": False,
     }
-
-
-def _data_type(name: str) -> dict[str, Any]:
-    return {"_id": name, "_type": "ObservableType", **_NO_CREATOR, "name": name, "isAttachment": name == "file"}
 
 
 def _status(kind: str, value: str, stage: str) -> dict[str, Any]:

@@ -111,8 +111,9 @@ def openapi_document(described: Iterable[Endpoint], version: str) -> dict[str, A
 
 
 def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    name = re.sub(r"[^A-Za-z0-9]+", "_", endpoint.path.removeprefix("/api")).rstrip("_")
     operation: dict[str, Any] = {
-        "operationId": _operation_id(endpoint),
+        "operationId": endpoint.method.lower() + name,
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint),
         "responses": {str(status): item for status, item in sorted(_responses(endpoint, schemas).items())},
@@ -126,10 +127,6 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         required = has_required_fields(endpoint.body)
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     return operation
-
-
-def _operation_id(endpoint: Endpoint) -> str:
-    return endpoint.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", endpoint.path.removeprefix("/api")).rstrip("_")
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:

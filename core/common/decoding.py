@@ -35,7 +35,10 @@ def decode_json(raw: bytes | str) -> Any:
         raise _too_deep() from None
     if _is_deeper(value, MAX_DEPTH):
         raise _too_deep()
-    return _replace_surrogates(value) if "\\ud" in text or "\\uD" in text else value
+    if "\\ud" not in text and "\\uD" not in text:
+        return value
+    # A lone surrogate is valid in JSON but can't be stored as UTF-8: it becomes `?`.
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def has_more_values(raw: bytes, limit: int) -> bool:
@@ -88,8 +91,3 @@ def _children(item: Any) -> list[Any]:
 
 def _too_deep() -> ValueError:
     return ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """A lone surrogate is valid in JSON but can't be stored as UTF-8: replace it by `?`."""
-    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))

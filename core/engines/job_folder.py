@@ -125,23 +125,20 @@ class JobFolder:
         content = self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES)
         try:
             raw = json.loads(content)
+            confined = raw.get("confined")
             return RunFacts(
                 float(raw["timeout_minutes"]),
                 frozenset(raw["secret_names"]),
                 tuple(map(str, raw["secrets"])),
                 dict(raw["config"]),
                 dict(raw.get("names", {})),
-                _mode(raw.get("confined")),
+                "landlock" if confined is True else str(confined or ""),  # an early release knew one mode only
             )
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"facts.json was replaced ({error})") from error
 
     def _read(self, name: str, *, limit_bytes: int) -> bytes:
         return files.read_regular(self.path.parent, self.path.name, name, limit_bytes=limit_bytes)
-
-
-def _mode(confined: object) -> str:
-    return "landlock" if confined is True else str(confined or "")  # an early release knew one mode only
 
 
 def folder_name(engine: str, action_id: str) -> str:

@@ -1,6 +1,6 @@
 """Case templates and custom fields (core/docs/semantics.md#case-templates)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -57,7 +57,14 @@ def custom_fields(raw: Any, path: str) -> dict[str, Any]:
     try:
         return _FIELDS.validate_python(raw)
     except ValidationError as error:
-        entries = [_wrong(path, item["loc"], item["msg"]) for item in error.errors(include_url=False)]
+        entries = [
+            {
+                "name": ".".join([path, *map(str, item["loc"])]),
+                "type": "InvalidFormatAttributeError",
+                "format": item["msg"].removeprefix("Input should be "),
+            }
+            for item in error.errors(include_url=False)
+        ]
         message = "".join(f"[Invalid format for {entry['name']}, expected {entry['format']}]" for entry in entries)
         raise ResponderBotError("invalid_fields", message, fields=entries) from None
 
@@ -79,18 +86,10 @@ def with_ids(
     }
 
 
-def _template_tasks(tx: Transaction, requested: Sequence[TaskInput], user: str, now: int) -> list[Task]:
-    """The tasks of a template with new ids, in the order of the request."""
-    return [
-        _task(number, task, user, now)
-        for number, task in zip(objects.next_ids(tx, len(requested)), requested, strict=True)
-    ]
-
-
 def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) -> CaseTemplate:
     if objects.find_unique(tx, KIND, request.name) is not None:
         raise ResponderBotError("exists", f'The case template "{request.name}" already exists')
-    number = objects.next_id(tx)
+    number, task_numbers = objects.next_id(tx), objects.next_ids(tx, len(request.tasks))
     template = CaseTemplate(
         id_=f"~{number}",
         id=f"~{number}",
@@ -104,7 +103,7 @@ def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) ->
         tlp=request.tlp,
         pap=request.pap,
         tags=request.tags,
-        tasks=_template_tasks(tx, request.tasks, user, now),
+        tasks=[_task(number, task, user, now) for number, task in zip(task_numbers, request.tasks, strict=True)],
         custom_fields=with_ids(tx, request.custom_fields),
     )
     objects.insert(tx, number, KIND, template.to_json(), unique_key=request.name)
@@ -140,8 +139,3 @@ def _task(number: int, request: TaskInput, user: str, now: int) -> Task:
         description=request.description,
         order=request.order,
     )
-
-
-def _wrong(path: str, loc: Sequence[str | int], message: str) -> dict[str, str]:
-    name = ".".join([path, *map(str, loc)])
-    return {"name": name, "type": "InvalidFormatAttributeError", "format": message.removeprefix("Input should be ")}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from core.access import Caller
 from core.common.clock import Clock
@@ -14,7 +14,6 @@ from core.models import (
     ArtifactUpdate,
     Case,
     CaseInput,
-    CaseTemplate,
     CaseUpdate,
     Kind,
     Log,
@@ -95,8 +94,10 @@ class Cases:
         def work(tx: Transaction, now: int) -> Case:
             _require_clearance(tx, caller, "case", number, "change case")
             case = load_case(tx, number)
-            changed = case.model_copy(update=_case_changes(request, case, now))
-            return save_case(tx, changed, caller.login, now, before=case)
+            changes = requested_changes(request, case)
+            if request.status in ("Resolved", "Duplicate"):
+                changes.setdefault("end_date", now)
+            return save_case(tx, case.model_copy(update=changes), caller.login, now, before=case)
 
         return await self._change(work)
 
@@ -214,14 +215,16 @@ def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int,
 def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:
     """Add a case (core/docs/semantics.md#a-case-from-a-template). Raises ResponderBotError("not_found")."""
     template = by_name(tx, request.template) if request.template else None
-    number, case_number = objects.next_id(tx), _next_case_number(tx)
+    prefix = template.title_prefix.rstrip() if template else ""
+    last = newest(tx, "case")
+    number, case_number = objects.next_id(tx), 1 if last is None else int(json.loads(last["doc"])["caseId"]) + 1
     case = Case(
         id_=f"~{number}",
         id=f"~{number}",
         created_by=user,
         created_at=now,
         case_id=case_number,
-        title=_title(template, request.title),
+        title=f"{prefix} {request.title}" if prefix else request.title,
         description=request.description,
         severity=_level(request.severity, template.severity if template else None),
         start_date=now if request.start_date is None else request.start_date,
@@ -323,26 +326,9 @@ def _dated(task: Task, now: int) -> Task:
     return task
 
 
-def _case_changes(request: CaseUpdate, case: Case, now: int) -> dict[str, Any]:
-    changed = requested_changes(request, case)
-    if request.status in ("Resolved", "Duplicate"):
-        changed.setdefault("end_date", now)
-    return changed
-
-
-def _title(template: CaseTemplate | None, title: str) -> str:
-    prefix = template.title_prefix.rstrip() if template else ""
-    return f"{prefix} {title}" if prefix else title
-
-
 def _level(requested: int | None, of_template: int | None) -> int:
     level = of_template if requested is None else requested
     return DEFAULT_LEVEL if level is None else level
-
-
-def _next_case_number(tx: Transaction) -> int:
-    last = newest(tx, "case")
-    return 1 if last is None else int(json.loads(last["doc"])["caseId"]) + 1
 
 
 def _root(reads: Reads, kind: Kind, object_id: int) -> int:

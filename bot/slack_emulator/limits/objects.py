@@ -62,14 +62,10 @@ def _values(options: Any) -> list[Any]:
     return [option.get("value") for option in _mappings(options)]
 
 
-def _offered(element: Mapping[str, Any]) -> list[Any]:
-    inner = [value for group in _mappings(element.get("option_groups")) for value in _values(group.get("options"))]
-    return _values(element.get("options")) + inner
-
-
 def check_initial_options(validation: Validation, element: Mapping[str, Any], at: str) -> None:
     """Initial options must be among the options."""
-    offered = _offered(element)
+    groups = _mappings(element.get("option_groups"))
+    offered = _values(element.get("options")) + [value for group in groups for value in _values(group.get("options"))]
     first = element.get("initial_option")
     if isinstance(first, Mapping) and first.get("value") not in offered:
         validation.add(f"{at}/initial_option", "must match exactly with one of the options")

@@ -71,7 +71,10 @@ class CortexEngine:
     async def catalogue(self) -> Catalogue:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return parse_catalogue(await self._entries())
+                answer = await self._http.call("POST", "responder/_search", {"query": {}, "range": "all"})
+                if answer.status in (404, 405):
+                    return parse_catalogue(await self._entries_by_kind())
+                return parse_catalogue(self._require_list(answer))
         except TimeoutError:
             raise self._unavailable(f"returned no list of responders within {self._timeout_s:g} s") from None
         except NoAnswer as lost:
@@ -107,12 +110,6 @@ class CortexEngine:
 
     async def close(self) -> None:
         await self._http.close()
-
-    async def _entries(self) -> list[Any]:
-        answer = await self._http.call("POST", "responder/_search", {"query": {}, "range": "all"})
-        if answer.status in (404, 405):
-            return await self._entries_by_kind()
-        return self._require_list(answer)
 
     async def _entries_by_kind(self) -> list[Any]:
         """For versions without the search. A responder for several kinds is listed several times."""

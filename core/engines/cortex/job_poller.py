@@ -49,7 +49,10 @@ class JobPoller:
             if isinstance(answer, CortexAnswer) and answer.is_refusal and answer.status != 404:
                 reason = describe_refusal(self._name, answer, "read jobs")
                 return Report(False, f"{reason} The responder may still run there.")
-            update = await self._interpret(answer)
+            if isinstance(answer, NoAnswer):
+                update = JobUpdate("busy", problem=answer.reason)
+            else:
+                update = await asyncio.to_thread(parse_update, answer)  # a report may be large
             await self._report_start(update)
             if (report := self._final_report(update)) is not None:
                 return report
@@ -63,11 +66,6 @@ class JobPoller:
             return await self._http.call("GET", path, extra_s=poll_s)
         except NoAnswer as lost:
             return lost
-
-    async def _interpret(self, answer: CortexAnswer | NoAnswer) -> JobUpdate:
-        if isinstance(answer, NoAnswer):
-            return JobUpdate("busy", problem=answer.reason)
-        return await asyncio.to_thread(parse_update, answer)  # a report may be large
 
     def _poll_s(self) -> int:
         return self._timing.running_poll_s if self._running else self._timing.waiting_poll_s
