@@ -95,9 +95,11 @@ async def running_bot(
     *,
     transport: Literal["socket", "http"] = "socket",
     manifest: Mapping[str, object] | None = None,
+    people: Mapping[str, tuple[str, Profile | None, int]] = PEOPLE,
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
     rates: bool = False,
     link_by_email: bool = False,
+    approvers: Sequence[str] = (),
     clock_ms: Callable[[], int] = now_ms,
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
@@ -111,15 +113,15 @@ async def running_bot(
     """
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
-        add_people_and_channels(emulator)
+        add_people_and_channels(emulator, people)
         for channel in shared:
-            members = [*PEOPLE, emulator.bot_user_id]
+            members = [*people, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
         await stack.enter_async_context(emulator)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
-        service = await add_users(core)
-        settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
+        service = await add_users(core, people)
+        settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email, approvers)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
@@ -133,18 +135,20 @@ async def running_bot(
         yield BotEnvironment(emulator, core, bot, client, settings, service, core_stack, stack)
 
 
-def add_people_and_channels(emulator: SlackEmulator) -> None:
+def add_people_and_channels(
+    emulator: SlackEmulator, people: Mapping[str, tuple[str, Profile | None, int]] = PEOPLE
+) -> None:
     """Add the people and channels to the emulator."""
-    for user_id, (name, _, _) in PEOPLE.items():
+    for user_id, (name, _, _) in people.items():
         emulator.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@responder-bot.local")
-    members = [*PEOPLE, emulator.bot_user_id]
+    members = [*people, emulator.bot_user_id]
     for channel in (SOC, OPEN, RED, UNCONFIGURED):
         emulator.add_channel(channel, name=channel[2:].lower(), members=members)
 
 
-async def add_users(core: RunningCore) -> str:
+async def add_users(core: RunningCore, people: Mapping[str, tuple[str, Profile | None, int]]) -> str:
     """Add the same people as users of core, linked to Slack. Returns the key of the bot's own user."""
-    for user_id, (name, profile, clearance) in PEOPLE.items():
+    for user_id, (name, profile, clearance) in people.items():
         if profile is not None:
             await core.core.access.add(name, profile, clearance=clearance)
             await core.core.access.link(name, f"T0LOCAL:{user_id}")
@@ -159,6 +163,7 @@ def bot_settings(
     transport: str = "socket",
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
     link_by_email: bool = False,
+    approvers: Sequence[str] = (),
 ) -> BotSettings:
     """Settings of a bot for this emulator and core."""
     socket, http = {"app_token": emulator.app_token}, {"signing_secret": emulator.signing_secret}
@@ -170,6 +175,7 @@ def bot_settings(
                 "api_url": emulator.api_url,
                 "port": 0,
                 "link_by_email": link_by_email,
+                "approvers": list(approvers),
                 **(socket if transport == "socket" else http),
             },
             "channel": [dict(channel) for channel in channels],

@@ -12,18 +12,19 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import SOC, FeatureEnvironment, bot_settings, card_in, feature_environment, text_of
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
 from tests.bot.features.test_runs import choose, menu_block
 from tests.bot.outbox.harness import until
-from tests.bot.running import running_bot
+from tests.bot.running import SOC, running_bot
 
 
 @asynccontextmanager
 async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
     """A second bot on the same database."""
-    key = await env.core.core.access.add("second", "service")
-    settings = bot_settings(env.folder, env.emulator, env.core.url, key)
-    async with CoreClient(env.core.url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+    async with (
+        CoreClient(env.core.url, env.service_key) as core,
+        running(env.settings, core, clock_ms=now_ms) as bot,
+    ):
         await env.emulator.wait_connected(2)
         yield bot
 
@@ -35,7 +36,7 @@ def sees_collision(view: EmulatorView) -> bool:
 async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env, another(env):
         alert = await env.create_alert()
-        card = await env.card("anna", alert)
+        card = await env.card_of("anna", alert)
         await asyncio.gather(choose(env, "anna", card, "Wait"), choose(env, "ben", card, "Wait"))
         await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
         people = [env["anna"], env["ben"]]
@@ -45,7 +46,7 @@ async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path)
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         assert len(done) == 1
-        (action,) = await env.admin.actions("alert", alert.id)
+        (action,) = await env.client.actions("alert", alert.id)
         first = action.created_by.partition("@")[0]
         second = "ben" if first == "anna" else "anna"
         assert f"{first} started it" in text_of(await env.ephemeral(second, "Nothing new was started"))
@@ -58,7 +59,7 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
         alert = await env.create_alert()
         before = ""
         for _ in range(4):  # connections take turns
-            card = await env.card("anna", alert)
+            card = await env.card_of("anna", alert)
             await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
             await env.ephemeral("anna", "host web-3 beacons")
             await choose(env, "ben", card, "Secret")
@@ -71,7 +72,7 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
 
             await env["anna"].until(changed)
         assert len([m for m in await env["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
-        assert await env.admin.actions("alert", alert.id) == []
+        assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_another_replica_takes_over_when_the_leader_ends(tmp_path: Path) -> None:

@@ -4,27 +4,21 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from bot.app import Bot, running
-from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import EmulatedUser, EmulatorView
 from bot.slack_emulator.limits import problems
-from core.client import CoreClient
-from core.common.clock import now_ms
 from core.models import Action, Alert, Profile
 from core.settings import EngineSection, ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.bot.running import CHANNELS, SOC, BotEnvironment, running_bot
 
 T = TypeVar("T")
-TEAM = "T0LOCAL"
 APPROVERS = ("S0LEADS", "U0LEA")
-SOC, OPEN, OTHER = "C0SOC", "C0OPEN", "C0OTHER"
 MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
 PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
     "U0ANNA": ("anna", "analyst", 2),
@@ -104,26 +98,22 @@ def _write(folder: Path, name: str) -> None:
 
 
 @dataclass
-class FeatureEnvironment:
-    """Everything that a test of a feature needs."""
+class FeatureEnvironment(BotEnvironment):
+    """A running bot with the responders of these tests, and all people at their pages."""
 
-    core: RunningCore
-    admin: CoreClient
-    bot: Bot
-    emulator: SlackEmulator
-    folder: Path
-    people: dict[str, EmulatedUser] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    folder: Path = field(kw_only=True)
+    people: dict[str, EmulatedUser] = field(default_factory=dict, kw_only=True)
+    _told: set[str] = field(default_factory=set, kw_only=True)
 
     def __getitem__(self, name: str) -> EmulatedUser:
         """The person with this name."""
         return self.people[f"U0{name.upper()}"]
 
     async def create_alert(self, **more: Any) -> Alert:
-        return await self.admin.create_alert({**ALERT, **more})
+        return await self.client.create_alert({**ALERT, **more})
 
-    async def card(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
-        """The card of the alert, once it is posted."""
+    async def card_of(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
+        """The card of the alert on this person's page, once it is posted."""
         return await self.until(name, lambda view: card_in(view, channel, alert.id))
 
     async def until(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
@@ -138,9 +128,9 @@ class FeatureEnvironment:
 
     async def ended_run(self, alert: Alert) -> Action:
         """The newest run on the alert, once it has ended."""
-        newest = (await self.admin.actions("alert", alert.id))[0]
+        newest = (await self.client.actions("alert", alert.id))[0]
         while newest.end_date is None:
-            newest = await self.admin.action(newest.id, wait_s=10)
+            newest = await self.client.action(newest.id, wait_s=10)
         return newest
 
     async def ephemeral(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
@@ -195,45 +185,10 @@ def within_limits(message: dict[str, Any]) -> dict[str, Any]:
 async def feature_environment(folder: Path) -> AsyncIterator[FeatureEnvironment]:
     """Run the installation until the block ends."""
     os.mkfifo(folder / "go")
-    policies = write_responders(folder)
+    responders = write_responders(folder)
     engine = EngineSection(name="local", responders=(folder / "responders",))
-    async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(running_core(folder, engine=(engine,), responder=policies))
-        emulator = SlackEmulator(MANIFEST, team_id=TEAM, rates=False)
-        await _people(core, emulator)
-        await emulator.start()
-        stack.push_async_callback(emulator.stop)
-        key = await core.core.access.add("responder-bot", "service")
-        client = await stack.enter_async_context(CoreClient(core.url, key))
-        admin = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin")))
-        settings = bot_settings(folder, emulator, core.url, key)
-        bot = await stack.enter_async_context(running(settings, client, clock_ms=now_ms))
-        env = FeatureEnvironment(core, admin, bot, emulator, folder)
-        for user_id in PEOPLE:
-            person = EmulatedUser(emulator.url, emulator.page_token, user_id)
-            env.people[user_id] = await stack.enter_async_context(person)
-        await bot.leading.wait()
-        yield env
-
-
-async def _people(core: RunningCore, emulator: SlackEmulator) -> None:
-    for user_id, (name, profile, clearance) in PEOPLE.items():
-        emulator.add_user(user_id, name=name, real_name=name.title(), email=f"{name}@soc.example")
-        if profile is not None:
-            await core.core.access.add(f"{name}@soc.example", profile, clearance=clearance)
-            await core.core.access.link(f"{name}@soc.example", f"{TEAM}:{user_id}")
-    for channel, name in ((SOC, "soc"), (OPEN, "open"), (OTHER, "other")):
-        emulator.add_channel(channel, name=name)
-
-
-def bot_settings(folder: Path, emulator: SlackEmulator, core_url: str, key: str) -> BotSettings:
-    """Settings of a bot with its database in this folder."""
-    slack = SlackSection(
-        bot_token=emulator.bot_token, app_token=emulator.app_token, api_url=emulator.api_url, approvers=APPROVERS
-    )
-    channels = (
-        ChannelSection.model_validate({"id": SOC, "clearance": "amber", "alerts": Route()}),
-        ChannelSection.model_validate({"id": OPEN, "clearance": "clear", "alerts": Route()}),
-    )
-    bot = BotSection(core_url=core_url, core_api_key=key, database=folder / "slack.db")
-    return BotSettings(bot=bot, slack=slack, channel=channels)
+    options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2], "approvers": APPROVERS}
+    async with running_bot(folder, **options, engine=(engine,), responder=responders) as env:
+        people = {user_id: await env.person(user_id) for user_id in PEOPLE}
+        await env.bot.leading.wait()
+        yield FeatureEnvironment(**vars(env), folder=folder, people=people)

@@ -4,9 +4,10 @@ from typing import Any
 
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
-from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.test_decisions import button, direct
 from tests.bot.features.test_runs import choose
+from tests.bot.running import OPEN, SOC
 
 
 def told(words: str) -> Any:
@@ -23,11 +24,11 @@ async def watch(env: FeatureEnvironment, name: str) -> None:
 
 async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("ben", alert)
+    card = await env.card_of("ben", alert)
     await watch(env, "ben")
     await watch(env, "lea")
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
-    await env.admin.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
+    await env.client.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
     request = within_limits(await env.until("ben", told("asks to run")))
     shown = text_of(request)
     for part in (
@@ -54,7 +55,7 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
     await env["eve"].command(SOC, "/responder watch approvals")
     await env.ephemeral("eve", "You may not approve runs")
     red = await env.create_alert(tlp=3)
-    await env.card("ben", red)
+    await env.card_of("ben", red)
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")
     await env.until("lea", told("asks to run"))
     keys = {m.key.split(":")[3] for m in env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
@@ -64,9 +65,9 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
 async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: FeatureEnvironment) -> None:
     await watch(env, "anna")
     alert = await env.create_alert()
-    await env.card("ben", alert)
+    await env.card_of("ben", alert)
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
-    await env.admin.run({**body, "parameters": {"reason": "lemurs"}})
+    await env.client.run({**body, "parameters": {"reason": "lemurs"}})
     assert "lemurs" in text_of(await env.until("anna", told("asks to run")))
     await env.core.send("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
     withheld = text_of(within_limits(await env.until("anna", told("details withheld"))))
@@ -77,7 +78,7 @@ async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: 
 
 async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_shown(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card, elsewhere = await env.card("ben", alert), await env.card("ben", alert, OPEN)
+    card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
     await choose(env, "anna", card, "Isolate")
 
     def request(channel: str, ts: str, words: str) -> Any:
@@ -99,10 +100,10 @@ async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_sho
 
 async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs(env: FeatureEnvironment) -> None:
     alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, title="Lemur calls home")
-    card = await env.card("ben", alert)
+    card = await env.card_of("ben", alert)
     for one in (alert, red):
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": one.id}
-        await env.admin.run({**body, "parameters": {"reason": "lateral movement"}})
+        await env.client.run({**body, "parameters": {"reason": "lateral movement"}})
     await env["anna"].open_home()
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
@@ -118,8 +119,8 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
 
 async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: FeatureEnvironment) -> None:
     mine, other = await env.create_alert(), await env.create_alert(sourceRef="other", title="Somebody else's")
-    await env.card("anna", mine)
-    await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@soc.example"})
+    await env.card_of("anna", mine)
+    await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@responder-bot.local"})
     await env["anna"].command(SOC, f"/responder run tell {other.id}")
     await env.until("anna", lambda s: card_in(s, SOC, other.id, "Tell_1_0"))
     await env.ended_run(other)
@@ -138,7 +139,7 @@ async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(en
     alerts = [await env.create_alert(sourceRef=str(n)) for n in range(12)]
     for alert in alerts:
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
-        await env.admin.run({**body, "parameters": {"reason": "x" * 5000}})
+        await env.client.run({**body, "parameters": {"reason": "x" * 5000}})
     await env["ben"].open_home()
     home = await env.until("ben", lambda s: s.home)
     assert "*Waiting for your approval* (12)" in text_of(home)

@@ -6,8 +6,9 @@ from typing import Any
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
 from core.models import RunInput
-from tests.bot.features.environment import OPEN, SOC, FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.test_runs import blocks, choose
+from tests.bot.running import OPEN, SOC
 
 
 def in_thread(ts: str, words: str) -> Any:
@@ -25,7 +26,7 @@ def button(message: dict[str, Any], action_id: str) -> str:
 
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
     await env.ephemeral("anna", "needs 1 approval until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
@@ -33,7 +34,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     refused = await env.ephemeral("anna", "You asked for this action; somebody else must approve or deny it.")
     assert refused["thread_ts"] == card["ts"]
-    assert (await env.admin.actions("alert", alert.id))[0].status == "Waiting"
+    assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ephemeral("eve", "manageAction")
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
@@ -48,9 +49,11 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
     env: FeatureEnvironment,
 ) -> None:
     alert = await env.create_alert()
-    card = await env.card("ben", alert)
+    card = await env.card_of("ben", alert)
     given = {"minutes": 60, "reason": "lateral movement"}
-    await env.admin.run(RunInput(responder_id="Contain_1_0", object_type="alert", object_id=alert.id, parameters=given))
+    await env.client.run(
+        RunInput(responder_id="Contain_1_0", object_type="alert", object_id=alert.id, parameters=given)
+    )
     shown = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "minutes: 60, reason: lateral movement"))
     assert "Cuts the host off." in text_of(within_limits(shown))
     request = text_of(within_limits(await env.until("ben", in_thread(card["ts"], "asks to run"))))
@@ -63,7 +66,7 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
 
 async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
@@ -72,13 +75,13 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
 
 async def test_click_in_a_thread_is_answered_in_the_thread(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
     await env["eve"].click(SOC, failed["ts"], action_id=ids.RUN_AGAIN)
     refused = await env.ephemeral("eve", "manageAction")
     assert refused["thread_ts"] == card["ts"]
-    root = await env.card("eve", alert)
+    root = await env.card_of("eve", alert)
     assert root["thread_ts"] == root["ts"]
     await env["eve"].click(SOC, root["ts"], action_id=ids.DETAILS)
     assert "thread_ts" not in await env.ephemeral("eve", "host web-3 beacons")
@@ -86,7 +89,7 @@ async def test_click_in_a_thread_is_answered_in_the_thread(env: FeatureEnvironme
 
 async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
@@ -98,7 +101,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
     waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
     await env["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
@@ -110,7 +113,7 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
 
 async def test_watcher_gets_one_direct_message_at_the_end(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.card("ben", alert)
+    await env.card_of("ben", alert)
     await env["ben"].command(SOC, f"/responder watch {alert.id}")
     await env.ephemeral("ben", "You watch")
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
@@ -132,7 +135,7 @@ async def test_responder_can_be_watched_by_name(env: FeatureEnvironment) -> None
     await env["ben"].command(SOC, "/responder watch tell")
     await env.ephemeral("ben", "There is no alert yet")
     alert = await env.create_alert()
-    await env.card("ben", alert)
+    await env.card_of("ben", alert)
     elsewhere = await env["ben"].dm(env.emulator.bot_user_id)
     await env["ben"].command(elsewhere, "/responder watch tell")
     await env.ephemeral("ben", "You watch Tell_1_0", channel=elsewhere)
@@ -147,13 +150,13 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     env: FeatureEnvironment,
 ) -> None:
     alert = await env.create_alert(tlp=2)
-    card = within_limits(await env.card("eve", alert, OPEN))
+    card = within_limits(await env.card_of("eve", alert, OPEN))
     assert "Beacon" not in text_of(card)
     assert "details withheld (TLP:AMBER)" in text_of(card)
     await env["eve"].click(OPEN, card["ts"], action_id=ids.DETAILS)
     await env.ephemeral("eve", "host web-3 beacons", channel=OPEN)
     red = await env.create_alert(tlp=3, sourceRef="red")
-    card = await env.card("anna", red)
+    card = await env.card_of("anna", red)
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
     told = await env.ephemeral("anna", f"Alert {red.id}: details withheld")
     assert "Beacon" not in text_of(told)
@@ -161,25 +164,25 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
 
 async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvironment) -> None:
     red = await env.create_alert(tlp=3)
-    card = await env.card("anna", red)
+    card = await env.card_of("anna", red)
     await pick(env, "anna", card, "Mark as read")
     told = text_of(await env.told("anna", "You may see up to TLP:AMBER, and it is TLP:RED."))
     assert "Beacon" not in told
     await env["anna"].command(SOC, f"/responder run tell {red.id}")
     await env.told("anna", f"You may see up to TLP:AMBER, and {red.id} is TLP:RED.")
-    assert (await env.admin.alert(red.id)).status == "New"
-    assert await env.admin.actions("alert", red.id) == []
+    assert (await env.client.alert(red.id)).status == "New"
+    assert await env.client.actions("alert", red.id) == []
 
 
 async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await pick(env, "anna", await env.card("anna", alert), "Mark as read")
+    await pick(env, "anna", await env.card_of("anna", alert), "Mark as read")
     read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Marked as read by anna"))
     assert '"Mark as read"' not in text_of(within_limits(read))
     await pick(env, "ben", read, "Mark as unread")
     unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Changed by ben"))
     assert '"Mark as read"' in text_of(within_limits(unread))
-    assert (await env.admin.alert(alert.id)).status == "New"
+    assert (await env.client.alert(alert.id)).status == "New"
 
 
 async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: str) -> None:

@@ -7,7 +7,8 @@ from bot.cards import ids
 from bot.cards.message import Intent
 from bot.slack_emulator import EmulatorView
 from core.models import Alert
-from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.running import SOC
 
 
 async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], responder: str) -> None:
@@ -42,10 +43,10 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
 
 async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = within_limits(await env.card("anna", alert))
+    card = within_limits(await env.card_of("anna", alert))
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
     await env.ephemeral("anna", f"on {alert.id}")
-    assert (await env.ended_run(alert)).created_by == "anna@soc.example"
+    assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
     done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✓ *Tell_1_0* done in"))
     assert within_limits(done)["ts"] == card["ts"]
     assert "Told the firewall." in text_of(done)
@@ -56,21 +57,21 @@ async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvir
 
 async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
     await choose(env, "ben", running, "Wait")
     told = await env.ephemeral("ben", "anna started it")
-    assert len(await env.admin.actions("alert", alert.id)) == 1
+    assert len(await env.client.actions("alert", alert.id)) == 1
     await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
     await env.until("ben", lambda s: len(lines_of("Wait_1_0", s, alert.id)) == 2)
     await cancel_open(env, alert)
-    assert len(await env.admin.actions("alert", alert.id)) == 2
+    assert len(await env.client.actions("alert", alert.id)) == 2
 
 
 async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
     await choose(env, "ben", running, "Wait")
@@ -79,23 +80,23 @@ async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironme
     await env.ended_run(alert)
     await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
     asked = await env.ephemeral("ben", "The run that you were asked about has ended")
-    assert len(await env.admin.actions("alert", alert.id)) == 1
+    assert len(await env.client.actions("alert", alert.id)) == 1
     await env["ben"].click(SOC, asked["ts"], action_id=ids.RUN)
     await env.ephemeral("ben", f"Started Wait_1_0 on {alert.id}")
     await env.release_responder()
-    assert (await env.ended_run(alert)).created_by == "ben@soc.example"
+    assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
 
 
 async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
-    given = {"to": "boss@soc.example", "lines": [1, 2]}
+    card = await env.card_of("anna", alert)
+    given = {"to": "boss@responder-bot.local", "lines": [1, 2]}
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
-    await env.admin.run({**body, "parameters": given})
+    await env.client.run({**body, "parameters": given})
     first = await env.ended_run(alert)
     failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     button = next(e for b in blocks(failed[0]) for e in b.get("elements") or [] if "confirm" in e)
-    assert "boss@soc.example" in button["confirm"]["text"]["text"]
+    assert "boss@responder-bot.local" in button["confirm"]["text"]["text"]
     await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
     await env.until("ben", lambda s: s.thread(SOC, card["ts"])[2:])
     second = await env.ended_run(alert)
@@ -104,32 +105,32 @@ async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvir
 
 async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     body = {"responderId": "Stall_1_0", "objectType": "alert", "objectId": alert.id}
-    await env.admin.run({**body, "parameters": {"to": "boss"}})
+    await env.client.run({**body, "parameters": {"to": "boss"}})
     await env.release_responder()
     await env.ended_run(alert)
     failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
-    await env.admin.run(body)
+    await env.client.run(body)
     await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
     told = await env.ephemeral("ben", "already")
     await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
     await env.until("ben", lambda s: len(lines_of("Stall_1_0", s, alert.id)) == 3)
-    newest = (await env.admin.actions("alert", alert.id))[0]
-    assert (newest.created_by, newest.parameters) == ("ben@soc.example", '{"to":"boss"}')
+    newest = (await env.client.actions("alert", alert.id))[0]
+    assert (newest.created_by, newest.parameters) == ("ben@responder-bot.local", '{"to":"boss"}')
     await cancel_open(env, alert)
 
 
 async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
-    await env.admin.run({**body, "parameters": {"password": "correct horse battery"}})
+    await env.client.run({**body, "parameters": {"password": "correct horse battery"}})
     await env.ended_run(alert)
     failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
     await env.ephemeral("ben", "its inputs had a secret, which isn't kept. Nothing was run.")
-    assert len(await env.admin.actions("alert", alert.id)) == 1
+    assert len(await env.client.actions("alert", alert.id)) == 1
 
 
 def lines_of(responder: str, view: EmulatorView, alert_id: str) -> list[Any]:
@@ -139,22 +140,22 @@ def lines_of(responder: str, view: EmulatorView, alert_id: str) -> list[Any]:
 
 
 async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
-    for action in await env.admin.actions("alert", alert.id):
+    for action in await env.client.actions("alert", alert.id):
         if action.end_date is None:
-            await env.admin.cancel(action.id)
+            await env.client.cancel(action.id)
 
 
 async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await choose(env, "anna", await env.card("anna", alert), "Secret")
+    await choose(env, "anna", await env.card_of("anna", alert), "Secret")
     await env.ephemeral("anna", "Nothing was run.")
-    assert await env.admin.actions("alert", alert.id) == []
+    assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: FeatureEnvironment) -> None:
     """Slack keeps showing the chosen option while the block of the menu keeps its id."""
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     before = menu_block(card)
     await choose(env, "anna", card, "Secret")
 
@@ -171,7 +172,7 @@ async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: Feat
 
 async def test_long_report_is_a_file_in_the_thread(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Report")
 
     def with_file(view: Any) -> Any:
@@ -205,12 +206,12 @@ async def test_missing_permission_is_named_with_who_gives_it(env: FeatureEnviron
     await env["eve"].command(SOC, f"/responder run tell {alert.id}")
     told = text_of(await env.ephemeral("eve", "manageAction"))
     assert "org-admin" in told
-    assert await env.admin.actions("alert", alert.id) == []
+    assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.card("eve", alert)
+    await env.card_of("eve", alert)
     await env["eve"].command(SOC, "/responder help")
     told = text_of(await env.ephemeral("eve", "What you can do with"))
     assert f"/responder list {alert.id}" in told
@@ -229,10 +230,10 @@ async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnv
 
 async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
-    case = await env.admin.create_case_from_alert(alert.id)
-    task = await env.admin.add_task(case.id, {"title": "Look into it"})
-    log = await env.admin.add_log(task.id, {"message": "called the owner of web-3"})
+    card = await env.card_of("anna", alert)
+    case = await env.client.create_case_from_alert(alert.id)
+    task = await env.client.add_task(case.id, {"title": "Look into it"})
+    log = await env.client.add_log(task.id, {"message": "called the owner of web-3"})
 
     def shown(view: Any) -> Any:
         replies = [m for m in view.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in text_of(m)]
@@ -253,5 +254,5 @@ async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureE
 
 
 async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:
-    await env["anna"].command("C0OTHER", "/responder list ~1")
-    await env.ephemeral("anna", "not set up", channel="C0OTHER")
+    await env["anna"].command("C0STRANGE", "/responder list ~1")
+    await env.ephemeral("anna", "not set up", channel="C0STRANGE")

@@ -6,8 +6,9 @@ from typing import Any
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.limits import problems
-from tests.bot.features.environment import SOC, FeatureEnvironment, card_in, text_of
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of
 from tests.bot.features.test_runs import choose
+from tests.bot.running import SOC
 
 VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 
@@ -39,9 +40,9 @@ async def test_template_modal_creates_a_template_and_shows_a_taken_name(env: Fea
     values = typed(**{"name": "Phishing", "tags": "mail", "task:0:title": "Look", "task:1:title": "Block"})
     await lea.submit(view["id"], values)
     await env.until("lea", topmost(ids.NOTICE_VIEW, "was created, with 2 tasks"))
-    made = await env.admin.case_template("Phishing")
+    made = await env.client.case_template("Phishing")
     assert [t.title for t in made.tasks] == ["Look", "Block"]
-    assert made.created_by == "lea@soc.example"
+    assert made.created_by == "lea@responder-bot.local"
     await lea.close((await env.until("lea", lambda s: s.modal))["id"])
     await lea.command(SOC, "/responder template")
     again = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
@@ -63,7 +64,7 @@ async def test_template_from_json_is_shown_before_it_is_created(env: FeatureEnvi
     await lea.submit(check["id"], typed(json=body))
     await env.until("lea", topmost(ids.NOTICE_VIEW, "was created"))
     await env.until("lea", lambda s: len(s.modals) == 1)  # no empty form is left below
-    assert (await env.admin.case_template("Ransom")).severity == 4
+    assert (await env.client.case_template("Ransom")).severity == 4
 
 
 async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
@@ -89,7 +90,7 @@ async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEn
     check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "60 tasks")))
     await lea.submit(check["id"], {})
     await env.until("lea", topmost(ids.NOTICE_VIEW, "with 60 tasks"))
-    assert len((await env.admin.case_template("Long")).tasks) == 60
+    assert len((await env.client.case_template("Long")).tasks) == 60
 
 
 async def test_missing_permission_for_templates_is_told_before_the_modal_opens(env: FeatureEnvironment) -> None:
@@ -118,7 +119,7 @@ async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvir
 
 async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     await env["anna"].close(view["id"])
@@ -134,7 +135,7 @@ async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnviron
 
 async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = await env.card("anna", alert)
+    card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
