@@ -147,9 +147,9 @@ class Shell:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
-            said = (await errors).decode()
+            text = (await errors).decode()
             await process.wait()
-        assert process.returncode in (0, 130), said
+        assert process.returncode in (0, 130), text
 
 
 def copied(folder: Path) -> None:
@@ -193,8 +193,8 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
     settings = blocks(README, "toml")[0].replace("C0123456789", "C0GENERAL")
     (shell.repository / "responder-bot.toml").write_text(settings)
     (shell.repository / "responder-bot.toml").chmod(0o600)
-    async with shell.serving("responder-bot try --workspace-only", "SLACK_APP_TOKEN=") as told:
-        shell.env |= dict(line.split("=", 1) for line in told if line.startswith("SLACK_"))
+    async with shell.serving("responder-bot try --workspace-only", "SLACK_APP_TOKEN=") as lines:
+        shell.env |= dict(line.split("=", 1) for line in lines if line.startswith("SLACK_"))
         shell.env["RESPONDER_BOT_CORE_PORT"] = free_port()
         async with shell.serving("uv run responder-bot serve", "bot: "):
             for command in BESIDE_SERVE:

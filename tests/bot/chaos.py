@@ -151,8 +151,8 @@ class Installation:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with suppress(OSError):
-                    told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                    if os.fsencode(self.folder) in told + os.fsencode(os.readlink(entry / "cwd")):
+                    facts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    if os.fsencode(self.folder) in facts + os.fsencode(os.readlink(entry / "cwd")):
                         found.append(f"{entry.name}: {(entry / 'cmdline').read_bytes().decode(errors='replace')}")
         for file in self.counts.glob("daemon of *"):
             pid, began = file.read_text().split()
@@ -215,8 +215,8 @@ SAYS: Mapping[str, Sequence[str]] = {"serve": ("core: ", "bot: "), "core": ("cor
 class BotProcess:
     """One process of `responder-bot`, from its start to its end."""
 
-    def __init__(self, place: Installation, process: asyncio.subprocess.Process, command: Command) -> None:
-        self._place, self._process, self._command = place, process, command
+    def __init__(self, installed: Installation, process: asyncio.subprocess.Process, command: Command) -> None:
+        self._installed, self._process, self._command = installed, process, command
         self.is_up = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
@@ -225,7 +225,7 @@ class BotProcess:
         waits_for = list(SAYS[self._command])
         while line := (await self._process.stdout.readline()).decode():
             if line.startswith("core: "):
-                self._place.core_url = line.removeprefix("core: ").strip()
+                self._installed.core_url = line.removeprefix("core: ").strip()
             waits_for = [start for start in waits_for if not line.startswith(start)]
             if not waits_for:
                 self.is_up.set()
@@ -257,17 +257,17 @@ class BotProcess:
         return code
 
 
-async def start_process(place: Installation, command: Command) -> BotProcess:
+async def start_process(installed: Installation, command: Command) -> BotProcess:
     """Start a process."""
-    with (place.folder / f"{command}-{os.urandom(3).hex()}.log").open("wb") as errors:
+    with (installed.folder / f"{command}-{os.urandom(3).hex()}.log").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bot.cli", command),
-            cwd=place.folder,
-            env={**os.environ, **place.environment()},
+            cwd=installed.folder,
+            env={**os.environ, **installed.environment()},
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
         )
-    return BotProcess(place, process, command)
+    return BotProcess(installed, process, command)
 
 
 KillTrigger = Callable[[], Awaitable[object]]
@@ -278,9 +278,14 @@ class Killer:
     """Keeps processes of one kind alive, and kills each at a random moment of its life, until there were enough."""
 
     def __init__(
-        self, place: Installation, command: Command, chance: random.Random, kills: int, triggers: Sequence[KillTrigger]
+        self,
+        installed: Installation,
+        command: Command,
+        chance: random.Random,
+        kills: int,
+        triggers: Sequence[KillTrigger],
     ) -> None:
-        self._place, self._command, self._chance = place, command, chance
+        self._installed, self._command, self._chance = installed, command, chance
         self._wanted = kills
         self._triggers = triggers
         self.kills = 0
@@ -289,7 +294,7 @@ class Killer:
     async def run(self) -> None:
         """Returns with one that lives on as `last`."""
         while self.kills < self._wanted:
-            self.last = await start_process(self._place, self._command)
+            self.last = await start_process(self._installed, self._command)
             if self._chance.random() < 0.2:  # while it comes up
                 await asyncio.sleep(self._chance.uniform(0.3, 2.0))
             else:
@@ -297,7 +302,7 @@ class Killer:
                 await self._wait_for_trigger()
             await self.last.kill()
             self.kills += 1
-        self.last = await start_process(self._place, self._command)
+        self.last = await start_process(self._installed, self._command)
         await self.last.up()
 
     async def _wait_for_trigger(self) -> None:

@@ -108,9 +108,9 @@ async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: 
         await env.card(anna, alert_id)
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
-        told = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
-        assert "127.0.0.1" not in str(told)
-        assert str(settings.core.port) not in str(told)
+        response = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
+        assert "127.0.0.1" not in str(response)
+        assert str(settings.core.port) not in str(response)
         async with serving(settings, grace_s=0):
             later = await env.post_alert(sourceRef="eve-2", title="After the pause")
             await env.card(anna, later)
@@ -152,14 +152,17 @@ async def test_only_recently_signed_requests_are_accepted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("time_said", "signature"),
     [
-        *((said, f"v0={'0' * 64}") for said in ("junk", "", "-1", "1_0", "1e9", "9" * 5_000, "9" * 400, "\xb2", "nan")),
-        *(("{now}", said) for said in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)),
+        *(
+            (value, f"v0={'0' * 64}")
+            for value in ("junk", "", "-1", "1_0", "1e9", "9" * 5_000, "9" * 400, "\xb2", "nan")
+        ),
+        *(("{now}", value) for value in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)),
     ],
 )
 async def test_malformed_signatures_are_refused(tmp_path: Path, time_said: str, signature: str) -> None:
     async with running_bot(tmp_path, transport="http") as env:
-        said = time_said.format(now=int(time.time()))
-        head = f"X-Slack-Request-Timestamp: {said}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
+        value = time_said.format(now=int(time.time()))
+        head = f"X-Slack-Request-Timestamp: {value}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
         assert await statuses_of(env, head, BODY.encode()) == [401]
 
 
@@ -180,8 +183,8 @@ async def test_http_listener_is_as_strict_as_cores(tmp_path: Path) -> None:
 async def test_idle_and_partial_connections_are_closed(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         assert isinstance(env.bot.transport, HttpTransport)
-        place = urlsplit(env.bot.transport.url)
-        opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(90)]
+        address = urlsplit(env.bot.transport.url)
+        opened = [await asyncio.open_connection(address.hostname, address.port) for _ in range(90)]
         for number, (_, writer) in enumerate(opened):
             half = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\n"
             writer.write(["", half, f"{half}Content-Length: 9\r\n\r\nx"][number % 3].encode())
@@ -195,8 +198,8 @@ async def test_idle_and_partial_connections_are_closed(tmp_path: Path) -> None:
 async def statuses_of(env: BotEnvironment, head: str, body: bytes) -> list[int]:
     """The status of each answer to one raw request, after which its connection ends."""
     assert isinstance(env.bot.transport, HttpTransport)
-    place = urlsplit(env.bot.transport.url)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    address = urlsplit(env.bot.transport.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
     first = f"POST {EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nConnection: close\r\n"
     writer.write(f"{first}{head}\r\n\r\n".encode("latin-1") + body)
     heard = await reader.read()
@@ -227,11 +230,11 @@ async def test_health_and_metrics_are_served(tmp_path: Path, transport: Literal[
         ]
         for url in urls:
             async with session.get(url + "/health") as answer:
-                told = await answer.json()
+                response = await answer.json()
             async with session.get(url + "/metrics") as answer:
                 counted = (await answer.text()).splitlines()
-            assert told["status"] == "ok"
-            assert [part["name"] for part in told["parts"]] == [way_in, "delivery", "feed"]
+            assert response["status"] == "ok"
+            assert [part["name"] for part in response["parts"]] == [way_in, "delivery", "feed"]
             assert 'responder_bot_acknowledge_seconds_count{surface="command"} 1.0' in counted
             assert "responder_bot_messages_stuck 0.0" in counted
             assert any(re.match("responder_bot_store_commits_total [1-9]", line) for line in counted)

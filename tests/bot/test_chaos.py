@@ -76,7 +76,7 @@ class Request:
 class Scene:
     """The people, and what they were told."""
 
-    place: Installation
+    installed: Installation
     emulator: SlackEmulator
     people: Mapping[str, EmulatedUser]
     chance: random.Random
@@ -85,7 +85,7 @@ class Scene:
     clients: dict[str, CoreClient] = field(default_factory=dict)
     alerts: dict[str, str] = field(default_factory=dict)
     """Alert id to its channel."""
-    asked: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     acknowledged: set[Request] = field(default_factory=set)
     tasks: dict[str, str] = field(default_factory=dict)
     """Case id to the task in it that a responder runs on."""
@@ -107,8 +107,8 @@ class Scene:
         await self.people[LEA].until(lambda _: len(self.emulator.traffic) > sent)
 
     async def a_program_runs(self) -> None:
-        ran = len(os.listdir(self.place.counts))
-        while len(os.listdir(self.place.counts)) == ran:  # noqa: ASYNC110 - another process's files ring no bell
+        ran = len(os.listdir(self.installed.counts))
+        while len(os.listdir(self.installed.counts)) == ran:  # noqa: ASYNC110 - nothing tells of another process's files
             await asyncio.sleep(0.01)
 
     async def many_operations_are_applied(self) -> None:
@@ -118,7 +118,7 @@ class Scene:
 
     def unseen(self) -> set[str]:
         """Runs that were counted since the last call."""
-        seen, self._runs_seen = self._runs_seen, frozenset(os.listdir(self.place.counts))
+        seen, self._runs_seen = self._runs_seen, frozenset(os.listdir(self.installed.counts))
         return set(self._runs_seen - seen)
 
     # --- as a machine, over HTTP
@@ -127,10 +127,12 @@ class Scene:
         """Ask core until it answers; it may be dead at the moment."""
         while True:
             try:
-                if self.place.core_url:
-                    url = self.place.core_url
+                if self.installed.core_url:
+                    url = self.installed.core_url
                     known = self.clients.get(f"{user} {url}")
-                    client = self.clients.setdefault(f"{user} {url}", known or CoreClient(url, self.place.keys[user]))
+                    client = self.clients.setdefault(
+                        f"{user} {url}", known or CoreClient(url, self.installed.keys[user])
+                    )
                     return await call(client, *args, **more)
             except ResponderBotError as error:
                 if error.code != "unavailable":
@@ -150,13 +152,13 @@ class Scene:
         channel = CHANNELS[which]
         self.alerts[alert.id] = channel
         kinds = self.chance.sample(ON_ALERTS, 4)
-        asked = [Request(kind, alert.id, alert.id, channel) for kind in kinds]
+        requests = [Request(kind, alert.id, alert.id, channel) for kind in kinds]
         if number % CASE_EVERY == 0:
             case = await self._case_of(alert.id)
             task = await self.core("lea", CoreClient.add_task, case, {"title": f"by hand {case}"})
             self.tasks[case] = task.id  # where an answer was lost there is another one, which nobody uses
-            asked += [Request("Many", case, alert.id, channel), Request("Logging", task.id, alert.id, channel)]
-        return asked
+            requests += [Request("Many", case, alert.id, channel), Request("Logging", task.id, alert.id, channel)]
+        return requests
 
     async def _case_of(self, alert_id: str) -> str:
         try:
@@ -208,7 +210,7 @@ class Scene:
         elif request.object_id == request.alert_id and self.chance.random() < 0.5:
             await self._choose(who, request)
         else:
-            self.asked.append(request)
+            self.requests.append(request)
             answer = await who.command(request.channel, f"/responder run {request.responder}_1_0 {request.object_id}")
             self._note(request, answer)
 
@@ -230,7 +232,7 @@ class Scene:
                 if offered:
                     self.asking.set()
                     answer = await who.click(request.channel, now["ts"], value=offered[0], **at)
-                    self.asked.append(request)
+                    self.requests.append(request)
                     self._note(request, answer)
                     return
             except Refused:  # the app is dead at the moment, or the card has just changed
@@ -253,7 +255,7 @@ class Scene:
             return
         assert shown is not None
         self.asking.set()
-        self.asked.append(request)
+        self.requests.append(request)
         self._note(request, await who.click(request.channel, shown["ts"], action_id=ids.RUN))
 
     async def decide(self) -> None:
@@ -377,17 +379,17 @@ async def truth(scene: Scene) -> Truth:
         alert = await scene.core("lea", CoreClient.alert, alert_id)
         on_alert = [action for action in actions if action.object_id == alert_id]
         messages = [alert_card(alert, on_alert, **AS_SHOWN, now_ms=now_ms())]
-        told = [(action, Subject.alert(alert)) for action in on_alert]
+        with_subjects = [(action, Subject.alert(alert)) for action in on_alert]
         if alert.case is not None:
             case = await scene.core("lea", CoreClient.case, alert.case)
             task = await scene.core("lea", CoreClient.task, scene.tasks[case.id])
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}
-            told += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]
-            logs = [Log.model_validate(log) for log in kept(scene.place, "case_task_log", task.id)]
+            with_subjects += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]
+            logs = [Log.model_validate(log) for log in kept(scene.installed, "case_task_log", task.id)]
             messages += [
                 replies.task_log_card(log, [], Subject.log(log, case), **AS_SHOWN, now_ms=now_ms()) for log in logs
             ]
-        for action, subject in told:
+        for action, subject in with_subjects:
             messages.append(replies.end_reply(action, subject, **AS_SHOWN))
             if action.approval is not None:
                 messages.append(replies.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
@@ -409,25 +411,25 @@ async def _ended(scene: Scene, action: Action) -> Action:
                 return found
 
 
-def kept(place: Installation, kind: str, parent: str = "") -> list[Json]:
+def kept(installed: Installation, kind: str, parent: str = "") -> list[Json]:
     """Core's objects of a kind, below one of another."""
-    with sqlite3.connect(place.folder / "responder-bot.db") as database:
+    with sqlite3.connect(installed.folder / "responder-bot.db") as database:
         rows = database.execute("SELECT parent_id, doc FROM object WHERE kind = ?", (kind,)).fetchall()
     database.close()
     return [json.loads(doc) for above, doc in rows if parent in ("", f"~{above}")]
 
 
-def unsettled(place: Installation) -> int:
+def unsettled(installed: Installation) -> int:
     """How many clicks and commands the bot still has to carry out."""
-    with sqlite3.connect(place.folder / "responder-bot-slack.db") as database:
+    with sqlite3.connect(installed.folder / "responder-bot-slack.db") as database:
         (number,) = database.execute("SELECT count(*) FROM inbox WHERE done_at = 0").fetchone()
     database.close()
     return int(number)
 
 
-def events_of(place: Installation) -> Counter[tuple[str, str]]:
+def events_of(installed: Installation) -> Counter[tuple[str, str]]:
     """How often each event of an action stands in core's feed."""
-    with sqlite3.connect(place.folder / "responder-bot.db") as database:
+    with sqlite3.connect(installed.folder / "responder-bot.db") as database:
         rows = database.execute("SELECT object_id, type FROM event WHERE type LIKE 'action.%'").fetchall()
     database.close()
     return Counter((f"~{number}", event) for number, event in rows)
@@ -440,11 +442,11 @@ def check_runs(scene: Scene, actions: Sequence[Action]) -> dict[str, int]:
         by_request.setdefault((action.responder_name.removesuffix("_1_0"), action.object_id), []).append(action)
     twice = {about: len(found) for about, found in by_request.items() if len(found) > 1}
     assert not twice
-    assert set(by_request) <= {(one.responder, one.object_id) for one in scene.asked}
+    assert set(by_request) <= {(one.responder, one.object_id) for one in scene.requests}
     lost = {one for one in scene.acknowledged if (one.responder, one.object_id) not in by_request}
     assert len(lost) <= scene.refused(), lost
     for (responder, object_id), (action,) in by_request.items():
-        ran = scene.place.counted(responder, object_id)
+        ran = scene.installed.counted(responder, object_id)
         decision = scene.decided.get(object_id, "") if responder == "Approved" else ""
         expected = {"approve": "Success", "deny": "Failure", "cancel": "Deleted"}.get(decision)
         assert expected in (None, action.status), (decision, action)
@@ -458,27 +460,27 @@ def check_runs(scene: Scene, actions: Sequence[Action]) -> dict[str, int]:
         if responder == "Many":
             assert len(applied) == MANY
     check_operations(scene, [action for action in actions if action.status == "Success"])
-    events = events_of(scene.place)
+    events = events_of(scene.installed)
     assert {events[action.id, "action.created"] for action in actions} <= {1}
     assert {events[action.id, "action.ended"] for action in actions} <= {1}
     return {
-        "asked": len(scene.asked),
+        "requests": len(scene.requests),
         "acknowledged": len(scene.acknowledged),
         "refused": len(lost),
         "actions": len(actions),
         "ended": sum(action.end_date is not None for action in actions),
-        "programs": sum(scene.place.counted(*about) for about in by_request),
+        "programs": sum(scene.installed.counted(*about) for about in by_request),
     }
 
 
 def check_operations(scene: Scene, done: Sequence[Action]) -> None:
     on = {name: [a.object_id for a in done if a.responder_name == f"{name}_1_0"] for name in ("Many", "Logging")}
-    titles = Counter(task["title"] for task in kept(scene.place, "case_task"))
+    titles = Counter(task["title"] for task in kept(scene.installed, "case_task"))
     by_run = Counter({title: n for title, n in titles.items() if not title.startswith("by hand")})
     assert by_run == Counter(f"{case} {number}" for case in on["Many"] for number in range(MANY))
-    logs = Counter(log["message"] for log in kept(scene.place, "case_task_log"))
+    logs = Counter(log["message"] for log in kept(scene.installed, "case_task_log"))
     assert logs == Counter(f"{task} {number}" for task in on["Logging"] for number in range(LOGS))
-    for alert in kept(scene.place, "alert"):
+    for alert in kept(scene.installed, "alert"):
         tags = [a.responder_name.removesuffix("_1_0") for a in done if a.object_id == alert["id"]]
         added = [tag for tag in tags if tag in TAGGING]
         assert sorted(alert["tags"]) == sorted([*ALERT["tags"], *added])
@@ -505,9 +507,9 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
             one: await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, one))
             for one in (ANNA, BEN, LEA)
         }
-        place = await installation(tmp_path, emulator)
+        installed = await installation(tmp_path, emulator)
         chance = random.Random(SEED)  # noqa: S311 - chance that can be repeated is the point
-        scene = Scene(place, emulator, people, chance, is_together=len(commands) == 1)
+        scene = Scene(installed, emulator, people, chance, is_together=len(commands) == 1)
         stack.push_async_callback(scene.close)
         moments = (
             scene.somebody_asks,
@@ -515,16 +517,16 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
             scene.a_program_runs,
             scene.many_operations_are_applied,
         )
-        killers = [Killer(place, one, random.Random(f"{SEED} {one}"), kills, moments) for one in commands]  # noqa: S311
+        killers = [Killer(installed, one, random.Random(f"{SEED} {one}"), kills, moments) for one in commands]  # noqa: S311
         for killer in killers:
             stack.push_async_callback(killer.close)
-        await first_start(place, commands)
+        await first_start(installed, commands)
         deciding = asyncio.create_task(scene.decide())
         stack.push_async_callback(cancelled, deciding)
         async with asyncio.TaskGroup() as group:
             killing = [group.create_task(killer.run()) for killer in killers]
             group.create_task(scene.work(lambda: all(task.done() for task in killing)))
-        await until(lambda: not unsettled(place), "an inbox in which nothing is left to do")
+        await until(lambda: not unsettled(installed), "an inbox in which nothing is left to do")
         expected = await truth(scene)
         try:
             await people[LEA].until(lambda view: not expected.differences(view), QUIET_S)
@@ -533,28 +535,28 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
         counts = check_runs(scene, expected.actions)
         assert [await killer.stop() for killer in killers] == [0] * len(killers)
         assert expected.differences(people[LEA].live_view) == []
-        assert (place.job_folders(), place.processes()) == ([], [])
+        assert (installed.job_folders(), installed.processes()) == ([], [])
         assert not deciding.done()
-        assert faults_in(place) == []
+        assert faults_in(installed) == []
     messages = sum(sum(thread.values()) for thread in expected.threads.values())
-    told = {"kills": sum(killer.kills for killer in killers), **counts, "messages": messages}
-    print(json.dumps({"seed": SEED, **told, "files": sum(expected.files.values())}))  # noqa: T201
+    with_subjects = {"kills": sum(killer.kills for killer in killers), **counts, "messages": messages}
+    print(json.dumps({"seed": SEED, **with_subjects, "files": sum(expected.files.values())}))  # noqa: T201
     assert counts["actions"] > kills
 
 
-async def first_start(place: Installation, commands: Sequence[Command]) -> None:
+async def first_start(installed: Installation, commands: Sequence[Command]) -> None:
     """At its very first start the bot remembers where core's feed stands, and tells nothing of what came before."""
     processes = []
     for command in commands:
-        processes.append(await start_process(place, command))
+        processes.append(await start_process(installed, command))
         await processes[-1].up()
     for one in processes:
         await one.kill()
 
 
-def faults_in(place: Installation) -> list[str]:
+def faults_in(installed: Installation) -> list[str]:
     """What processes logged that only an error of our own explains."""
-    return [f"{name}: {text}" for name, text in place.logs() if "Traceback" in text or '"internal_error"' in text]
+    return [f"{name}: {text}" for name, text in installed.logs() if "Traceback" in text or '"internal_error"' in text]
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:

@@ -318,7 +318,7 @@ steps = st.one_of(
 class ChangingLevels:
     """Messages whose TLP and clearances change, with the current values."""
 
-    told: PostedAlert
+    posted: PostedAlert
     alert: int = 2
     case: int = 2
     observed: dict[str, int] = field(default_factory=dict)
@@ -329,11 +329,13 @@ class ChangingLevels:
         for change in (("alert", 2), ("case", 2), ("unshare", SOC), ("unshare", RED)):
             await self.take(*change)
         body = {"artifacts": [{"dataType": "ip", "data": OBSERVED}]}
-        assert (await self.told.scene.core.send("PATCH", f"/api/alert/{self.told.alert_id}", body)).status_code == 200
+        assert (
+            await self.posted.scene.core.send("PATCH", f"/api/alert/{self.posted.alert_id}", body)
+        ).status_code == 200
         self.observed = {OBSERVED: 2}
 
     async def take(self, what: str, given: Any) -> None:
-        it, send = self.told, self.told.scene.core.send
+        it, send = self.posted, self.posted.scene.core.send
         if what in ("alert", "case"):
             object_id = it.alert_id if what == "alert" else it.case_id
             assert (await send("PATCH", f"/api/{what}/{object_id}", {"tlp": given})).status_code == 200
@@ -356,10 +358,10 @@ class ChangingLevels:
             getattr(it.scene.emulator.faults, what)(given)
 
     async def settled(self) -> None:
-        bot = self.told.scene.bot
+        bot = self.posted.scene.bot
         for channel in ROUTED:
             await until(lambda channel=channel: bot.channels.clearance(channel) == self.clearance(channel))  # type: ignore[misc]  # mypy can't infer a lambda with a default
-        await settled(self.told.scene, bot)
+        await settled(self.posted.scene, bot)
 
     def clearance(self, channel: str) -> int:
         own = {SOC: 2, OPEN: 0, RED: 3}.get(channel, 2)  # direct messages to ben, who may see up to amber
@@ -370,8 +372,8 @@ class ChangingLevels:
         await self.settled()
         highest = max([self.alert, *self.observed.values()])
         rising = {TITLE: self.alert, LOGGED: self.case, **dict.fromkeys(REPORTED, highest)}
-        for channel in (*ROUTED, self.told.direct):
-            clearance, everything = self.clearance(channel), await stored(self.told.ben, channel)
+        for channel in (*ROUTED, self.posted.direct):
+            clearance, everything = self.clearance(channel), await stored(self.posted.ben, channel)
             for words, level in rising.items():
                 assert (words in everything) is (level <= clearance and self._is_told(words, channel)), (channel, words)
             for data, level in self.observed.items():
@@ -379,7 +381,7 @@ class ChangingLevels:
 
     def _is_told(self, words: str, channel: str) -> bool:
         """Whether it is posted there at all: direct messages have no logs and no files."""
-        return channel != self.told.direct or words not in (LOGGED, REPORTED[2])
+        return channel != self.posted.direct or words not in (LOGGED, REPORTED[2])
 
 
 @pytest.mark.slow
@@ -463,9 +465,9 @@ async def bot_process(settings: BotSettings) -> asyncio.subprocess.Process:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    told = settings.model_dump(mode="json")
-    told["channel"] = [{**one, "clearance": TLP_NAMES[one["clearance"]]} for one in told["channel"]]
-    process.stdin.write(json.dumps(told).encode())
+    posted = settings.model_dump(mode="json")
+    posted["channel"] = [{**one, "clearance": TLP_NAMES[one["clearance"]]} for one in posted["channel"]]
+    process.stdin.write(json.dumps(posted).encode())
     process.stdin.close()
     assert await process.stdout.readline() == b"leads\n"
     return process

@@ -51,8 +51,8 @@ async def test_internal_error_is_reported_with_the_number_in_the_log(tmp_path: P
             anna = await env.person(ANNA)
             env.emulator.faults.error("views.open", "fatal_error")
             await anna.command(SOC, "/responder")
-            told = await anna.until(lambda s: [m["text"] for m in s.ephemerals(SOC) if "on our side" in m["text"]])
-    number = re.search(r"number ([0-9a-f]{8})", told[0])
+            responses = await anna.until(lambda s: [m["text"] for m in s.ephemerals(SOC) if "on our side" in m["text"]])
+    number = re.search(r"number ([0-9a-f]{8})", responses[0])
     assert number is not None
     assert number[1] in [entry.get("number") for entry in logs]
 
@@ -72,8 +72,10 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=2)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        told = await anna.until(lambda view: view.ephemerals(SOC))
-        assert told[0]["text"].startswith(f"{CLOSE} done in") or told[0]["text"].startswith(f"Started {CLOSE}")
+        responses = await anna.until(lambda view: view.ephemerals(SOC))
+        assert responses[0]["text"].startswith(f"{CLOSE} done in") or responses[0]["text"].startswith(
+            f"Started {CLOSE}"
+        )
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -84,9 +86,9 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=100)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        told = await anna.until(lambda view: view.ephemerals(SOC))
-        assert f"{CLOSE} may have started on {alert_id}" in told[0]["text"]
-        assert f"/responder actions {alert_id}" in told[0]["text"]
+        responses = await anna.until(lambda view: view.ephemerals(SOC))
+        assert f"{CLOSE} may have started on {alert_id}" in responses[0]["text"]
+        assert f"/responder actions {alert_id}" in responses[0]["text"]
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -101,11 +103,11 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         def request(view: EmulatorView) -> str:
             return next((m["ts"] for m in view.thread(SOC, card["ts"]) if ids.APPROVE in str(m)), "")
 
-        asked = await ben.until(request)
+        request_ts = await ben.until(request)
         proxy.drop_responses("/approve", times=100)
-        await ben.click(SOC, asked, action_id=ids.APPROVE)
-        told = await ben.until(lambda view: view.ephemerals(SOC))
-        assert told[0]["text"] == UNKNOWN_OUTCOME
+        await ben.click(SOC, request_ts, action_id=ids.APPROVE)
+        responses = await ben.until(lambda view: view.ephemerals(SOC))
+        assert responses[0]["text"] == UNKNOWN_OUTCOME
         assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 
 

@@ -108,15 +108,20 @@ def common(kind: str, user: str = ANNA, team: str = TEAM) -> Json:
 
 def click(action_id: str, value: str, responses: ResponseUrlServer | None = None, **more: Any) -> Json:
     """A click on a button in a message."""
-    place = {"channel": SOC, "ts": "1.000001", "user": ANNA, "team": TEAM, "block_id": "b", "at": "1.5", **more}
-    element: Json = {"type": "button", "action_id": action_id, "block_id": place["block_id"], "action_ts": place["at"]}
+    origin = {"channel": SOC, "ts": "1.000001", "user": ANNA, "team": TEAM, "block_id": "b", "at": "1.5", **more}
+    element: Json = {
+        "type": "button",
+        "action_id": action_id,
+        "block_id": origin["block_id"],
+        "action_ts": origin["at"],
+    }
     if action_id in (ids.MENU, ids.MORE):
         element["selected_option"] = {"text": {"type": "plain_text", "text": "x"}, "value": value}
     return {
-        **common("block_actions", place["user"], place["team"]),
-        "container": {"type": "message", "message_ts": place["ts"], "channel_id": place["channel"]},
-        "channel": {"id": place["channel"], "name": "soc"},
-        "message": {"ts": place["ts"], "text": "x"},
+        **common("block_actions", origin["user"], origin["team"]),
+        "container": {"type": "message", "message_ts": origin["ts"], "channel_id": origin["channel"]},
+        "channel": {"id": origin["channel"], "name": "soc"},
+        "message": {"ts": origin["ts"], "text": "x"},
         "response_url": responses.url if responses else "",
         "actions": [{**element, "value": value}],
     }
@@ -170,9 +175,9 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
         for number, payload in enumerate(forged, start=1):
             assert (await slack.send(payload))[0] == 200
             await responses.until_count(number)
-        for said in map(json.dumps, responses.received):
-            assert "Nothing was run" in said
-            assert ids.REFRESH in said
+        for response in map(json.dumps, responses.received):
+            assert "Nothing was run" in response
+            assert ids.REFRESH in response
         assert (await env.client.alert(alert_id)).status == "New"
         assert await env.client.search_actions({}) == []
 
@@ -236,7 +241,7 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
             await slack.send({**command, "text": text, "trigger_id": f"{number}"})
         await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
         await responses.until_count(6)
-        assert all("not set up" in json.dumps(said) for said in responses.received)
+        assert all("not set up" in json.dumps(response) for response in responses.received)
         assert await env.client.search_actions({}) == []
 
 
@@ -296,7 +301,7 @@ INTERNAL_ERRORS = ("internal_error", "leading_failed", "render_failed")
 def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], alert_id: str, ts: str) -> Json:
     """A payload of any interaction type by one of these people, with real ids, mutated in up to three places."""
     user, token = draw(st.sampled_from(users)), draw(st.sampled_from([*tokens.values(), "A" * 22]))
-    place: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
+    origin: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
     name = draw(st.sampled_from([CLOSE, "close", "Responder", '"', "x"]) | LETTERS)
     clicks = [ids.RUN, ids.RUN_ANYWAY, ids.RUN_AGAIN, ids.DISMISS, ids.MENU, ids.MORE, ids.CANCEL, ids.APPROVE,
               ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE, ids.TEMPLATE_ADD_TASK, ids.TEMPLATE_REMOVE_FIELD,
@@ -317,18 +322,18 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
         st.sampled_from(
             [
                 {"command": "/responder", "text": f"{draw(st.sampled_from(VERBS))} {name} {alert_id}", "team_id": TEAM,
-                 "user_id": user, "channel_id": SOC, "trigger_id": place["at"], "response_url": ""},
-                click(action_id, token, **place, block_id=f"{ids.MENU_BLOCK}{token}"),
-                {**click(action_id, token, **place), "view": home},
+                 "user_id": user, "channel_id": SOC, "trigger_id": origin["at"], "response_url": ""},
+                click(action_id, token, **origin, block_id=f"{ids.MENU_BLOCK}{token}"),
+                {**click(action_id, token, **origin), "view": home},
                 {**common_now, "type": "block_suggestion", "action_id": menu,
                  "block_id": f"{ids.MENU_BLOCK}{token}", "value": name, "channel": {"id": SOC},
                  "container": {"message_ts": ts, "channel_id": SOC}, "view": {"private_metadata": metadata}},
                 {**submission(view, metadata, values), "user": {"id": user, "team_id": TEAM}},
                 {**common_now, "type": "view_closed", "view": {**modal, "callback_id": view}, "is_cleared": True},
-                {**common_now, "type": "shortcut", "callback_id": ids.RUN_SHORTCUT, "action_ts": place["at"]},
+                {**common_now, "type": "shortcut", "callback_id": ids.RUN_SHORTCUT, "action_ts": origin["at"]},
                 {**common_now, "type": "message_action", **shortcut,
                  "message": {"ts": ts, "text": f"{alert_id} {name}", "blocks": [{"text": name}]}},
-                {"type": "event_callback", "team_id": TEAM, "event_id": place["at"],
+                {"type": "event_callback", "team_id": TEAM, "event_id": origin["at"],
                  "event": {"type": "app_home_opened", "user": user, "tab": "home", "channel": "D1"}},
             ]
         )

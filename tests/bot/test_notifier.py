@@ -91,10 +91,10 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        asked = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
-        await anna.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
+        requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+        await anna.click(SOC, requests[0]["ts"], action_id=ids.APPROVE)
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "somebody else must" in m["text"]])
-        await ben.click(SOC, asked[0]["ts"], action_id=ids.APPROVE)
+        await ben.click(SOC, requests[0]["ts"], action_id=ids.APPROVE)
         await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 

@@ -35,5 +35,5 @@ async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, 
     await leave_pending(tmp_path, f"run {CLOSE} ~404", minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        told = await anna.until(lambda view: view.ephemerals(SOC))
-    assert answer in told[0]["text"]
+        responses = await anna.until(lambda view: view.ephemerals(SOC))
+    assert answer in responses[0]["text"]

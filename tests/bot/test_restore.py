@@ -78,8 +78,8 @@ async def test_messages_of_another_database_are_left_alone_until_they_are_forgot
         settings = await scene.stop_core()
         put(tmp_path)
         async with serving(settings, grace_s=0):
-            said = await refused(scene)
-            assert f"messages were made from ({why}" in said
+            sentence = await refused(scene)
+            assert f"messages were made from ({why}" in sentence
             assert not all(check.ok for check in await scene.bot.health())
             new = await scene.post_alert(sourceRef="new", title="Somebody else's machine")
             assert (new == lost) == (
@@ -126,8 +126,8 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_i
         anna = await scene.person(ANNA)
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
-        asked = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
-        await scene.client.run(asked)
+        request = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
+        await scene.client.run(request)
         await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))
         copy(tmp_path / "slack.db", tmp_path / "copy.db.slack", now_ms())
         copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
@@ -141,14 +141,14 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_i
             CoreClient(scene.core.url, scene.service_key) as core,
             running(scene.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
         ):
-            told = await anna.until(
+            responses = await anna.until(
                 lambda view: [
                     m
                     for m in view.thread(SOC, (find_card(view.messages(SOC), alert_id) or {"ts": ""})["ts"])
                     if "restored from a backup of" in str(m)
                 ]
             )
-            assert "it may have run" in str(told)
+            assert "it may have run" in str(responses)
             await anna.until(lambda view: "failed" in str(find_card(view.messages(SOC), alert_id)).lower())
             later = await scene.post_alert(sourceRef="later")
             await scene.card(anna, later)

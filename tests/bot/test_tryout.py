@@ -103,6 +103,6 @@ async def test_an_unavailable_port_or_folder_is_one_sentence_and_exit_status_2(t
         ]
         for arguments, hint in mistakes:
             process = await started(tmp_path, *arguments)
-            _, said = await process.communicate()
-            assert (process.returncode, said.decode().count("\n")) == (2, 1), said.decode()
-            assert hint in said.decode()
+            _, errors = await process.communicate()
+            assert (process.returncode, errors.decode().count("\n")) == (2, 1), errors.decode()
+            assert hint in errors.decode()

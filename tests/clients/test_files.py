@@ -46,7 +46,7 @@ async def is_the_mail(core: RunningCore, artifact: Any) -> bool:
     return (file["name"], file["contentType"], content) == ("mail_ März.eml", "message/rfc822", CONTENT)
 
 
-def told(artifacts: Sequence[Any]) -> list[tuple[str, str, int]]:
+def shown(artifacts: Sequence[Any]) -> list[tuple[str, str, int]]:
     """Name, type and size of the file of each."""
     return [(f["name"], f["contentType"], f["size"]) for f in (artifact["attachment"] for artifact in artifacts)]
 
@@ -69,13 +69,13 @@ async def test_a_file_is_added(core: RunningCore, path: str) -> None:
         "alert": (await core.send("POST", "/api/alert", ALERT)).json()["id"],
         "case": (await core.send("POST", "/api/case", {"title": "c", "description": "d"})).json()["id"],
     }
-    asked = {"dataType": "file", "message": "the mail"}
-    (added,) = await sent(core, path.format(**ids), asked, [("attachment", *MAIL[1:])])
+    artifact = {"dataType": "file", "message": "the mail"}
+    (added,) = await sent(core, path.format(**ids), artifact, [("attachment", *MAIL[1:])])
     assert await is_the_mail(core, added)
     assert added["message"] == "the mail"
     both = [("attachment", "a", b"1", "text/plain"), ("attachment", "b", b"22", "text/plain")]
-    added = await sent(core, path.format(**ids), asked, both)
-    assert told(added) == [("a", "text/plain", 1), ("b", "text/plain", 2)]
+    added = await sent(core, path.format(**ids), artifact, both)
+    assert shown(added) == [("a", "text/plain", 1), ("b", "text/plain", 2)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_a_file_keeps_its_name(core: RunningCore, named: bytes, name: str)
         b'--b\r\nContent-Disposition: form-data; name="attachment"; ' + named + b"\r\n\r\nx\r\n--b--\r\n"
     )
     answer = await raw(core, f"/api/alert/{alert}/artifact", content)
-    assert told(answer.json()) == [(name, "application/octet-stream", 1)]
+    assert shown(answer.json()) == [(name, "application/octet-stream", 1)]
 
 
 async def test_a_file_that_would_be_lost_is_refused_by_name(core: RunningCore) -> None:
@@ -182,8 +182,8 @@ async def test_a_file_is_not_kept_a_hundred_times(core: RunningCore, many: int) 
 
 
 async def test_several_artifacts_may_share_all_but_their_data(core: RunningCore) -> None:
-    asked = {**ALERT, "artifacts": [{"dataType": "ip", "data": ["192.0.2.7", "192.0.2.8"], "tlp": 1}]}
-    made = (await core.send("POST", "/api/alert", asked)).json()
+    artifact = {**ALERT, "artifacts": [{"dataType": "ip", "data": ["192.0.2.7", "192.0.2.8"], "tlp": 1}]}
+    made = (await core.send("POST", "/api/alert", artifact)).json()
     assert [(item["data"], item["tlp"]) for item in made["artifacts"]] == [("192.0.2.7", 1), ("192.0.2.8", 1)]
     names = {"dataType": "domain", "data": ["a.example", "b.example"]}
     added = (await core.send("POST", f"/api/alert/{made['id']}/artifact", names)).json()

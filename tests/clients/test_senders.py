@@ -174,8 +174,8 @@ async def test_n8n_runs_a_responder_and_reads_how_it_went(core: RunningCore, kin
     objects = await one_of_each(core)
     offered = await sent(core, "GET", f"/api/connector/cortex/responder/{kind}/{objects[kind]}")
     responder = next(item for item in offered if item["name"] == NAME)
-    asked = {"responderId": responder["id"], "objectId": objects[kind], "objectType": kind}
-    action = await sent(core, "POST", "/api/connector/cortex/action", asked, 201)
+    requested = {"responderId": responder["id"], "objectId": objects[kind], "objectType": kind}
+    action = await sent(core, "POST", "/api/connector/cortex/action", requested, 201)
     same = [{"_field": name, "_value": action[name]} for name in ("cortexId", "objectId", "startDate")]
     query = {"query": [{"_name": "listAction"}, {"_name": "filter", "_and": same}]}
     found = await sent(core, "POST", "/api/v1/query?name=log-actions", query)
@@ -220,12 +220,12 @@ async def test_xsoar_reads_a_case_with_tasks_logs_and_observables(core: RunningC
         {"_name": "getCase", "idOrName": objects["case"]},
         {"_name": "getTask", "idOrName": objects["case_task"]},
     )
-    asked: dict[Kind, list[Body]] = {
+    requested: dict[Kind, list[Body]] = {
         "case_artifact": [case, {"_name": "observables"}, sort({"startDate": "desc"}), page],
         "case_task": [case, {"_name": "tasks"}, sort({"flag": "desc"}, {"order": "asc"}, {"startDate": "asc"}), page],
         "case_task_log": [task, {"_name": "logs"}, sort({"date": "desc"}), page],
     }
-    for kind, steps in asked.items():
+    for kind, steps in requested.items():
         found = await sent(core, "POST", "/api/v1/query", {"query": steps})
         assert [item["_id"] for item in found] == [objects[kind]]
 

@@ -37,12 +37,12 @@ async def hive(core: RunningCore, request: pytest.FixtureRequest) -> Any:
 def ask(transcript: Transcript) -> Any:
     """Make a call, and hold what it answers to the status that the client's users look for."""
 
-    async def asked(status: int, function: Any, *args: Any, **options: Any) -> Any:
+    async def checked(status: int, function: Any, *args: Any, **options: Any) -> Any:
         response = await transcript.call(function, *args, **options)
         assert response.status_code == status, response.text
         return response.json() if response.content else None
 
-    return asked
+    return checked
 
 
 def an_alert(reference: str = "r1", **options: Any) -> Any:
@@ -167,7 +167,7 @@ async def test_a_case_is_created_by_a_template_got_updated_and_found(
     hive: Any, ask: Any, transcript: Transcript
 ) -> None:
     await ask(201, hive.create_case_template, models.CaseTemplate(name="T", titlePrefix="[P]"))
-    asked = models.Case(
+    given = models.Case(
         title="c",
         description="d",
         template="T",
@@ -175,7 +175,7 @@ async def test_a_case_is_created_by_a_template_got_updated_and_found(
         customFields=of_every_kind(),
         tags=["z"],
     )
-    made = await ask(201, hive.create_case, asked)
+    made = await ask(201, hive.create_case, given)
     assert (made["title"], made["caseId"], made["owner"]) == ("[P] c", 1, "org-admin@responder-bot.local")
     case = await transcript.call(hive.case, made["id"])
     assert (case.title, case.caseId, case.status) == ("[P] c", 1, "Open")
@@ -226,8 +226,8 @@ async def test_a_log_is_created_got_and_found(hive: Any, ask: Any) -> None:
 
 async def test_an_observable_is_created_got_updated_and_found(hive: Any, ask: Any) -> None:
     case = await ask(201, hive.create_case, models.Case(title="c", description="d"))
-    asked = models.CaseObservable(dataType="ip", data="192.0.2.7", message="m", tags=["x"], ioc=True, tlp=1)
-    made = await ask(201, hive.create_case_observable, case["id"], asked)
+    given = models.CaseObservable(dataType="ip", data="192.0.2.7", message="m", tags=["x"], ioc=True, tlp=1)
+    made = await ask(201, hive.create_case_observable, case["id"], given)
     assert await ask(200, hive.get_case_observable, made["id"]) == made
     changed = models.CaseObservable(json={**made, "tags": ["y"], "tlp": 3})
     updated = await ask(200, hive.update_case_observable, made["id"], changed, fields=["tags", "tlp"])
@@ -248,8 +248,8 @@ async def test_a_deleted_case_is_marked_so_and_stays(hive: Any, ask: Any) -> Non
 async def test_nothing_is_removed_for_good(hive: Any, ask: Any) -> None:
     case = await ask(201, hive.create_case, models.Case(title="c", description="d"))
     made = await ask(201, hive.create_alert, an_alert())
-    asked = models.CaseObservable(dataType="ip", data="192.0.2.7", tags=["x"])
-    observable = await ask(201, hive.create_case_observable, case["id"], asked)
+    given = models.CaseObservable(dataType="ip", data="192.0.2.7", tags=["x"])
+    observable = await ask(201, hive.create_case_observable, case["id"], given)
     assert (await ask(405, hive.delete_alert, made["id"]))["type"] == "MethodNotAllowed"
     assert (await ask(405, hive.delete_case_observable, observable["id"]))["type"] == "MethodNotAllowed"
     await ask(404, hive.delete_case, case["id"], force=True)

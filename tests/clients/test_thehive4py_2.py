@@ -72,7 +72,7 @@ async def test_a_responder_is_run_and_followed_to_its_end(tmp_path: Path, transc
         with connected(core, apikey=await core.key("analyst")) as hive:
             offered = await transcript.call(hive.cortex.list_responders, "alert", alert["id"])
             responder = next(item for item in offered if item["name"] == CLOSE)
-            asked = {
+            body = {
                 "responderId": responder["id"],
                 "cortexId": responder["cortexIds"][0],
                 "objectType": "alert",
@@ -80,7 +80,7 @@ async def test_a_responder_is_run_and_followed_to_its_end(tmp_path: Path, transc
                 "parameters": {"why": "a test"},
                 "tlp": 2,
             }
-            action = await transcript.call(hive.cortex.create_responder_action, asked)
+            action = await transcript.call(hive.cortex.create_responder_action, body)
             assert (action["status"], action["cortexId"], action["objectType"]) == ("Waiting", "local", "Alert")
             assert action["cortexJobId"]
             assert action["responderName"] == CLOSE
@@ -100,8 +100,8 @@ async def test_the_engine_may_be_left_out_and_a_name_stands_for_an_id(tmp_path: 
     async with running_core(tmp_path) as core:
         alert = await stored(core, "/api/alert", ALERT)
         with connected(core, apikey=await core.key("analyst")) as hive:
-            asked = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
-            action = await transcript.call(hive.cortex.create_responder_action, asked)
+            body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
+            action = await transcript.call(hive.cortex.create_responder_action, body)
             assert action["cortexId"] == "local"
 
 
@@ -113,10 +113,10 @@ async def test_a_login_with_the_key_as_its_password_is_as_good(tmp_path: Path, t
             assert await transcript.call(hive.cortex.list_responders, "alert", alert["id"])
 
 
-async def refused(transcript: Transcript, hive: Any, asked: dict[str, Any]) -> tuple[int, str]:
+async def refused(transcript: Transcript, hive: Any, body: dict[str, Any]) -> tuple[int, str]:
     """Status and text of the client's own error."""
     with pytest.raises(TheHiveError) as caught:
-        await transcript.call(hive.cortex.create_responder_action, asked)
+        await transcript.call(hive.cortex.create_responder_action, body)
     return caught.value.response.status_code, caught.value.message
 
 
@@ -125,31 +125,31 @@ async def test_what_is_refused_reaches_the_caller_as_the_client_s_own_error(
 ) -> None:
     async with running_core(tmp_path) as core:
         alert = await stored(core, "/api/alert", ALERT)
-        asked = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
+        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"]}
         with connected(core, apikey="wrong") as hive:
-            assert await refused(transcript, hive, asked) == (401, "AuthenticationError - Authentication failure")
+            assert await refused(transcript, hive, body) == (401, "AuthenticationError - Authentication failure")
         with connected(core, apikey=await core.key("read-only")) as hive:
-            status, text = await refused(transcript, hive, asked)
+            status, text = await refused(transcript, hive, body)
             assert (status, text.partition(",")[0]) == (
                 403,
                 "AuthorizationError - You are not authorized to create action",
             )
         with connected(core, apikey=await core.key("analyst")) as hive:
-            missing_log = {**asked, "objectType": "case_task_log", "objectId": "~999"}
+            missing_log = {**body, "objectType": "case_task_log", "objectId": "~999"}
             assert await refused(transcript, hive, missing_log) == (404, "AuthenticationError - Log not found")
-            assert await refused(transcript, hive, {**asked, "objectId": "~999"}) == (
+            assert await refused(transcript, hive, {**body, "objectId": "~999"}) == (
                 404,
                 "NotFoundError - Alert not found",
             )
-            assert await refused(transcript, hive, {**asked, "responderId": "none"}) == (
+            assert await refused(transcript, hive, {**body, "responderId": "none"}) == (
                 404,
                 "NotFoundError - Responder none not found",
             )
-            assert await refused(transcript, hive, {**asked, "cortexId": "none"}) == (
+            assert await refused(transcript, hive, {**body, "cortexId": "none"}) == (
                 404,
                 "NotFoundError - Engine none not found",
             )
-            without = {key: value for key, value in asked.items() if key != "objectId"}
+            without = {key: value for key, value in body.items() if key != "objectId"}
             assert await refused(transcript, hive, without) == (
                 400,
                 "AttributeCheckingError - [Attribute objectId is missing]",
@@ -177,7 +177,7 @@ async def test_one_log_is_got(tmp_path: Path, transcript: Transcript) -> None:
 async def test_alerts_are_created_read_changed_found_and_made_into_cases(
     tmp_path: Path, transcript: Transcript
 ) -> None:
-    asked = {
+    body = {
         **ALERT,
         "pap": 1,
         "observables": [{"dataType": "ip", "data": "192.0.2.7", "tags": ["x"]}],
@@ -185,7 +185,7 @@ async def test_alerts_are_created_read_changed_found_and_made_into_cases(
     }
     async with running_core(tmp_path) as core:
         with connected(core, apikey=await core.key("analyst")) as hive:
-            made = await transcript.call(hive.alert.create, asked)
+            made = await transcript.call(hive.alert.create, body)
             assert (made["_type"], made["_createdBy"], made["observableCount"]) == (
                 "Alert",
                 "analyst@responder-bot.local",
@@ -213,7 +213,7 @@ async def test_alerts_are_created_read_changed_found_and_made_into_cases(
             case = await transcript.call(hive.alert.promote_to_case, made["_id"])
             assert (await transcript.call(hive.alert.get, made["_id"]))["caseId"] == case["_id"]
             with pytest.raises(TheHiveError, match="already exist"):
-                await transcript.call(hive.alert.create, asked)
+                await transcript.call(hive.alert.create, body)
 
 
 async def test_a_case_with_tasks_logs_and_observables_is_made_and_found(tmp_path: Path, transcript: Transcript) -> None:
@@ -222,8 +222,8 @@ async def test_a_case_with_tasks_logs_and_observables_is_made_and_found(tmp_path
             await transcript.call(hive.case_template.create, {"name": "T", "titlePrefix": "[P]"})
             assert [item["name"] for item in await transcript.call(hive.case_template.find)] == ["T"]
             first = {"title": "first", "assignee": "ben@soc.example", "status": "InProgress", "flag": True}
-            asked = {"title": "c", "description": "d", "caseTemplate": "T", "assignee": "anna@soc.example"}
-            case = await transcript.call(hive.case.create, {**asked, "tasks": [first]})
+            body = {"title": "c", "description": "d", "caseTemplate": "T", "assignee": "anna@soc.example"}
+            case = await transcript.call(hive.case.create, {**body, "tasks": [first]})
             (of_case,) = await transcript.call(hive.case.find_tasks, case["_id"])
             assert {name: of_case[name] for name in first} == first
             assert (case["title"], case["number"], case["assignee"]) == ("[P] c", 1, "anna@soc.example")

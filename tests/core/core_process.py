@@ -278,7 +278,7 @@ async def alert_in(core: CoreProcess, ref: str = "1") -> str:
     return (await core.client("lead").create_alert({**ALERT, "sourceRef": ref})).id
 
 
-def asked(alert_id: str, responder: str = "Stepwise_1_0", **more: Any) -> dict[str, Any]:
+def run_body(alert_id: str, responder: str = "Stepwise_1_0", **more: Any) -> dict[str, Any]:
     """The body of a run on an alert."""
     return {"responderId": responder, "objectType": "alert", "objectId": alert_id, **more}
 

@@ -228,16 +228,16 @@ async def test_check_tells_which_secrets_can_not_be_read(tmp_path: Path) -> None
     ):
         settings.write_text(source.format(given))
         listed, checked = await run(tmp_path, "responders", "list"), await run(tmp_path, "responders", "check")
-        told = checked.out.removeprefix(listed.out)
+        problems = checked.out.removeprefix(listed.out)
         assert (listed.code, checked.code, checked.err) == (0, int(reason is not None), "")
-        assert "t0ken" not in told
+        assert "t0ken" not in problems
         if reason is None:
-            assert told == ""
+            assert problems == ""
         else:
-            assert told.startswith(
+            assert problems.startswith(
                 "  ResponderBot_Webhook_1_0 can't run: its configuration item 'url' can't be read, since"
             )
-            assert reason in told
+            assert reason in problems
 
 
 async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: Path) -> None:

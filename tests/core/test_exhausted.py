@@ -79,8 +79,8 @@ async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, said = await process.communicate()
-    assert "thread" in said.decode() + out.decode()
-    assert "Traceback" not in said.decode()
-    assert said.decode().count("\n") == 1
+    out, errors = await process.communicate()
+    assert "thread" in errors.decode() + out.decode()
+    assert "Traceback" not in errors.decode()
+    assert errors.decode().count("\n") == 1
     assert process.returncode == 2

@@ -137,15 +137,15 @@ async def test_the_same_file_at_the_same_time_is_kept_once(core: RunningCore) ->
 
 
 async def test_an_artifact_has_the_fields_of_public_systems(core: RunningCore) -> None:
-    asked = {"dataType": "ip", "data": "192.0.2.7"}
-    alert = await sent(core, "POST", "/api/alert", {**ALERT, "artifacts": [{**asked, "startDate": 5}]}, 201)
+    artifact = {"dataType": "ip", "data": "192.0.2.7"}
+    alert = await sent(core, "POST", "/api/alert", {**ALERT, "artifacts": [{**artifact, "startDate": 5}]}, 201)
     assert {k: alert["artifacts"][0][k] for k in ("startDate", "reports", "stats")} == {
         "startDate": 5,
         "reports": {},
         "stats": {},
     }
     case = await one_case(core)
-    made = await sent(core, "POST", f"/api/case/{case}/artifact", asked, 201)
+    made = await sent(core, "POST", f"/api/case/{case}/artifact", artifact, 201)
     assert (made["startDate"], made["reports"], made["stats"]) == (made["createdAt"], {}, {})
     for kind, target in (("case_artifact", made["id"]), ("alert", alert["id"])):
         found = (await sent(core, "GET", f"/api/connector/engine/object/{kind}/{target}"))["object"]

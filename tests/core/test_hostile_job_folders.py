@@ -12,7 +12,7 @@ from typing import Any
 
 from core.common.errors import ResponderBotError
 from core.models import Action
-from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, setup_in, until
+from tests.core.core_process import CoreProcess, CoreSetup, alert_in, core_process, run_body, setup_in, until
 from tests.core.engines.process.conftest import is_alive
 from tests.core.engines.process.test_hostile_runs import wait_gone
 
@@ -58,7 +58,7 @@ async def planted(core: CoreProcess, names: Sequence[Sequence[str]]) -> tuple[li
         pipe = core.setup.folder / f"pipe{number}"
         os.mkfifo(pipe)
         parameters = {"names": several, "kind": kind, "pipe": str(pipe)}
-        actions.append(await core.client().run({**asked(alert, "Planting_1_0"), "parameters": parameters}))
+        actions.append(await core.client().run({**run_body(alert, "Planting_1_0"), "parameters": parameters}))
         pids.append(int(await asyncio.to_thread(pipe.read_text)))
     return actions, pids
 

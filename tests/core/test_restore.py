@@ -29,10 +29,10 @@ from tests.core.core_process import (
     CoreProcess,
     CoreSetup,
     alert_in,
-    asked,
     core_process,
     events_of,
     open_pipe_for_writing,
+    run_body,
     setup_in,
     write_pipe,
 )
@@ -52,7 +52,7 @@ def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
     return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
 
 
-async def said_at_the_end(core: CoreProcess, action_id: str) -> tuple[str, str]:
+async def message_at_the_end(core: CoreProcess, action_id: str) -> tuple[str, str]:
     action = await core.ended(action_id)
     return action.status, str(json.loads(action.report)["errorMessage"])
 
@@ -65,8 +65,8 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
     async with core_process(setup) as core:
         alert = await alert_in(core)
         steps = {name: counting(setup, name, f"wait {tmp_path / name}.pipe") for name in names}
-        runs = {name: await core.client().run(asked(alert, **steps[name]), f"key {name}") for name in names}
-        asking = await core.client().run(asked(alert, "Asking_1_0", **counting(setup, "asking")))
+        runs = {name: await core.client().run(run_body(alert, **steps[name]), f"key {name}") for name in names}
+        asking = await core.client().run(run_body(alert, "Asking_1_0", **counting(setup, "asking")))
         pipes = [await open_pipe_for_writing(tmp_path / f"{name}.pipe") for name in names[:2]]
         assert (await command(setup, "backup", "copy.db")).code == 0
         for pipe in pipes:
@@ -85,11 +85,11 @@ async def test_what_was_open_in_a_backup_ends_without_running_again(tmp_path: Pa
     assert "kept as" in restored.err
     async with core_process(setup, "again") as core:
         for action in (*runs.values(), asking):
-            status, said = await said_at_the_end(core, action.id)
-            assert (status, said.startswith(RESTORED)) == ("Failure", True)
-            assert "; it may have run. " in said
+            status, message = await message_at_the_end(core, action.id)
+            assert (status, message.startswith(RESTORED)) == ("Failure", True)
+            assert "; it may have run. " in message
             assert (await events_of(core, action.id))[-1] == "action.ended"
-        again = await core.client().run(asked(alert, **steps["one"]), "key one")
+        again = await core.client().run(run_body(alert, **steps["one"]), "key one")
         assert (again.id, again.status) == (runs["one"].id, "Failure")
         assert [setup.counted(name) for name in (*names, "asking")] == [1] * 5
         assert list((tmp_path / "jobs" / "local").glob("*-*")) == []
@@ -185,14 +185,14 @@ async def test_a_copy_made_with_cp_counts_as_a_backup_once_it_is_restored(tmp_pa
     setup = await setup_in(tmp_path, responders=RESPONDERS)
     async with core_process(setup) as core:
         alert = await alert_in(core)
-        asking = await core.client().run(asked(alert, "Asking_1_0"))
+        asking = await core.client().run(run_body(alert, "Asking_1_0"))
         await core.kill()
     for name in ("core.db", "core.db-wal"):
         shutil.copy(tmp_path / name, tmp_path / name.replace("core", "copy"))
     assert (await command(setup, "restore", "copy.db")).code == 0
     async with core_process(setup, "again") as core:
-        status, said = await said_at_the_end(core, asking.id)
-        assert (status, said.startswith(RESTORED)) == ("Failure", True)
+        status, message = await message_at_the_end(core, asking.id)
+        assert (status, message.startswith(RESTORED)) == ("Failure", True)
 
 
 @pytest.mark.parametrize("what", ["nothing", "rubbish", "the bot's"])

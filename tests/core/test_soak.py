@@ -66,10 +66,10 @@ class Soak:
         while self.goes_on(until):
             key = f"{caller}-{number}"
             number += 1
-            self.answered[key] = await self.asked(key)
+            self.answered[key] = await self.start_run(key)
             await asyncio.sleep(self.chance.uniform(0, 0.1))
 
-    async def asked(self, key: str) -> str:
+    async def start_run(self, key: str) -> str:
         local = self.chance.random() < 0.7
         operations = [{"type": "CreateTask", "title": key}]
         steps = ["count", f"sleep {self.chance.uniform(0, 0.1):.3f}", "write"]

@@ -120,8 +120,8 @@ async def test_nobody_needs_to_read_the_line_that_tells_the_address(tmp_path: Pa
             stderr=asyncio.subprocess.PIPE,
         )
         assert process.stderr is not None
-        told = [json.loads(line) async for line in _until_listening(process.stderr)]
-        async with httpx.AsyncClient(base_url=told[-1]["url"]) as http:
+        lines = [json.loads(line) async for line in _until_listening(process.stderr)]
+        async with httpx.AsyncClient(base_url=lines[-1]["url"]) as http:
             while True:
                 with suppress(httpx.ConnectError):
                     assert (await http.get("/health")).status_code == 200

@@ -63,8 +63,8 @@ def responders_in(root: Path) -> None:
 class Attacked:
     """What a responder should not reach: files, a process, sockets, the engine in this process."""
 
-    def __init__(self, place: Path, mode: Mode, python: Path) -> None:
-        self.place, self._mode, self._python = place, mode, python
+    def __init__(self, folder: Path, mode: Mode, python: Path) -> None:
+        self.folder, self._mode, self._python = folder, mode, python
         self._number = 0
         self._facts: dict[str, Any] = {}
 
@@ -93,11 +93,11 @@ class Attacked:
         return found
 
     def _engine(self) -> ProcessEngine:
-        state = self.place / "state"
+        state = self.folder / "state"
         bounds: dict[str, Any] = {"disk_mib": 20, "files": 500, "processes": 40}
         return engine_in(
             state,
-            folders=(self.place / "responders",),
+            folders=(self.folder / "responders",),
             confinement=self._mode,
             python=self._python,
             sections={
@@ -108,12 +108,12 @@ class Attacked:
 
     @contextmanager
     def _world(self) -> Iterator[None]:
-        (self.place / "responder-bot.toml").write_text("token")
-        (self.place / "core.db").write_text("rows")
+        (self.folder / "responder-bot.toml").write_text("token")
+        (self.folder / "core.db").write_text("rows")
         for path in ("environment/secret.py", "home/.ssh/id", "state/jobs/local-99/run/input/input.json"):
-            (self.place / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.place / path).write_text("token")
-        responders_in(self.place / "responders")
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text("token")
+        responders_in(self.folder / "responders")
         os.environ["TOKEN"] = "xoxb-secret"
         victim = subprocess.Popen(["sleep", "600"])
         abstract = f"\0responder-bot-{os.getpid()}"
@@ -122,12 +122,12 @@ class Attacked:
             socket.socket(socket.AF_UNIX) as local,
             socket.socket(socket.AF_UNIX) as unnamed,
         ):
-            local.bind(str(self.place / "socket"))
+            local.bind(str(self.folder / "socket"))
             local.listen()
             unnamed.bind(abstract)
             unnamed.listen()
             self._facts = {
-                "place": str(self.place),
+                "place": str(self.folder),
                 "victim": victim.pid,
                 "core": os.getpid(),
                 "server": 0,
@@ -169,9 +169,9 @@ class Attacked:
         left = [line for line in _command_lines() if SLEEP in line]
         if left:
             found["leave a daemon"] = f"left: {left}"
-        if (self.place / "responder-bot.toml").read_text() != "token":
+        if (self.folder / "responder-bot.toml").read_text() != "token":
             found["write the settings"] = "changed"
-        if (self.place / "core.db").read_text() != "rows":
+        if (self.folder / "core.db").read_text() != "rows":
             found["write the database"] = "changed"
 
 
@@ -189,11 +189,11 @@ async def _ignore(_progress: object) -> None:
 
 
 def main() -> None:
-    place, given, python, names = sys.argv[1:5]
+    folder, given, python, names = sys.argv[1:5]
     mode = next(mode for mode in MODES if mode == given)
     os.umask(0o077)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    found = asyncio.run(Attacked(Path(place), mode, Path(python)).outcomes(json.loads(names)))
+    found = asyncio.run(Attacked(Path(folder), mode, Path(python)).outcomes(json.loads(names)))
     print(json.dumps(found))  # noqa: T201 - for test_attempts.py
 
 

@@ -18,9 +18,9 @@ import sys
 import time
 
 job = sys.argv[1]
-asked = json.load(open(f"{job}/input/input.json"))["parameters"]
-place = asked["place"]
-victim, core, server = asked["victim"], asked["core"], asked["server"]
+parameters = json.load(open(f"{job}/input/input.json"))["parameters"]
+place = parameters["place"]
+victim, core, server = parameters["victim"], parameters["core"], parameters["server"]
 supervisor = os.getppid() if os.getppid() > 1 else core  # 1 is bwrap, in a namespace of its own
 libc = ctypes.CDLL(None, use_errno=True)
 site = next((path for path in sys.path if path.endswith("site-packages")), f"{place}/environment")
@@ -184,10 +184,10 @@ QUICK = {
     "open a raw socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3),
     "connect to a local socket": lambda: connect(socket.AF_UNIX, f"{place}/socket"),
     "send to a local socket": lambda: send(socket.AF_UNIX, f"{place}/socket"),
-    "connect to an abstract socket": lambda: connect(socket.AF_UNIX, asked["abstract"]),
-    "connect by IPv4": lambda: connect(socket.AF_INET, ("127.0.0.1", asked["port"])),
-    "connect by IPv6": lambda: connect(socket.AF_INET6, ("::1", asked["port"])),
-    "send by UDP": lambda: send(socket.AF_INET, ("127.0.0.1", asked["port"])),
+    "connect to an abstract socket": lambda: connect(socket.AF_UNIX, parameters["abstract"]),
+    "connect by IPv4": lambda: connect(socket.AF_INET, ("127.0.0.1", parameters["port"])),
+    "connect by IPv6": lambda: connect(socket.AF_INET6, ("::1", parameters["port"])),
+    "send by UDP": lambda: send(socket.AF_INET, ("127.0.0.1", parameters["port"])),
 }
 
 
@@ -275,7 +275,7 @@ def daemon():
         os.setsid()
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.execve(sys.executable, ["sleeper", "-c", f"import time; time.sleep({asked['sleep']})"], {})
+            os.execve(sys.executable, ["sleeper", "-c", f"import time; time.sleep({parameters['sleep']})"], {})
         os._exit(0)
     os.wait()
 
@@ -312,10 +312,10 @@ SLOW = {
 }
 
 full = {"planted": "PLANTED" in os.environ}
-if asked["attempt"] == "quick":
-    full["found"] = attempt_all(asked["names"])
+if parameters["attempt"] == "quick":
+    full["found"] = attempt_all(parameters["names"])
 else:
-    SLOW[asked["attempt"]]()
+    SLOW[parameters["attempt"]]()
 if not os.path.lexists(f"{job}/output/output.json"):
     with open(f"{job}/output/output.json", "w") as file:
         json.dump({"success": True, "full": full}, file)

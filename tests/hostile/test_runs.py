@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from core.engines.confinement import unavailable
 from core.models import Action
-from tests.core.core_process import CoreProcess, CoreSetup, alert_in, asked, core_process, setup_in, until
+from tests.core.core_process import CoreProcess, CoreSetup, alert_in, core_process, run_body, setup_in, until
 from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
 
 pytestmark = pytest.mark.hostile
@@ -149,14 +149,14 @@ async def test_a_run_that_attacks_core_ends_and_affects_no_one_else(
     name = f"Hostile{list(PROGRAMS).index(what)}_1_0"
     alert = await alert_in(core, what)
     async with measured_bystander(core) as latencies:
-        action = await core.client().run(asked(alert, name))
+        action = await core.client().run(run_body(alert, name))
         end = await ended(core, action.id)
         json.loads(end.report, parse_constant=_no_json)
         json.loads(end.operations, parse_constant=_no_json)
         assert not BROKEN.search(end.report), f"the attack itself is broken: {end.report}"
         listed = await core.client().actions("alert", alert)
         assert [item.id for item in listed] == [action.id]
-        next_one = await core.client().run(asked(alert, parameters=HARMLESS))
+        next_one = await core.client().run(run_body(alert, parameters=HARMLESS))
         assert (await ended(core, next_one.id)).status == "Success"
     assert_unaffected(latencies, baseline, what)
     assert sum(len(item.report) + len(item.operations) for item in listed) < 4_000_000
@@ -186,10 +186,12 @@ def left_running(setup: CoreSetup) -> list[str]:
 async def test_hostile_runs_at_once_free_their_capacity(core: CoreProcess, baseline: Latencies) -> None:
     alert = await alert_in(core, "four")
     async with measured_bystander(core) as latencies:
-        runs = [await core.client().run(asked(alert, "Hostile0_1_0")) for _ in range(8)]
+        runs = [await core.client().run(run_body(alert, "Hostile0_1_0")) for _ in range(8)]
         for run in runs:
             await ended(core, run.id)
-        assert (await ended(core, (await core.client().run(asked(alert, parameters=HARMLESS))).id)).status == "Success"
+        assert (
+            await ended(core, (await core.client().run(run_body(alert, parameters=HARMLESS))).id)
+        ).status == "Success"
     assert_unaffected(latencies, baseline, "eight runs that leave pipes")
 
 
@@ -203,7 +205,7 @@ async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_th
         alert = await alert_in(first)
         for number in range(len(wanted)):
             done = str(setup.folder / f"done{number}")
-            run = await first.client().run(asked(alert, f"Hostile{number}_1_0", parameters={"done": done}))
+            run = await first.client().run(run_body(alert, f"Hostile{number}_1_0", parameters={"done": done}))
             ids.append((run.id, done))
         for _, done in ids:
             await until(lambda path=done: os.path.exists(path), done)  # type: ignore[misc]  # mypy loses the default
@@ -212,5 +214,5 @@ async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_th
         for action_id, _ in ids:
             await ended(second, action_id)
         assert (
-            await ended(second, (await second.client().run(asked(alert, parameters=HARMLESS))).id)
+            await ended(second, (await second.client().run(run_body(alert, parameters=HARMLESS))).id)
         ).status == "Success"

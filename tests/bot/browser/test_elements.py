@@ -69,9 +69,9 @@ async def test_enter_takes_what_was_typed_and_not_what_was_listed_before(env: Br
 
     await page.click("[data-action=external_select] .select-box")
     await page.wait_for_selector(".picker .option")
-    async with requests_held(page, "**/page/options") as asked:
+    async with requests_held(page, "**/page/options") as held:
         await page.keyboard.type("reset")
-        await asked.wait()
+        await held.wait()
         await page.keyboard.press("Enter")
     assert (await chosen(env, "external_select", "selected_option"))["value"] == "reset"
 

@@ -73,14 +73,14 @@ async def test_the_webhook_asks_first_and_cancel_runs_nothing(flows: FlowEnviron
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "webhook")
-    asked = ephemeral(page, "It can't be called back.")
-    await expect(asked).to_contain_text(alert_id)
+    question = ephemeral(page, "It can't be called back.")
+    await expect(question).to_contain_text(alert_id)
     await screenshot(page, "flow-confirm")
-    await asked.get_by_role("button", name="Cancel").click()
+    await question.get_by_role("button", name="Cancel").click()
     await expect(page.locator(".message.ephemeral", has_text="It can't be called back.")).to_have_count(0)
     assert await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
     await choose(page, shown, "webhook")
-    await asked.get_by_role("button", name="Run", exact=True).click()
+    await question.get_by_role("button", name="Run", exact=True).click()
     await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
 
 
@@ -92,12 +92,12 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: F
     theirs = await card(ben, title)
     await expect(theirs).to_contain_text("Demo_Detonate_1_0 running", timeout=RUN_ENDS_MS)
     await choose(ben, theirs, "detonate")
-    told = ephemeral(ben, "Nothing new was started")
-    await expect(told).to_contain_text("anna")
+    response = ephemeral(ben, "Nothing new was started")
+    await expect(response).to_contain_text("anna")
     for menu in (shown.locator(".select-label"), theirs.locator(".select-label")):
         await expect(menu).to_have_text("Run a responder", timeout=RUN_ENDS_MS)  # it asks anew
     await screenshot(ben, "flow-collision")
-    await told.get_by_role("button", name="Run anyway").click()
+    await response.get_by_role("button", name="Run anyway").click()
     runs = theirs.locator("[data-block^='run:']")
     await expect(runs).to_have_count(2, timeout=RUN_ENDS_MS)
     await expect(runs.filter(has_text="Demo_Detonate_1_0 done")).to_have_count(2, timeout=RUN_ENDS_MS)
@@ -193,8 +193,8 @@ async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironme
     await choose(page, shown, "mail")
     await expect(shown).to_contain_text("Mail_1_0 failed", timeout=RUN_ENDS_MS)
     await screenshot(page, "flow-failed")
-    asked = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
-    await flows.request("POST", "/api/connector/cortex/action", "anna", asked)
+    run_body = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
+    await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
     await page.click("[data-room=app]")
     home = page.locator(".home-page")
     await expect(home).to_contain_text("Demo_Isolate_Host")
@@ -245,10 +245,10 @@ async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(flows
 
 async def test_the_flows_are_readable_in_the_dark_and_on_a_phone(flows: FlowEnvironment) -> None:
     alert_id, title = await flows.alert()
-    asked = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert_id}
+    run_body = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert_id}
     dark = await flows.open_page(color_scheme="dark")
     shown = await card(dark, title)
-    await flows.request("POST", "/api/connector/cortex/action", "anna", asked)
+    await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
     await expect(shown).to_contain_text("FalsePositive_1_0 done", timeout=RUN_ENDS_MS)
     await shown.locator(".thread-link").click()
     await expect(dark.locator("#pane")).to_contain_text("FalsePositive", timeout=RUN_ENDS_MS)

@@ -166,9 +166,9 @@ async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_chan
 ) -> None:
     page = env.page
     await page.fill("#box", "half a sentence for the channel")
-    async with requests_held(page, "**/page/dm") as asked:
+    async with requests_held(page, "**/page/dm") as held:
         await page.click(".room:has-text('Nora Newcomer')")
-        await asked.wait()
+        await held.wait()
         assert await page.locator("#box").count() == 0
     await page.fill("#box", "hi Nora")
     await page.keyboard.press("Enter")
@@ -195,9 +195,9 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(env: BrowserEn
 async def test_the_focus_stays_where_it_is_put_while_messages_load(env: BrowserEnvironment) -> None:
     page = env.page
     env.emulator.add_message("C0TALK", "U0BEN", "news")
-    async with requests_held(page, "**/page/messages?*") as asked:
+    async with requests_held(page, "**/page/messages?*") as held:
         await page.click("[data-room=C0TALK]")
-        await asked.wait()
+        await held.wait()
         assert await page.evaluate("document.activeElement.id") == "box"
         await page.focus(".person")
     await page.wait_for_selector(".message-text:has-text('news')")
@@ -208,11 +208,11 @@ async def test_the_state_of_the_one_acted_as_before_comes_too_late(env: BrowserE
     page = env.page
     async with (
         page.expect_request_finished(lambda request: request.url.endswith("user=U0NORA")),
-        requests_held(page, "**/page/state?user=U0NORA") as asked,
+        requests_held(page, "**/page/state?user=U0NORA") as held,
     ):
         await page.click(".person")
         await page.click("[role=menuitemradio]:has-text('Nora Newcomer')")
-        await asked.wait()
+        await held.wait()
         await page.click(".person")
         await page.click("[role=menuitemradio]:has-text('Ben Second')")
         await page.wait_for_selector(".person:has-text('Ben Second')")
@@ -246,9 +246,9 @@ async def test_its_text_is_there_before_the_messages_are(env: BrowserEnvironment
     page = env.page
     await page.click("[data-room=C0TALK]")
     await page.wait_for_selector("[data-room=C0TALK].current")
-    async with requests_held(page, "**/page/messages?*") as asked:
+    async with requests_held(page, "**/page/messages?*") as held:
         await page.click(".pointer:has-text('Look at an alert')")
-        await asked.wait()
+        await held.wait()
         await expect(page.locator("#box")).to_have_value("/responder alert ~12")
         await page.keyboard.type("3")
     await page.wait_for_selector(".intro:has-text('#soc-alerts')")

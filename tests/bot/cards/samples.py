@@ -158,7 +158,7 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
     """An action in any state; what its responder said carries `mark`, what its requester gave `inputs_mark`."""
     number = draw(st.integers(40, 400))
     status = draw(st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]))
-    said = _marked(mark)
+    text = _marked(mark)
     approval = draw(
         st.one_of(
             st.none(),
@@ -171,10 +171,10 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
         )
     )
     over = status not in ("Waiting", "InProgress")
-    operations = draw(st.lists(st.fixed_dictionaries({"type": st.just("AddTagToAlert"), "tag": said}), max_size=4))
-    full = draw(st.one_of(said, st.fixed_dictionaries({"message": said, "rows": st.lists(said, max_size=3)})))
-    taxonomy = {"namespace": draw(said), "predicate": "is", "value": draw(said), "level": "info"}
-    words = report(message=draw(said), full=full, summary={"taxonomies": [taxonomy] * draw(st.integers(0, 12))})
+    operations = draw(st.lists(st.fixed_dictionaries({"type": st.just("AddTagToAlert"), "tag": text}), max_size=4))
+    full = draw(st.one_of(text, st.fixed_dictionaries({"message": text, "rows": st.lists(text, max_size=3)})))
+    taxonomy = {"namespace": draw(text), "predicate": "is", "value": draw(text), "level": "info"}
+    words = report(message=draw(text), full=full, summary={"taxonomies": [taxonomy] * draw(st.integers(0, 12))})
     given = _marked(inputs_mark)
     value = st.one_of(given, st.integers(), st.lists(given, max_size=3), st.dictionaries(given, given, max_size=2))
     inputs = draw(st.dictionaries(given, value, max_size=9))

@@ -34,7 +34,7 @@ async def test_a_file_is_uploaded_once_though_the_answer_was_lost(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("method", "code", "said"),
+    ("method", "code", "sentence"),
     [
         ("files.getUploadURLExternal", "missing_scope", "Slack refuses files in C0SOC (missing_scope)"),
         ("files.getUploadURLExternal", "unknown_method", "Slack refuses files in C0SOC (unknown_method)"),
@@ -42,7 +42,7 @@ async def test_a_file_is_uploaded_once_though_the_answer_was_lost(tmp_path: Path
     ],
 )
 async def test_a_refused_file_is_a_problem_and_its_message_is_still_updated(
-    tmp_path: Path, method: str, code: str, said: str
+    tmp_path: Path, method: str, code: str, sentence: str
 ) -> None:
     async with outbox_environment(tmp_path) as env:
         env.emulator.faults.error(method, code, times=100)
@@ -50,7 +50,7 @@ async def test_a_refused_file_is_a_problem_and_its_message_is_still_updated(
         await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
         await until(env.outbox.problems)
         (problem,) = env.outbox.problems()
-        assert problem.message.startswith(said)
+        assert problem.message.startswith(sentence)
         assert "files:write" in problem.message
         await env.outbox.upsert(desired("end:~2:C0SOC", "done now", thread_of="alert:~1:C0SOC", file=REPORT))
         await env.shows("card", "done now")

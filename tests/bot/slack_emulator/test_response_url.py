@@ -103,13 +103,13 @@ async def test_an_ephemeral_message_is_replaced_and_deleted_by_its_click(
     url: str, clicks: list[dict[str, Any]], anna: EmulatedUser
 ) -> None:
     await AsyncWebhookClient(url).send(text="Run?", blocks=[SECTION])
-    asked = (await anna.ephemerals("C0SOC"))[0]
-    await anna.click("C0SOC", asked["ts"], action_id="clicked")
+    question = (await anna.ephemerals("C0SOC"))[0]
+    await anna.click("C0SOC", question["ts"], action_id="clicked")
     assert clicks[0]["container"]["is_ephemeral"] is True
     assert "message" not in clicks[0]
     hook = AsyncWebhookClient(clicks[0]["response_url"])
     await hook.send(text="Running", replace_original=True)
-    assert [(m["ts"], m["text"]) for m in await anna.ephemerals("C0SOC")] == [(asked["ts"], "Running")]
+    assert [(m["ts"], m["text"]) for m in await anna.ephemerals("C0SOC")] == [(question["ts"], "Running")]
     await hook.send(delete_original=True)
     assert await anna.ephemerals("C0SOC") == []
     await anna.until(lambda view: not view.ephemerals("C0SOC"))

@@ -216,15 +216,15 @@ async def test_a_form_is_submitted_once_at_a_time(app: AsyncApp, anna: EmulatedU
 
 
 async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: EmulatedUser, opened: dict[str, Any]) -> None:
-    told: list[Any] = []
+    received: list[Any] = []
 
     @app.view_closed("form")
     async def closed(ack: Any, body: Any) -> None:
-        told.append(body)
+        received.append(body)
         await ack()
 
     await anna.close(opened["id"])
-    assert [(body["type"], body["is_cleared"], body["view"]["id"]) for body in told] == [
+    assert [(body["type"], body["is_cleared"], body["view"]["id"]) for body in received] == [
         ("view_closed", False, opened["id"])
     ]
     assert await anna.modal() is None

@@ -80,11 +80,11 @@ async def test_a_scope_that_the_manifest_lacks_is_named(strict: SlackEmulator) -
 
 
 async def test_without_a_manifest_the_app_has_every_scope_that_anything_here_needs(client: AsyncWebClient) -> None:
-    told = set((await client.auth_test()).headers["x-oauth-scopes"].split(","))
+    granted = set((await client.auth_test()).headers["x-oauth-scopes"].split(","))
     needed = {method.scope for method in METHODS.values() if method.scope}
     needed |= {scope for scopes in EVENT_SCOPES.values() for scope in scopes}
     needed |= set(Manifest(yaml.safe_load((ROOT / "manifest.yml").read_text())).scopes)
-    assert needed <= told
+    assert needed <= granted
 
 
 async def test_a_message_can_be_posted_changed_and_deleted(client: AsyncWebClient, anna: EmulatedUser) -> None:

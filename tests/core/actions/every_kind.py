@@ -36,10 +36,10 @@ class ObjectsOfEveryKind:
 
     async def run(self, kind: Kind, *operations: Any, **more: Any) -> Action:
         """An action on the object of that kind, ended with these operations."""
-        asked = RunInput.model_validate(
-            {"responderId": NAME, "objectType": kind, "objectId": self.ids[kind], **more.pop("asked", {})}
+        request = RunInput.model_validate(
+            {"responderId": NAME, "objectType": kind, "objectId": self.ids[kind], **more.pop("request", {})}
         )
-        started = await self.harness.actions.start(ANNA, asked)
+        started = await self.harness.actions.start(ANNA, request)
         run = await self.harness.engine.taken.get()
         run.finish(Report(True, operations=operations, **more))
         return await self.harness.ended(started.action.id)
@@ -59,8 +59,8 @@ async def objects_of_every_kind(tmp_path: Path, **options: Any) -> AsyncIterator
         case = await cases.create(LEAD, CaseInput(title="c", description="d", tlp=1, pap=0))
         task = await cases.add_task(LEAD, case.id, CaseTaskInput(title="t"))
         log = await cases.add_log(LEAD, task.id, LogInput(message="m"))
-        asked = ArtifactsInput(data_type="ip", data=["192.0.2.1"], tlp=3)
-        (artifact,) = await cases.add_artifacts(LEAD, case.id, asked)
+        request = ArtifactsInput(data_type="ip", data=["192.0.2.1"], tlp=3)
+        (artifact,) = await cases.add_artifacts(LEAD, case.id, request)
         ids: dict[Kind, str] = {
             "alert": harness.alert_id,
             "case": case.id,

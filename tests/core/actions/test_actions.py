@@ -67,10 +67,10 @@ async def test_operations_are_applied_one_by_one_and_recorded_with_their_outcome
         run.finish(Report(True, operations=operations))
         ended = await harness.ended(started.action.id)
         target = json.loads(harness.alert_json())
-    told = [
+    shown = [
         (operation["type"], operation["status"], operation["message"]) for operation in json.loads(ended.operations)
     ]
-    assert told == [
+    assert shown == [
         ("AddTagToAlert", "Success", ""),
         ("AddTagToCase", "Failure", "Unable to apply action AddTagToCase without case"),
         ("LaunchRocket", "Failure", "Unknown operation LaunchRocket; nothing was done."),
@@ -136,8 +136,8 @@ async def test_a_run_takes_three_commits_or_four_if_it_waits_for_a_slot(tmp_path
 
 async def test_refused_and_repeated_requests_take_no_slot(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=3)) as harness:
-        asked = run_input(harness, onlyIfIdle=True)
-        await asyncio.gather(*(harness.actions.start(ANNA, asked) for _ in range(8)), return_exceptions=True)
+        request = run_input(harness, onlyIfIdle=True)
+        await asyncio.gather(*(harness.actions.start(ANNA, request) for _ in range(8)), return_exceptions=True)
         repeated = await asyncio.gather(
             *(harness.actions.start(BEN, run_input(harness), key="k", body="b") for _ in range(8))
         )
@@ -160,7 +160,7 @@ async def test_an_engine_that_names_its_jobs_is_called_after_a_commit_of_its_own
 
 
 @pytest.mark.parametrize(
-    ("alert", "asked", "code", "says"),
+    ("alert", "changes", "code", "says"),
     [
         ({"tlp": 3}, {}, "bad_request", "TLP:RED is above the TLP:AMBER"),
         ({"pap": 3}, {}, "bad_request", "PAP:RED"),
@@ -172,11 +172,11 @@ async def test_an_engine_that_names_its_jobs_is_called_after_a_commit_of_its_own
     ],
 )
 async def test_a_run_that_is_not_possible_is_refused_with_the_reason(
-    tmp_path: Path, alert: dict[str, Any], asked: dict[str, Any], code: str, says: str
+    tmp_path: Path, alert: dict[str, Any], changes: dict[str, Any], code: str, says: str
 ) -> None:
     async with open_harness(tmp_path, **alert) as harness:
         with pytest.raises(ResponderBotError, match=says) as caught:
-            await harness.actions.start(ANNA, run_input(harness, **asked))
+            await harness.actions.start(ANNA, run_input(harness, **changes))
         assert harness.engine.runs == []
     assert caught.value.code == code
 
@@ -331,7 +331,7 @@ async def test_operations_over_the_limit_are_reported_in_one_entry(tmp_path: Pat
     long = [{"type": "AddTagToAlert", "tag": f"{number}" + "x" * 3000} for number in range(10)]
     limits = operations.OperationLimits(count=250, bytes=20_000)
     async with open_harness(tmp_path, operation_limits=limits) as harness:
-        ended = [await ended_with(harness, asked) for asked in (many, long)]
+        ended = [await ended_with(harness, report) for report in (many, long)]
         tags = json.loads(harness.alert_json())["tags"]
     first, second = (json.loads(action.operations) for action in ended)
     assert ([entry["status"] for entry in first], len(tags)) == (["Success"] * 250 + ["Failure"], 256)
@@ -446,9 +446,9 @@ async def test_a_secret_parameter_is_removed_from_report_artifacts_and_operation
             ANNA, run_input(harness, parameters={"password": "hunter2222", "reason": "noise"})
         )
         run = await harness.engine.taken.get()
-        said = {"message": "Used hunter2222", "hunter2222": ["hunter2222"]}
+        echo = {"message": "Used hunter2222", "hunter2222": ["hunter2222"]}
         tag = {"type": "AddTagToAlert", "tag": "hunter2222"}
-        run.finish(Report(True, full=said, summary=said, artifacts=(said,), operations=(tag, "hunter2222"), input=said))
+        run.finish(Report(True, full=echo, summary=echo, artifacts=(echo,), operations=(tag, "hunter2222"), input=echo))
         ended = await harness.ended(started.action.id)
         assert "hunter2222" not in harness.actions.get_json(started.action.id)
         assert "hunter2222" not in harness.alert_json()

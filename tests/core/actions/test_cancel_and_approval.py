@@ -18,7 +18,7 @@ from core.engines.process.processes import wait_readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection
 from tests.clock import SetClock
-from tests.core.core_process import ALERT, asked, stepwise, write_pipe
+from tests.core.core_process import ALERT, run_body, stepwise, write_pipe
 from tests.core.engines.process.conftest import is_alive
 from tests.core.running import settings_in
 from tests.fake_cortex import FakeCortex
@@ -44,7 +44,7 @@ class CoreWithUsers:
         return await self.http.request(method, path, json=body, headers=sent)
 
     async def run(self, user: str = "anna", /, responder: str = "Stepwise_1_0", **parameters: Any) -> Action:
-        body = asked(self.alert, responder, parameters=parameters)
+        body = run_body(self.alert, responder, parameters=parameters)
         answer = await self.send(user, "POST", ACTION, body)
         assert answer.status_code == 201, answer.text
         return Action.model_validate_json(answer.content)
@@ -206,7 +206,7 @@ async def test_two_votes_start_the_run_with_the_parameters_that_were_approved(ru
 
 
 async def test_a_waiting_action_can_not_be_changed_by_repeating_its_key(running: CoreWithUsers) -> None:
-    body = asked(running.alert, "Asking_1_0", parameters={"steps": ["write"]})
+    body = run_body(running.alert, "Asking_1_0", parameters={"steps": ["write"]})
     key = {"Idempotency-Key": "k"}
     made = await running.send("anna", "POST", ACTION, body, **key)
     other = await running.send("anna", "POST", ACTION, {**body, "parameters": {"steps": ["write other"]}}, **key)

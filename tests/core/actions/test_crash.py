@@ -24,10 +24,10 @@ from tests.core.core_process import (
     CoreProcess,
     CoreSetup,
     alert_in,
-    asked,
     core_process,
     events_of,
     open_pipe_for_writing,
+    run_body,
     setup_in,
     until,
     write_pipe,
@@ -58,7 +58,7 @@ class ActionOutcome:
         return report
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         return str(self.report["message"])
 
 
@@ -87,9 +87,9 @@ class Scene:
         pipes = {"notify": self.pipe(f"{point} notify"), "wait": self.pipe(f"{point} wait")}
         for name in ("end_at_second_sigterm", "child"):
             pipes[name] = pipes["notify"]
-        told = [f"{step} {pipes[step]}" if step in pipes else step for step in steps or ("count", "write")]
-        body = asked(self.alert, responder)
-        body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": told, "operations": ONCE}
+        commands = [f"{step} {pipes[step]}" if step in pipes else step for step in steps or ("count", "write")]
+        body = run_body(self.alert, responder)
+        body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": commands, "operations": ONCE}
         self.actions[point] = await core.client().run(body)
 
     async def notified(self, point: str) -> None:
@@ -329,7 +329,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 )
 def test_a_local_program_runs_once_wherever_core_dies(table: Outcomes, point: str, found: str) -> None:
     row = table.rows[point]
-    assert (row.found, row.action.status, row.said, row.runs) == (found, "Success", "done", 1)
+    assert (row.found, row.action.status, row.message, row.runs) == (found, "Success", "done", 1)
     assert [(item["type"], item["status"]) for item in json.loads(row.action.operations)] == [
         ("AddTagToAlert", "Success"),
         ("CreateTask", "Failure"),
@@ -341,13 +341,13 @@ def test_a_local_program_runs_once_wherever_core_dies(table: Outcomes, point: st
 )
 def test_a_remote_job_is_followed_to_its_end_wherever_core_dies(table: Outcomes, point: str, found: str) -> None:
     row = table.rows[point]
-    assert (row.found, row.action.status, row.said) == (found, "Success", "done")
+    assert (row.found, row.action.status, row.message) == (found, "Success", "done")
     assert table.remote_runs == 3
 
 
 def test_the_next_core_finishes_a_cancel(table: Outcomes) -> None:
     row = table.rows[STOPPING]
-    assert (row.found, row.action.status, row.said) == ("InProgress", "Failure", "Cancelled by anna@example.org")
+    assert (row.found, row.action.status, row.message) == ("InProgress", "Failure", "Cancelled by anna@example.org")
     assert row.runs == 1
 
 
@@ -376,7 +376,7 @@ async def test_a_core_killed_while_it_applies_operations_applies_each_once(tmp_p
     async with core_process(setup) as core:
         case = (await core.client().create_case({"title": "t", "description": "d"})).id
         body = {
-            **asked(case, parameters={"runs": str(setup.runs("many")), "operations": operations}),
+            **run_body(case, parameters={"runs": str(setup.runs("many")), "operations": operations}),
             "objectType": "case",
         }
         action = await core.client().run(body)
@@ -428,6 +428,6 @@ async def test_a_run_that_nobody_can_know_of_fails_and_is_not_repeated(tmp_path:
         assert scene.cortex.count("run") == 2
         assert scene.cortex.jobs == {}
     assert {row.action.status for row in rows.values()} == {"Failure"}
-    assert rows["forgotten"].said.startswith("Engine 'remote' no longer knows job AXj0000.")
-    assert rows["lost"].said.startswith("It is not known whether Blocker_1_0 ran on engine 'remote': ")
-    assert "It was not started again" in rows["lost"].said
+    assert rows["forgotten"].message.startswith("Engine 'remote' no longer knows job AXj0000.")
+    assert rows["lost"].message.startswith("It is not known whether Blocker_1_0 ran on engine 'remote': ")
+    assert "It was not started again" in rows["lost"].message

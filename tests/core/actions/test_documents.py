@@ -204,11 +204,11 @@ async def test_documents_are_of_one_moment_while_others_write(core: RunningCore)
 
     writing = [asyncio.ensure_future(write(alert)) for alert in alerts]
     seen: list[dict[str, Any]] = []
-    told = 0
-    while told < rounds * len(alerts):
+    reported = 0
+    while reported < rounds * len(alerts):
         found = await page(core, seq)
         seen.append(found)
-        told, seq = told + len(found["events"]), found["last"]
+        reported, seq = reported + len(found["events"]), found["last"]
     await asyncio.gather(*writing)
     events = (await sent(core, "GET", f"/api/event?after={started}"))["events"]
     for found in seen:

@@ -130,13 +130,13 @@ class Cluster:
             match kind:
                 case "start" | "ask":
                     name = "BlockHost_1_0" if kind == "start" else NOTIFY.name
-                    asked = RunInput.model_validate(
+                    request = RunInput.model_validate(
                         {"responderId": name, "objectType": "alert", "objectId": self.harness.alert_id}
                     )
                     if self.dice.random() < 0.2:
-                        await hung_up(core.actions.start(ANNA, asked))
+                        await hung_up(core.actions.start(ANNA, request))
                     else:
-                        self.ids.append((await core.actions.start(ANNA, asked)).action.id)
+                        self.ids.append((await core.actions.start(ANNA, request)).action.id)
                 case "approve":
                     await core.actions.approve(BEN, known)
                 case "deny":
@@ -195,8 +195,10 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         await asyncio.gather(*cluster.cancels, return_exceptions=True)
         database = cluster.cores[0].database
         ended = database.rows("SELECT id, status FROM action")
-        told = Counter(row["object_id"] for row in database.rows("SELECT * FROM event WHERE type = 'action.ended'"))
-        assert told == {row["id"]: 1 for row in ended}
+        end_events = Counter(
+            row["object_id"] for row in database.rows("SELECT * FROM event WHERE type = 'action.ended'")
+        )
+        assert end_events == {row["id"]: 1 for row in ended}
         assert set(cluster.shared_jobs.starts.values()) == {1}
         for row in ended:
             assert row["status"] != "Deleted" or f"~{row['id']}" not in cluster.shared_jobs.starts
@@ -207,9 +209,9 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         assert database.rows("SELECT id FROM owner") == []
 
 
-async def hung_up(asked: Coroutine[Any, Any, Any]) -> None:
+async def hung_up(request: Coroutine[Any, Any, Any]) -> None:
     """A client that hangs up before it gets an answer."""
-    task = asyncio.create_task(asked)
+    task = asyncio.create_task(request)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -217,9 +219,9 @@ async def hung_up(asked: Coroutine[Any, Any, Any]) -> None:
 
 async def all_slots_are_free(core: Core, harness: Harness) -> None:
     """Check that as many actions run at once as the engine has slots, and no more."""
-    asked = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": harness.alert_id}
+    request = {"responderId": "BlockHost_1_0", "objectType": "alert", "objectId": harness.alert_id}
     for _ in range(SLOTS + 2):
-        await core.actions.start(ANNA, RunInput.model_validate(asked))
+        await core.actions.start(ANNA, RunInput.model_validate(request))
     await until(lambda: core.engine.following == SLOTS, "all slots taken")
     await core.runner.tick()
     assert (core.engine.following, core.runner.followed()) == (SLOTS, SLOTS + 2)

@@ -109,8 +109,8 @@ async def test_responders_are_hidden_from_objects_above_their_tlp_and_pap(core: 
     for tlp, pap in ((2, 2), (3, 0), (0, 3), (3, 3)):
         alert = await made(core, "/api/alert", {**ALERT, "sourceRef": f"levels {tlp}{pap}", "tlp": tlp, "pap": pap})
         names = {one["name"] for one in await offered(core, "alert", alert["id"])}
-        told = await offered(core, "alert", alert["id"], "?explain=true")
-        assert names == {one["name"] for one in told if not any("PAP" in r or "TLP" in r for r in one["reasons"])}
+        listed = await offered(core, "alert", alert["id"], "?explain=true")
+        assert names == {one["name"] for one in listed if not any("PAP" in r or "TLP" in r for r in one["reasons"])}
         hidden[tlp, pap] = sorted({"Default_1_0", "Narrow_1_0", "Unbound_1_0"} - names)
     assert hidden == {
         (2, 2): ["Narrow_1_0"],
@@ -152,9 +152,9 @@ async def test_a_responder_that_is_not_configured_is_explained_and_not_listed(co
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "right", "tlp": 1})
-    told = await offered(core, "alert", alert["id"], "?explain=true")
-    assert {one["verdict"] for one in told} == {"cannot_run"}
-    bare = next(one for one in told if one["name"] == "Bare_1_0")
+    listed = await offered(core, "alert", alert["id"], "?explain=true")
+    assert {one["verdict"] for one in listed} == {"cannot_run"}
+    bare = next(one for one in listed if one["name"] == "Bare_1_0")
     assert bare["reasons"] == ["you haven't the permission manageAction; an org-admin can give it"]
     assert bare["policy"] == {"confirm": "", "approval": 0}
 

@@ -94,11 +94,11 @@ async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_p
     assert explained[0].reasons == ["its engine one does not answer"]
 
 
-@pytest.mark.parametrize("asked", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
-async def test_an_unknown_responder_or_engine_is_not_found(tmp_path: Path, asked: tuple[str, str | None]) -> None:
+@pytest.mark.parametrize("arguments", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
+async def test_an_unknown_responder_or_engine_is_not_found(tmp_path: Path, arguments: tuple[str, str | None]) -> None:
     async with opened_offers(tmp_path, [ScriptedEngine()]) as offers:
         with pytest.raises(ResponderBotError, match="not found") as caught:
-            offers.choose(ALERT, *asked)
+            offers.choose(ALERT, *arguments)
     assert caught.value.code == "not_found"
 
 
@@ -122,14 +122,14 @@ async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> 
         before = offers.settings_problems()
         with capture_logs() as logged:
             await offers.open()
-            told = offers.settings_problems()
+            problems = offers.settings_problems()
             await offers.close()
     assert before == []
-    assert told == [
+    assert problems == [
         'The settings\' [responder."BlokHost_1_0"] names no responder that an engine knows;'
         ' did you mean "BlockHost_1_0"?'
     ]
-    assert [line["reason"] for line in logged if line["event"] == "settings_invalid"] == told
+    assert [line["reason"] for line in logged if line["event"] == "settings_invalid"] == problems
 
 
 def test_settings_of_an_unknown_item_are_reported() -> None:

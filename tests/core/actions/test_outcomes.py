@@ -22,14 +22,14 @@ def how(action: Action) -> tuple[str, str | None, str | None]:
     return action.status, action.outcome, action.ended_by
 
 
-async def asked(harness: Harness) -> str:
+async def waiting_run(harness: Harness) -> str:
     return (await harness.actions.start(ANNA, run_input(harness))).action.id
 
 
 async def test_denied_expired_cancelled_and_stopped_are_told_apart_from_failed(tmp_path: Path) -> None:
     ended: list[Action] = []
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
-        denied, cancelled, expired = [await asked(harness) for _ in range(3)]
+        denied, cancelled, expired = [await waiting_run(harness) for _ in range(3)]
         await harness.actions.deny(BEN, denied, "Cancelled by ben@example.org")
         await harness.actions.cancel(LEAD, cancelled)
         harness.clock.now_ms += 10 * MINUTE_MS
@@ -65,7 +65,7 @@ async def ids_with(harness: Harness, query: dict[str, Any]) -> Sequence[str]:
 
 async def test_votes_have_their_times_and_a_denial_is_one(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
-        approved, denied = [await asked(harness) for _ in range(2)]
+        approved, denied = [await waiting_run(harness) for _ in range(2)]
         first_at = harness.clock.now_ms
         for action_id in (approved, denied):
             await harness.actions.approve(BEN, action_id)
@@ -90,7 +90,7 @@ async def test_votes_have_their_times_and_a_denial_is_one(tmp_path: Path) -> Non
 
 async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
-        action_id = await asked(harness)
+        action_id = await waiting_run(harness)
         await harness.actions.approve(BEN, action_id)
         await harness.access.disable("ben")
         after = await harness.actions.approve(LEAD, action_id)
@@ -100,7 +100,7 @@ async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path)
 
 async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
-        action_id = await asked(harness)
+        action_id = await waiting_run(harness)
         await harness.access.disable("anna")
         with pytest.raises(ResponderBotError, match="may no longer run responders"):
             await harness.actions.approve(BEN, action_id)
@@ -109,7 +109,7 @@ async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_pa
 
 async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
-        action_id = await asked(harness)
+        action_id = await waiting_run(harness)
         deciding = (
             *(harness.actions.deny(BEN, action_id) for _ in range(20)),
             *(harness.actions.cancel(LEAD, action_id) for _ in range(20)),
@@ -126,7 +126,7 @@ async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path)
 async def test_the_time_of_dispatch_leaves_out_the_wait_for_approval(tmp_path: Path) -> None:
     policy = {"BlockHost_1_0": ResponderSection(approval=1, approval_expires_minutes=10)}
     async with open_harness(tmp_path, policies=policy) as harness:
-        action_id, denied = [await asked(harness) for _ in range(2)]
+        action_id, denied = [await waiting_run(harness) for _ in range(2)]
         accepted_at = harness.clock.now_ms
         harness.clock.now_ms += 5 * MINUTE_MS
         waiting = await harness.actions.approve(BEN, action_id)

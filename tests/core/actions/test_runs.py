@@ -121,7 +121,7 @@ async def test_a_report_has_all_keys_whatever_the_engine_reports(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("error", "shown"),
     [
         ({"message": "Host unknown"}, "Host unknown"),
         (["a", 1], "The responder failed and said: ['a', 1]"),
@@ -129,10 +129,10 @@ async def test_a_report_has_all_keys_whatever_the_engine_reports(tmp_path: Path)
         ("  ", "The responder failed and gave no reason."),
     ],
 )
-async def test_an_error_message_of_any_json_becomes_text(tmp_path: Path, said: Any, shown: str) -> None:
+async def test_an_error_message_of_any_json_becomes_text(tmp_path: Path, error: Any, shown: str) -> None:
     async with open_harness(tmp_path) as harness:
         started = await harness.actions.start(ANNA, run_input(harness))
-        (await harness.engine.taken.get()).finish(Report(False, error_message=said))
+        (await harness.engine.taken.get()).finish(Report(False, error_message=error))
         ended = await harness.ended(started.action.id)
     assert (ended.status, json.loads(ended.report)["errorMessage"]) == ("Failure", shown)
 
@@ -197,7 +197,7 @@ async def test_a_responder_gets_the_object_with_its_parents_and_the_levels_that_
     async with objects_of_every_kind(tmp_path, engine=ScriptedEngine()) as objects:
         jobs = {}
         for kind in objects.ids:
-            await objects.run(kind, asked={"parameters": {"reason": "r"}})
+            await objects.run(kind, request={"parameters": {"reason": "r"}})
             jobs[kind] = objects.harness.engine.runs[-1].job
     assert {kind: (job.tlp, job.pap) for kind, job in jobs.items()} == {
         "alert": (2, 2),

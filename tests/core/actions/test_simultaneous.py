@@ -18,9 +18,9 @@ from tests.core.core_process import (
     CoreProcess,
     CoreSetup,
     alert_in,
-    asked,
     core_process,
     events_of,
+    run_body,
     setup_in,
     write_pipe,
 )
@@ -87,7 +87,7 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
 
         async def run(name: str, headers: Mapping[str, str], **more: Any) -> Answers:
             parameters = {"runs": str(setup.runs(name)), "steps": more.pop("steps")}
-            body = asked(alerts[name], parameters=parameters, **more)
+            body = run_body(alerts[name], parameters=parameters, **more)
             return await at_once(cores, RUN, body, user="anna", headers=headers)
 
         template = {"name": "Phishing", "tasks": [{"title": "Look"}]}
@@ -98,7 +98,7 @@ async def send_all(folder: Path, number_of_cores: int) -> Outcomes:
         unknown = await at_once(
             cores,
             RUN,
-            asked(alerts["unknown"], "Nothing_1_0"),
+            run_body(alerts["unknown"], "Nothing_1_0"),
             user="anna",
             headers={},
         )

@@ -35,10 +35,10 @@ from tests.core.core_process import (
     CoreProcess,
     CoreSetup,
     alert_in,
-    asked,
     core_process,
     events_of,
     open_pipe_for_writing,
+    run_body,
     setup_in,
     until,
     write_pipe,
@@ -206,7 +206,7 @@ class Pair:
         operations = [{"type": "AddTagToAlert", "tag": name}]
         steps = ["count", f"wait {self.pipe(name)}", "write"]
         parameters = {"runs": str(self.setup.runs(name)), "steps": steps, "operations": operations}
-        return await core.client().run(asked(self.alert, parameters=parameters))
+        return await core.client().run(run_body(self.alert, parameters=parameters))
 
     async def go(self, name: str) -> None:
         await write_pipe(self.pipe(name))
@@ -308,7 +308,7 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
     setup = await setup_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
     async with core_process(setup, "one") as one, core_process(setup, "other") as other:
         runs = {"runs": str(setup.runs("held"))}
-        action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
+        action = await one.client().run(run_body(await alert_in(one), "Held_1_0", parameters=runs))
         writer = await open_pipe_for_writing(pem)
         one.pause()
         await until(lambda: reads(other, pem), "the other at the same place")
@@ -318,7 +318,7 @@ async def test_a_core_resumed_after_the_other_ran_a_job_does_not_start_it_again(
         assert (ended.status, setup.counted("held")) == ("Success", 1)
         one.resume()
         await one.client().health()
-        later = await one.client().run(asked(await alert_in(one, "2"), "Held_1_0", parameters={"steps": ["write"]}))
+        later = await one.client().run(run_body(await alert_in(one, "2"), "Held_1_0", parameters={"steps": ["write"]}))
         await write_pipe(pem)
         await one.ended(later.id)
         await one.client().health()
@@ -336,7 +336,7 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
     setup = await setup_in(tmp_path, responders={"Held": {"config": {"cacerts": str(pem)}}})
     async with core_process(setup, "one") as one:
         runs = {"runs": str(setup.runs("held"))}
-        action = await one.client().run(asked(await alert_in(one), "Held_1_0", parameters=runs))
+        action = await one.client().run(run_body(await alert_in(one), "Held_1_0", parameters=runs))
         writer = await open_pipe_for_writing(pem)  # it has been dispatched
         if how == "cancelled":
             await one.client().cancel(action.id)
@@ -352,9 +352,9 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
         await write_pipe(pem, "pem\n")
         ended = await after.ended(action.id, "lead")
     assert (ended.status, setup.counted("held")) == ("Failure", 0)
-    said = {
+    messages = {
         "disabled": "Cancelled by core: anna@example.org asked for this and may no longer run responders",
         "cancelled": "Cancelled by anna@example.org",
     }
-    assert json.loads(ended.report)["message"].startswith(said[how])
+    assert json.loads(ended.report)["message"].startswith(messages[how])
     assert ended.outcome == {"disabled": "failed", "cancelled": "stopped"}[how]

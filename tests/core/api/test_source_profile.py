@@ -40,10 +40,10 @@ async def test_every_other_endpoint_is_forbidden_to_a_source(tmp_path: Path) -> 
     async with running_core(tmp_path) as core:
         made = (await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "1"}, profile="source")).json()
         described = (await core.send("GET", "/api/openapi.json")).json()["paths"]
-        places = [
+        routes = [
             (method.upper(), path, operation) for path, item in described.items() for method, operation in item.items()
         ]
-        needs_key = [(method, path) for method, path, operation in places if operation["security"]]
+        needs_key = [(method, path) for method, path, operation in routes if operation["security"]]
         needs_key += [("POST", "/api/v1/query"), ("GET", "/api/customField"), ("GET", "/api/observable/type")]
         answers = {}
         for method, path in needs_key:

@@ -160,8 +160,8 @@ async def test_a_case_is_created_from_an_alert_with_its_artifacts(api: ObjectApi
     await api.post("/api/case/template", template)
     artifacts = [{"dataType": "ip", "data": "45.9.20.101", "tlp": 1, "tags": ["c2"]}, {"dataType": "ip", "data": "::1"}]
     fields = {"score": {"integer": 7}}
-    asked = {**ALERT, "severity": 3, "tlp": 1, "tags": ["et"], "artifacts": artifacts, "customFields": fields}
-    alert = await api.post("/api/alert", {**asked, "caseTemplate": "Malware"})
+    request = {**ALERT, "severity": 3, "tlp": 1, "tags": ["et"], "artifacts": artifacts, "customFields": fields}
+    alert = await api.post("/api/alert", {**request, "caseTemplate": "Malware"})
     case = await api.post(f"/api/alert/{alert['id']}/createCase", {"caseTemplate": None})
 
     shown = (case["title"], case["severity"], case["tlp"], case["tags"], case["template"], case["status"])

@@ -33,7 +33,7 @@ async def made(core: RunningCore, kind: str) -> str:
     return str((await sent(core, "POST", f"/api/{kind}", body, status=201))["id"])
 
 
-async def told(core: RunningCore) -> list[tuple[str, str, str, str]]:
+async def comment_events(core: RunningCore) -> list[tuple[str, str, str, str]]:
     page = await sent(core, "GET", "/api/event?after=0&wait=0")
     return [(one["type"], one["objectType"], one["objectId"], one["rootId"]) for one in page["events"]]
 
@@ -60,7 +60,7 @@ async def test_a_comment_is_written_changed_and_deleted(core: RunningCore, kind:
     for method, body in (("GET", None), ("PATCH", {"message": "m"}), ("DELETE", None)):
         assert (await sent(core, method, path, body, status=404))["message"] == "Comment not found"
     assert await sent(core, "POST", "/api/comment/_search", {}) == []
-    assert (await told(core))[1:] == [
+    assert (await comment_events(core))[1:] == [
         (f"comment.{what}", "Comment", comment["id"], root) for what in ("created", "updated", "deleted")
     ]
 
@@ -119,7 +119,7 @@ async def test_of_simultaneous_deletes_one_succeeds(core: RunningCore) -> None:
         *(core.send("DELETE", f"/api/comment/{comment['id']}", profile="analyst") for _ in range(16))
     )
     assert sorted(answer.status_code for answer in answers) == [200] + [404] * 15
-    assert [kind for kind, *_ in await told(core)].count("comment.deleted") == 1
+    assert [kind for kind, *_ in await comment_events(core)].count("comment.deleted") == 1
 
 
 async def test_version_1_shows_its_own_fields_only(core: RunningCore) -> None:

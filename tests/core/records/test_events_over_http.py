@@ -43,9 +43,9 @@ async def test_an_event_holds_ids_only(core: RunningCore) -> None:
     task = (await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"})).json()
     page = await events(core, f"after={last}&wait=60")
     login = "org-admin@responder-bot.local"
-    told = [{**event, "at": 0} for event in page["events"]]
+    shown = [{**event, "at": 0} for event in page["events"]]
     root = {"at": 0, "rootId": case["id"], "user": login}
-    assert told == [
+    assert shown == [
         {"seq": last + 1, "type": "case.created", "objectType": "Case", "objectId": case["id"], **root},
         {"seq": last + 2, "type": "case_task.created", "objectType": "Task", "objectId": task["id"], **root},
     ]

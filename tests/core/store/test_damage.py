@@ -77,7 +77,7 @@ async def test_a_database_that_cannot_be_read_at_start_is_a_sentence(tmp_path: P
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await process.communicate()
+    _, errors = await process.communicate()
     assert process.returncode == 2
-    assert said.decode().count("\n") == 1
-    assert "core.db can't be opened" in said.decode()
+    assert errors.decode().count("\n") == 1
+    assert "core.db can't be opened" in errors.decode()

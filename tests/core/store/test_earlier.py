@@ -18,7 +18,7 @@ from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import Action
 from core.store.opening import open_database
-from tests.core.core_process import ROOT, CoreProcess, asked, core_process, setup_in
+from tests.core.core_process import ROOT, CoreProcess, core_process, run_body, setup_in
 
 EARLIER = Path(__file__).parent / "earlier"
 WITH_ACTIONS = ("core-fd6a9e2", "core-6ed1461", "core-f3ef3d2")
@@ -65,7 +65,7 @@ async def test_what_an_earlier_core_left_open_goes_on(tmp_path: Path, name: str)
         assert await status(core, "~5") == "Success"
         lost = await core.ended("~3")  # its program ended with the machine of that time
         assert (lost.status, json.loads(lost.report)["success"]) == ("Failure", False)
-        again = await core.client().run(asked("~1", parameters={"steps": ["write"]}))
+        again = await core.client().run(run_body("~1", parameters={"steps": ["write"]}))
         assert int(again.id[1:]) > 6
         assert await status(core, again.id) == "Success"
 

@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 job = Path(sys.argv[1])
-asked = json.loads((job / "input" / "input.json").read_text())
+job_input = json.loads((job / "input" / "input.json").read_text())
 (job / "output" / "output.json").write_text(
     json.dumps(
         {
             "success": True,
             "full": {
                 "message": "Echo",
-                "input": asked,
-                "keys": list(asked),
+                "input": job_input,
+                "keys": list(job_input),
                 "environment": dict(os.environ),
                 "argv": sys.argv,
                 "folder": os.getcwd(),
@@ -27,4 +27,4 @@ asked = json.loads((job / "input" / "input.json").read_text())
         }
     )
 )
-sys.stdout.write(f"the key is {asked['config']['api_key']}\n")
+sys.stdout.write(f"the key is {job_input['config']['api_key']}\n")

@@ -10,15 +10,15 @@ job = Path(sys.argv[1])
 parameters = json.loads((job / "input" / "input.json").read_text())["parameters"]
 pids = [os.getpid()]
 for own_session in (False, True):
-    heard, said = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         if own_session:
             os.setsid()
-        os.write(said, b"here")
+        os.write(write_end, b"here")
         while True:
             signal.pause()
-    os.read(heard, 4)
+    os.read(read_end, 4)
     pids.append(pid)
 Path(parameters["ready"]).write_text(json.dumps(pids))
 while True:

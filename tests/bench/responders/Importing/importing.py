@@ -7,7 +7,7 @@ from pathlib import Path
 import requests
 
 job = Path(sys.argv[1])
-asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-answer = {"success": True, "full": {"with": requests.codes.ok, "of": asked["data"]["_id"]}, "operations": []}
+job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+answer = {"success": True, "full": {"with": requests.codes.ok, "of": job_input["data"]["_id"]}, "operations": []}
 (job / "output").mkdir(exist_ok=True)
 (job / "output" / "output.json").write_text(json.dumps(answer), encoding="utf-8")

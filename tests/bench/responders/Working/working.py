@@ -12,8 +12,8 @@ import requests
 
 began = time.time()
 job = Path(sys.argv[1])
-asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-time.sleep(float(asked["data"]["title"].split()[0]))
+job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
+time.sleep(float(job_input["data"]["title"].split()[0]))
 full = {"with": requests.codes.ok, "began": began, "ended": time.time()}
 answer = {"success": True, "full": full, "operations": []}
 (job / "output").mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ class Proxy:
     """A proxy for one request per connection: CONNECT, or a request with an absolute URL."""
 
     password: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     url: str = ""
     _server: asyncio.Server | None = None
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Proxy:
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         method, target, _ = head.split("\r\n")[0].split(" ")
-        self.asked.append(f"{method} {target}")
+        self.requests.append(f"{method} {target}")
         login = base64.b64encode(f"core:{self.password}".encode()).decode()
         if self.password and f"Basic {login}" not in head:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
@@ -156,7 +156,7 @@ async def test_plain_calls_go_through_the_proxy(
     proxy.password = "let-me-out"
     url = proxy.url.replace("http://", "http://core:let-me-out@")
     assert (await make_engine(proxy=url).run(JOB, progress)).success
-    assert proxy.asked[0].startswith(f"POST {cortex.url}/api/responder/")
+    assert proxy.requests[0].startswith(f"POST {cortex.url}/api/responder/")
 
 
 async def test_secure_calls_go_through_the_proxy_with_its_password(
@@ -170,7 +170,7 @@ async def test_secure_calls_go_through_the_proxy_with_its_password(
     url = proxy.url.replace("http://", "http://core:let-me-out@")
     engine = make_engine(url=secure.url, ca_file=certificates.ca, proxy=url)
     assert (await engine.run(JOB, progress)).success
-    assert set(proxy.asked) == {f"CONNECT {secure.url.removeprefix('https://')}"}
+    assert set(proxy.requests) == {f"CONNECT {secure.url.removeprefix('https://')}"}
     assert "let-me-out" not in repr(vars(engine)) + repr(engine)
 
 

@@ -44,9 +44,9 @@ async def live(engine: ProcessEngine, job: Job) -> None:
 
 
 if __name__ == "__main__":
-    POINT, place, raw = sys.argv[1:]
+    POINT, folder, raw = sys.argv[1:]
     facts: dict[str, Any] = json.loads(raw)
     settings: dict[str, Any] = {"config": facts["config"]}
     if facts["folders"]:
         settings["folders"] = tuple(map(Path, facts["folders"]))
-    asyncio.run(live(engine_in(Path(place), **settings), Job(**facts["job"])))
+    asyncio.run(live(engine_in(Path(folder), **settings), Job(**facts["job"])))

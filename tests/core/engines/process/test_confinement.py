@@ -152,8 +152,8 @@ async def tried(
     engine = make_engine(
         folders=(responders,), confinement="landlock", sections={"Trying_1_0": section or ResponderSection()}
     )
-    told = [(what, value if isinstance(value, int) else str(value)) for what, value in attempts]
-    job = await job_for(engine, "Trying_1_0", action_id=f"~{next(_numbers)}", attempts=told)
+    attempted = [(what, value if isinstance(value, int) else str(value)) for what, value in attempts]
+    job = await job_for(engine, "Trying_1_0", action_id=f"~{next(_numbers)}", attempts=attempted)
     report = await engine.run(job, _ignore)
     assert report.success, report.message
     found: dict[str, str] = report.full["found"]
@@ -362,7 +362,7 @@ def as_nobody(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
     """A folder that an ordinary user can reach; pytest's own is closed to others."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - that is the point
@@ -370,13 +370,13 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
-def test_an_ordinary_user_s_responders_are_confined_as_root_s_are(place: Path) -> None:
+def test_an_ordinary_user_s_responders_are_confined_as_root_s_are(scratch: Path) -> None:
     if as_nobody("-c", "import core.engines.process.engine, tests.core.engines.process.conftest").returncode:
         pytest.skip("an ordinary user can't import this project here")
-    responders, secret, state = responders_in(place / "responders"), place / "responder-bot.toml", place / "state"
+    responders, secret, state = responders_in(scratch / "responders"), scratch / "responder-bot.toml", scratch / "state"
     secret.write_text("token")
     state.mkdir()
-    for path in place.rglob("*"):
+    for path in scratch.rglob("*"):
         os.chown(path, NOBODY, NOBODY)
     victim = subprocess.Popen(["sleep", "600"], user=NOBODY, group=NOBODY)
     attempts = [

@@ -20,11 +20,11 @@ Path(sys.argv[1], "output", "output.json").write_text(json.dumps(answer))
 """
 
 
-def wheel(place: Path, version: str) -> None:
+def wheel(folder: Path, version: str) -> None:
     """Write a wheel of the package `thing`, which returns its version."""
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     facts = f"thing-{version}.dist-info"
-    with zipfile.ZipFile(place / f"thing-{version}-py3-none-any.whl", "w") as file:
+    with zipfile.ZipFile(folder / f"thing-{version}-py3-none-any.whl", "w") as file:
         file.writestr("thing.py", f"VERSION = {version!r}\n")
         file.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: thing\nVersion: {version}\n")
         file.writestr(
@@ -47,13 +47,13 @@ def responder(root: Path, name: str, requirement: str) -> Path:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Two responders whose requirements contradict each other, and one whose requirement can't be met."""
-    place = tmp_path / "own"
+    folder = tmp_path / "own"
     for version in ("1.0", "2.0"):
-        wheel(place / "wheels", version)
-    responder(place, "Old", "thing==1.0")
-    responder(place, "New", "thing==2.0")
-    responder(place, "Never", "thing==3.0")
-    return place
+        wheel(folder / "wheels", version)
+    responder(folder, "Old", "thing==1.0")
+    responder(folder, "New", "thing==2.0")
+    responder(folder, "Never", "thing==3.0")
+    return folder
 
 
 async def test_packages_are_compiled_when_they_are_installed(
@@ -127,7 +127,7 @@ def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_wrapped_message_is_joined() -> None:
-    said = (
+    output = (
         "Using Python 3.11\n  × No solution found when resolving dependencies:\n  ╰─▶ Because a\n      needs b, no.\n"
     )
-    assert last_message(said) == "Because a needs b, no."
+    assert last_message(output) == "Because a needs b, no."

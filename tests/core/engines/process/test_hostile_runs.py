@@ -293,10 +293,10 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     engine = make_engine(folders=(tmp_path / "own",))
     job = await job_for(engine, "Moving_1_0")
     await engine.run(job, ProgressLog())
-    place = tmp_path / "jobs" / engine.job_id(job.action_id)
-    assert place.is_symlink()
+    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    assert folder.is_symlink()
     await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.clean_up_ended(lambda: []))
-    assert not place.is_symlink()
+    assert not folder.is_symlink()
 
 
 async def test_a_symlink_in_place_of_a_new_job_folder_is_replaced(
@@ -304,9 +304,9 @@ async def test_a_symlink_in_place_of_a_new_job_folder_is_replaced(
 ) -> None:
     engine = make_engine()
     job = await job_for(engine, "Forking_1_0")
-    place = tmp_path / "jobs" / engine.job_id(job.action_id)
-    place.parent.mkdir()
-    place.symlink_to(target)
+    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    folder.parent.mkdir()
+    folder.symlink_to(target)
     assert (await engine.run(job, ProgressLog())).message == "Forked"
 
 

@@ -104,10 +104,10 @@ def memory_of(pid: int) -> Iterator[bytes]:
     """The readable memory of a process."""
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
-            place, rights = line.split()[:2]
+            addresses, rights = line.split()[:2]
             if not rights.startswith("r") or "[v" in line:
                 continue
-            begin, end = (int(part, 16) for part in place.split("-"))
+            begin, end = (int(part, 16) for part in addresses.split("-"))
             memory.seek(begin)
             yield memory.read(end - begin)
 

@@ -28,19 +28,19 @@ ROOT = Path(__file__).parents[4]
 
 
 async def start_crashing_core(
-    point: str, place: Path, job: Job, config: Mapping[str, Any], folders: Sequence[Path] = ()
+    point: str, root: Path, job: Job, config: Mapping[str, Any], folders: Sequence[Path] = ()
 ) -> asyncio.subprocess.Process:
     """Start a core that kills itself at `point`, or is killed by the test."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.core.engines.process.crashing_core", point, str(place)),
+        *(sys.executable, "-m", "tests.core.engines.process.crashing_core", point, str(root)),
         json.dumps({"job": asdict(job), "config": config, "folders": [str(folder) for folder in folders]}),
         cwd=ROOT,
     )
 
 
-async def slow_job(make_engine: MakeEngine, place: Path, ready: NamedPipe, go: NamedPipe, **more: Any) -> Job:
+async def slow_job(make_engine: MakeEngine, root: Path, ready: NamedPipe, go: NamedPipe, **more: Any) -> Job:
     return await job_for(
-        make_engine(), "Slow_1_0", runs=str(place / "runs"), ready=str(ready.path), go=str(go.path), **more
+        make_engine(), "Slow_1_0", runs=str(root / "runs"), ready=str(ready.path), go=str(go.path), **more
     )
 
 

@@ -56,37 +56,37 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can run a pro
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Path]:
+async def shared() -> AsyncIterator[Path]:
     """A folder that an ordinary user can pass through; pytest's own is closed to others."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - that is the point
         yield Path(folder)
 
 
-async def run(place: Path, confinement: Mode) -> tuple[ProcessEngine, Report]:
-    responders = responders_in(place / "responders")
+async def run(shared: Path, confinement: Mode) -> tuple[ProcessEngine, Report]:
+    responders = responders_in(shared / "responders")
     (responders / "Trying" / "trying.py").write_text(PROGRAM)
-    (place / "settings").write_text("token")
-    (place / "settings").chmod(0o600)
+    (shared / "settings").write_text("token")
+    (shared / "settings").chmod(0o600)
     section = ResponderSection(run_as="nobody", processes=20)
     engine = engine_in(
-        place,
+        shared,
         folders=(responders,),
         confinement=confinement,
         python=SYSTEM_PYTHON,
         sections={"Trying_1_0": section},
     )
-    report = await engine.run(await job_for(engine, "Trying_1_0", settings=str(place / "settings")), ProgressLog())
+    report = await engine.run(await job_for(engine, "Trying_1_0", settings=str(shared / "settings")), ProgressLog())
     await engine.close()
     return engine, report
 
 
 @only_root
 @pytest.mark.parametrize("confinement", ["none", "landlock", "bwrap"])
-async def test_a_program_runs_as_the_account_that_the_settings_name(place: Path, confinement: Mode) -> None:
+async def test_a_program_runs_as_the_account_that_the_settings_name(shared: Path, confinement: Mode) -> None:
     if reason := unavailable(confinement, NOBODY.uid):
         pytest.skip(reason)
-    engine, report = await run(place, confinement)
+    engine, report = await run(shared, confinement)
     assert report.success, report.message
     found: dict[str, Any] = dict(report.full)
     assert found.pop("who")[:3] == [NOBODY.uid, NOBODY.uid, NOBODY.gid]
@@ -100,22 +100,22 @@ def problems(jobs: Path, run_as: str) -> list[str]:
     return account_problems({"Mailer_1_0": run_as}, jobs)
 
 
-def test_an_account_that_is_not_there_is_a_problem(place: Path) -> None:
-    assert problems(place / "jobs", "nobody-at-all") == [
+def test_an_account_that_is_not_there_is_a_problem(shared: Path) -> None:
+    assert problems(shared / "jobs", "nobody-at-all") == [
         '[responder."Mailer_1_0"] run_as: this machine has no account nobody-at-all; create it, or name another.'
     ]
-    assert account_problems({"Mailer_1_0": ""}, place) == []
+    assert account_problems({"Mailer_1_0": ""}, shared) == []
 
 
 @only_root
-def test_an_account_that_is_root_or_can_not_pass_is_a_problem(place: Path) -> None:
-    assert problems(place / "jobs", "nobody") == []
-    assert problems(place / "jobs", "root") == [
+def test_an_account_that_is_root_or_can_not_pass_is_a_problem(shared: Path) -> None:
+    assert problems(shared / "jobs", "nobody") == []
+    assert problems(shared / "jobs", "root") == [
         '[responder."Mailer_1_0"] run_as is root; name an account that owns nothing, or remove it.'
     ]
-    place.chmod(0o700)
-    assert problems(place / "jobs", "nobody") == [
-        f'[responder."Mailer_1_0"] run_as: nobody can\'t reach the job folders through {place}; `chmod o+x {place}`, '
+    shared.chmod(0o700)
+    assert problems(shared / "jobs", "nobody") == [
+        f'[responder."Mailer_1_0"] run_as: nobody can\'t reach the job folders through {shared}; `chmod o+x {shared}`, '
         "or move [core] jobs."
     ]
 
