@@ -103,7 +103,7 @@ class FeatureEnvironment(BotEnvironment):
 
     folder: Path = field(kw_only=True)
     people: dict[str, EmulatedUser] = field(default_factory=dict, kw_only=True)
-    _told: set[str] = field(default_factory=set, kw_only=True)
+    _reported: set[str] = field(default_factory=set, kw_only=True)
 
     def __getitem__(self, name: str) -> EmulatedUser:
         """The person with this name."""
@@ -149,10 +149,10 @@ class FeatureEnvironment(BotEnvironment):
 
         def seen(view: EmulatorView) -> dict[str, Any] | None:
             shown = [*reversed(view.modals), *reversed(view.ephemerals(channel))]
-            return next((m for m in shown if words in text_of(m) and _identity(m) not in self._told), None)
+            return next((m for m in shown if words in text_of(m) and _identity(m) not in self._reported), None)
 
         found = await self.until(name, seen)
-        self._told.add(_identity(found))
+        self._reported.add(_identity(found))
         return found if found.get("type") == "modal" else within_limits(found)
 
 

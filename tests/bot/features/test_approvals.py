@@ -40,7 +40,7 @@ async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureE
     ):
         assert part in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
-    assert request["text"] == f"Approve or deny: Isolate_1_0 on HIGH {alert.title} ({alert.id}), asked by org-admin"
+    assert request["text"] == f"Approve or deny: Isolate_1_0 on HIGH {alert.title} ({alert.id}), asked by admin"
     here = await env["ben"].dm(env.emulator.bot_user_id)
     await env["ben"].click(here, request["ts"], action_id=button(request, ids.APPROVE))
     decided = await env.until("lea", told("Approved by ben."))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from core.engines import confinement
-from tests.core.core_process import alert_in, asked, core_process, setup_in
+from tests.core.core_process import alert_in, core_process, run_body, setup_in
 
 # Executes the command after it under a filter that answers landlock_create_ruleset with ENOSYS.
 WITHOUT_LANDLOCK = """
@@ -42,7 +42,7 @@ async def test_core_says_that_it_can_not_confine_and_still_runs_responders(tmp_p
             health = (await http.get(f"{core.url}/health")).json()
         assert health["status"] == "degraded"
         assert {"name": "confinement", "ok": False, "message": SENTENCE} in health["parts"]
-        run = await core.client().run(asked(await alert_in(core), parameters={"steps": ["write"]}))
+        run = await core.client().run(run_body(await alert_in(core), parameters={"steps": ["write"]}))
         assert (await core.ended(run.id)).status == "Success"
         logged = [json.loads(line) for line in core.log.read_text().splitlines() if line.startswith("{")]
         told = [line for line in logged if line.get("event") == "confinement_incomplete"]
