@@ -1,16 +1,18 @@
 """`responder-bot doctor`: checks each link between Slack and a responder, and says what to do."""
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
-from slack_sdk.errors import SlackClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
+from bot.cards import examples
 from bot.features.base import Check
 from bot.features.doctor import core_checks
 from bot.outbox.errors import classify, classify_upload
@@ -49,6 +51,7 @@ async def checks(
         found += token
         if team:
             found.append(await _files_check(slack))
+            found += await payload_checks(slack, examples.payloads(clock_ms()))
         found.append(await _transport_check(settings, slack))
         if not team:
             return found
@@ -127,6 +130,29 @@ async def _files_check(slack: AsyncWebClient) -> Check:
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         return Check("files", False, classify_upload(classify(error, ""), "").message)
     return Check("files", True, "long reports can be put under their messages")
+
+
+async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.Payload]) -> list[Check]:
+    """Whether Slack accepts each kind of payload that the bot sends, by `blocks.validate`, which shows nothing."""
+    refused: list[Check] = []
+    for number, (name, (kind, payload)) in enumerate(payloads.items()):
+        try:
+            await slack.api_call("blocks.validate", json={kind: json.dumps(payload)})
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            failure = classify(error, "")
+            if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
+                words = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
+                return [*refused, Check("payloads", True, words)]
+            cure = "it is shown as plain text; update responder-bot"
+            refused.append(Check("payloads", False, f"Slack refuses the {name} ({_first_error(error)}); {cure}"))
+    return refused or [Check("payloads", True, f"Slack accepts all {len(payloads)} kinds of messages and views")]
+
+
+def _first_error(error: Exception) -> str:
+    """The first problem that `blocks.validate` names."""
+    errors = error.response.get("errors") if isinstance(error, SlackApiError) else None
+    first = errors[0] if isinstance(errors, list) and errors else {}
+    return f"{first.get('message')} at {first.get('pointer')}" if isinstance(first, dict) and first else "no reason"
 
 
 async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Check:

@@ -81,7 +81,17 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
     assert results == {
         *(
             (("ok"), name)
-            for name in ("settings", "key", "token", "scopes", "files", "clock", "socket", "channel C0GENERAL")
+            for name in (
+                "settings",
+                "key",
+                "token",
+                "scopes",
+                "files",
+                "payloads",
+                "clock",
+                "socket",
+                "channel C0GENERAL",
+            )
         ),
         ("ok", "people"),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),

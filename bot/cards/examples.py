@@ -1,0 +1,125 @@
+"""One payload of each kind that the bot sends, of a made-up alert, for `doctor` to have Slack check them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bot.cards import approvals, home, questions, replies, start, template
+from bot.cards.alert import alert_card
+from bot.cards.message import Message
+from bot.redaction import Subject
+from core.models import Action, Alert, Approval, Artifact, Log, OfferedResponder, Person, Policy
+
+Payload = tuple[Literal["message", "view"], Mapping[str, Any]]
+LINK = "https://example.slack.com/archives/C0123456789/p1700000000000000"
+CONFIRM = "Takes the host off the network until somebody puts it back."
+
+
+def payloads(now_ms: int) -> Mapping[str, Payload]:
+    """The payloads by their kind."""
+    alert = _alert(now_ms)
+    subject = Subject.alert(alert)
+    seen: Mapping[str, Any] = {"clearance": 2, "button": lambda _intent: "x"}
+    waiting = _action("~13", "Waiting", now_ms, approval=_approval(now_ms))
+    done = _action("~14", "Success", now_ms, report=_report(True), end_date=now_ms)
+    failed = _action("~15", "Failure", now_ms, report=_report(False), end_date=now_ms)
+    log = Log(
+        id_="~16", id="~16", created_by="anna", created_at=now_ms, message="Told them.", start_date=now_ms, owner="anna"
+    )
+    asked: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
+    messages: Mapping[str, Message] = {
+        "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
+        "approval": replies.approval_request(waiting, subject, **asked),
+        "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **asked),
+        "end of a run": replies.end_reply(done, subject, **seen),
+        "failed run": replies.end_reply(failed, subject, confirm=CONFIRM, **seen),
+        "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
+        "watched run": replies.watcher_message(done, subject, clearance=2),
+        "question": questions.confirm(_responder(), subject, **seen),
+    }
+    views = {
+        "App Home": home.home_view(
+            home.Home(
+                [home.HomeRun(waiting, subject, CONFIRM, LINK)],
+                [home.HomeAlert(subject, now_ms, LINK)],
+                [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],
+                [home.HomeRun(failed, subject)],
+                [home.HomeRun(done, subject)],
+            ),
+            Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2),
+            ["`/responder help`"],
+            button=seen["button"],
+            now_ms=now_ms,
+        ),
+        "run modal": start.start_view(start.WizardState(alert.id), subject, clearance=2),
+        "template modal": template.template_view(template.Draft()),
+    }
+    sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}
+    return sent | {name: ("view", view) for name, view in views.items()}
+
+
+def _alert(now_ms: int) -> Alert:
+    stored = {"created_by": "siem", "created_at": now_ms}
+    ip = Artifact(id_="~11", id="~11", data_type="ip", data="192.0.2.45", **stored)
+    return Alert(
+        id_="~12",
+        id="~12",
+        type="ids",
+        source="suricata",
+        source_ref="1",
+        title="Beacon to a known server",
+        description="A host sends a beacon every 250 s.",
+        severity=3,
+        date=now_ms,
+        tags=["c2"],
+        tlp=2,
+        pap=2,
+        custom_fields={},
+        artifacts=[ip],
+        external_link="https://siem.example/1",
+        **stored,
+    )
+
+
+def _action(id_: str, status: Any, now_ms: int, **more: Any) -> Action:
+    base: Mapping[str, Any] = {
+        "responder_id": "Isolate_1_0",
+        "responder_name": "Isolate_1_0",
+        "responder_definition": "Isolate_1_0",
+        "engine_id": "local",
+        "engine_job_id": "",
+        "object_type": "Alert",
+        "object_id": "~12",
+        "start_date": now_ms,
+        "operations": "[]",
+        "parameters": '{"minutes": 60, "reason": "lateral movement"}',
+        "report": "{}",
+        "created_by": "anna",
+        "created_at": now_ms,
+    }
+    return Action(id_=id_, id=id_, status=status, **{**base, **more})
+
+
+def _approval(now_ms: int) -> Approval:
+    return Approval(needed=1, approved_by=[], expires_at=now_ms + 3_600_000)
+
+
+def _report(success: bool) -> str:
+    taxonomy = {"level": "info", "namespace": "Example", "predicate": "hosts", "value": "1"}
+    full = {"host": "web-3"}
+    message = "The host is isolated."
+    return json.dumps({"success": success, "message": message, "full": full, "summary": {"taxonomies": [taxonomy]}})
+
+
+def _responder() -> OfferedResponder:
+    return OfferedResponder(
+        id="Isolate_1_0",
+        name="Isolate_1_0",
+        version="1.0",
+        description="Isolates a host",
+        data_type_list=["thehive:alert"],
+        engine_ids=["local"],
+        verdict="can_run",
+        reasons=[],
+        policy=Policy(confirm=CONFIRM, approval=1),
+    )
