@@ -450,7 +450,7 @@ class Page {
 
   drawer(open) {
     app.classList.toggle("drawer", open);
-    if (open) byId("sidebar").querySelector(".room.current, .room")?.focus();
+    if (open) byId("sidebar").querySelector(".channel-row.current, .channel-row")?.focus();
   }
 
   toggleDeveloper(on = byId("developer").hidden) {
@@ -473,9 +473,9 @@ class Page {
   }
 
   step(by) {
-    const rooms = this.sidebar.order();
-    const at = rooms.findIndex((room) => room.classList.contains("current"));
-    rooms[(at + by + rooms.length) % rooms.length]?.click();
+    const rows = this.sidebar.order();
+    const at = rows.findIndex((row) => row.classList.contains("current"));
+    rows[(at + by + rows.length) % rows.length]?.click();
   }
 
   escape() {

@@ -19,13 +19,13 @@ export class Sidebar {
     const { store } = this;
     this.title.textContent = store.team.name;
     const channels = [...store.channels.values()];
-    const rooms = channels.filter((channel) => !channel.is_im).sort((a, b) => a.name.localeCompare(b.name));
+    const rows = channels.filter((channel) => !channel.is_im).sort((a, b) => a.name.localeCompare(b.name));
     const talks = channels.filter((channel) => channel.is_im);
     const bot = store.bot();
     const talkWith = (userId) => talks.find((channel) => store.partner(channel) === userId);
     const others = store.people().filter((user) => user.id !== store.me);
     keepingFocus(this.lists, () => arrange(this.lists, [
-      this.group("Channels", rooms.map((channel) => this.row(channel.id, {
+      this.group("Channels", rows.map((channel) => this.row(channel.id, {
         label: channel.name, mark: icon(channel.is_private ? "lock" : channel.is_shared ? "share" : "hash"), unread: channel.unread, current: channel.id === currentId,
         open: () => this.actions.openChannel(channel.id),
       }))),
@@ -60,8 +60,8 @@ export class Sidebar {
     const known = this.rows.get(id);
     if (known?.looks === looks) return known.item;
     const item = h("li", null, h("button", {
-      type: "button", class: `room${current ? " current" : ""}${unread ? " unread" : ""}`, "aria-current": current ? "page" : null, data: { focus: `room-${id}`, room: id }, onclick: open,
-    }, mark, h("span", { class: "room-name" }, label), unread ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(unread)), h("span", { class: "visually-hidden" }, `, ${unread} unread`)) : null));
+      type: "button", class: `channel-row${current ? " current" : ""}${unread ? " unread" : ""}`, "aria-current": current ? "page" : null, data: { focus: `channel-${id}`, channel: id }, onclick: open,
+    }, mark, h("span", { class: "channel-name" }, label), unread ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(unread)), h("span", { class: "visually-hidden" }, `, ${unread} unread`)) : null));
     this.rows.set(id, { looks, item });
     return item;
   }
@@ -75,6 +75,6 @@ export class Sidebar {
 
   /** Channels in display order, for Alt+Up and Alt+Down. */
   order() {
-    return [...this.lists.querySelectorAll(".room")];
+    return [...this.lists.querySelectorAll(".channel-row")];
   }
 }

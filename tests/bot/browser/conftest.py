@@ -69,7 +69,7 @@ async def open_window(browser: Browser, url: str, console_errors: list[str], **o
     page.on("pageerror", lambda error: console_errors.append(str(error)))
     page.on("console", lambda entry: console_errors.append(entry.text) if entry.type in ("error", "warning") else None)
     await page.goto(url)
-    await page.wait_for_selector(".room.current", state="attached")
+    await page.wait_for_selector(".channel-row.current", state="attached")
     return page
 
 

@@ -195,14 +195,14 @@ async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironme
     await screenshot(page, "flow-failed")
     run_body = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
     await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
-    await page.click("[data-room=app]")
+    await page.click("[data-channel=app]")
     home = page.locator(".home-page")
     await expect(home).to_contain_text("Demo_Isolate_Host")
     await expect(home).to_contain_text(re.compile("Mail_1_0 failed"))
     await screenshot(page, "flow-home")
     await home.get_by_role("button", name="Deny").last.click()
     await expect(home).to_contain_text("Waiting for your approval: nothing")
-    await page.click("[data-room=C0ALERTS]")
+    await page.click("[data-channel=C0ALERTS]")
     await expect(await card(page, title)).to_contain_text(re.compile("Isolate_Host_1_0 .*denied", re.IGNORECASE))
 
 

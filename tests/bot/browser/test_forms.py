@@ -105,7 +105,7 @@ async def test_a_form_upon_a_form_goes_back_to_the_first_as_it_was(env: BrowserE
 
 async def test_the_home_tab_is_filled_and_refreshed(env: BrowserEnvironment) -> None:
     page = env.page
-    await page.click("[data-room=app]")
+    await page.click("[data-channel=app]")
     await page.wait_for_selector(".home-page >> text=Shown 1 times.")
     await page.click("[data-action=home_refresh]")
     await page.wait_for_selector(".home-page >> text=Shown 2 times.")

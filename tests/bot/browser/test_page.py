@@ -117,13 +117,13 @@ async def test_a_message_shortcut_is_reached_by_keys(env: BrowserEnvironment) ->
 async def test_unread_marks_and_the_way_between_channels_by_keys(env: BrowserEnvironment) -> None:
     page = env.page
     env.emulator.add_message("C0TALK", "U0BEN", "news")
-    await page.wait_for_selector("[data-room=C0TALK].unread:has-text('1')")
+    await page.wait_for_selector("[data-channel=C0TALK].unread:has-text('1')")
     await page.focus("#box")
     await page.keyboard.press("Alt+ArrowUp")
     await page.keyboard.press("Alt+ArrowUp")
-    await page.wait_for_selector("[data-room=C0TALK].current")
+    await page.wait_for_selector("[data-channel=C0TALK].current")
     await page.wait_for_selector(".unread-line")
-    await page.wait_for_selector("[data-room=C0TALK]:not(.unread)")
+    await page.wait_for_selector("[data-channel=C0TALK]:not(.unread)")
 
 
 async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(env: BrowserEnvironment) -> None:
@@ -146,19 +146,19 @@ async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(env
 
 async def test_acting_as_somebody_else_shows_their_channels_and_direct_messages(env: BrowserEnvironment) -> None:
     page = env.page
-    await page.wait_for_selector("[data-room=C0RED]")
+    await page.wait_for_selector("[data-channel=C0RED]")
     await page.focus(".person")
     await page.keyboard.press("Enter")
     await page.keyboard.press("n")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".person:has-text('Nora Newcomer')")
-    await page.wait_for_selector("[data-room=C0RED]", state="detached")
-    await page.click(".room:has-text('Anna Analyst')")
+    await page.wait_for_selector("[data-channel=C0RED]", state="detached")
+    await page.click(".channel-row:has-text('Anna Analyst')")
     await page.fill("#box", "hi Anna")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".message-text:has-text('hi Anna')")
     anna = await env.open_page()
-    await anna.wait_for_selector(".room.unread:has-text('Nora Newcomer')")
+    await anna.wait_for_selector(".channel-row.unread:has-text('Nora Newcomer')")
 
 
 async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_channel_before(
@@ -167,13 +167,13 @@ async def test_what_is_typed_while_a_direct_message_opens_never_goes_to_the_chan
     page = env.page
     await page.fill("#box", "half a sentence for the channel")
     async with requests_held(page, "**/page/dm") as held:
-        await page.click(".room:has-text('Nora Newcomer')")
+        await page.click(".channel-row:has-text('Nora Newcomer')")
         await held.wait()
         assert await page.locator("#box").count() == 0
     await page.fill("#box", "hi Nora")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".scroller:has(.intro:has-text('Nora Newcomer')) .message-text:has-text('hi Nora')")
-    await page.click("[data-room=C0SOC]")
+    await page.click("[data-channel=C0SOC]")
     await expect(page.locator("#box")).to_have_value("half a sentence for the channel")
     assert await page.locator(".message-text:has-text('hi Nora')").count() == 0
 
@@ -185,9 +185,9 @@ async def test_a_direct_message_that_can_not_be_opened_leads_back(env: BrowserEn
         await route.fulfill(status=500, json={"text": "The emulator is not ready; try again."})
 
     await page.route("**/page/dm", refused)
-    await page.click(".room:has-text('Nora Newcomer')")
+    await page.click(".channel-row:has-text('Nora Newcomer')")
     await page.wait_for_selector(".toast:has-text('not ready')")
-    await page.wait_for_selector("[data-room=C0SOC].current")
+    await page.wait_for_selector("[data-channel=C0SOC].current")
     await page.wait_for_selector("#box")
     env.console_errors.clear()  # the browser itself notes an answer of 500
 
@@ -196,7 +196,7 @@ async def test_the_focus_stays_where_it_is_put_while_messages_load(env: BrowserE
     page = env.page
     env.emulator.add_message("C0TALK", "U0BEN", "news")
     async with requests_held(page, "**/page/messages?*") as held:
-        await page.click("[data-room=C0TALK]")
+        await page.click("[data-channel=C0TALK]")
         await held.wait()
         assert await page.evaluate("document.activeElement.id") == "box"
         await page.focus(".person")
@@ -244,8 +244,8 @@ async def test_a_thing_to_try_puts_its_text_into_the_box(env: BrowserEnvironment
 
 async def test_its_text_is_there_before_the_messages_are(env: BrowserEnvironment) -> None:
     page = env.page
-    await page.click("[data-room=C0TALK]")
-    await page.wait_for_selector("[data-room=C0TALK].current")
+    await page.click("[data-channel=C0TALK]")
+    await page.wait_for_selector("[data-channel=C0TALK].current")
     async with requests_held(page, "**/page/messages?*") as held:
         await page.click(".pointer:has-text('Look at an alert')")
         await held.wait()
@@ -306,7 +306,7 @@ async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(e
     await page.click("[aria-label='Things to try']")
     await page.wait_for_selector("#pane .pointers")
     await screenshot(page, "narrow-pointers")
-    await page.click("[data-room=C0TALK]")
+    await page.click("[data-channel=C0TALK]")
     await expect(page.locator("#pane")).to_be_hidden()
     await page.click("[aria-label='Things to try']")
     await page.keyboard.press("Escape")
@@ -332,7 +332,7 @@ async def test_dark_light_and_phone(env: BrowserEnvironment) -> None:
     assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await screenshot(phone, "phone-card")
     await phone.tap(".drawer-open")
-    await phone.tap("[data-room=C0TALK]")
+    await phone.tap("[data-channel=C0TALK]")
     await phone.wait_for_selector(".top h1:has-text('general')")
     await screenshot(phone, "phone-channel")
 
