@@ -254,6 +254,7 @@ def parse_slack_id(slack_id: str) -> tuple[str, str]:
 
 
 def person_of(row: Row) -> Person:
+    """A stored user as clients get it."""
     profile: Profile = row["profile"]
     return Person(login=row["login"], profile=profile, permissions=list(PROFILES[profile]), clearance=row["clearance"])
 

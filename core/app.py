@@ -216,8 +216,8 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
     """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
     for state in offers.states():
-        skipped = [f"{left_out.name}: {left_out.reason}" for left_out in state.catalogue.skipped]
-        message = "\n".join([_figures(state.catalogue), *skipped]) if state.up else state.message
+        skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.catalogue.skipped]
+        message = "\n".join([_summary(state.catalogue), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
         if warnings := state.catalogue.warnings:
             parts.append(health.ComponentHealth(f"limits of engine {state.engine.name}", False, "\n".join(warnings)))
@@ -248,9 +248,9 @@ def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
     return [health.ComponentHealth("confinement", not problems, message)]
 
 
-def _figures(catalogue: Catalogue) -> str:
+def _summary(catalogue: Catalogue) -> str:
     """How many are on offer and how many are not configured; names only of what is wrong, and of three at most."""
-    unusable = [left_out.name for left_out in catalogue.skipped if left_out.is_wanted]
+    unusable = [skipped.name for skipped in catalogue.skipped if skipped.is_wanted]
     idle = len(catalogue.skipped) - len(unusable)
     words = f"{len(catalogue.responders)} on offer" + (f", {idle} not configured" if idle else "")
     if not unusable:

@@ -370,11 +370,11 @@ async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalo
         _print_table(rows)
     for warning in catalogue.warnings:
         print(f"  {warning}")
-    for left_out in catalogue.skipped:
-        print(f"  {left_out.name} can't be used: {left_out.reason}")
+    for skipped in catalogue.skipped:
+        print(f"  {skipped.name} can't be used: {skipped.reason}")
     for sentence in unreadable:
         print(f"  {sentence}")
-    return catalogue, not (unreadable or any(left_out.is_wanted for left_out in catalogue.skipped))
+    return catalogue, not (unreadable or any(skipped.is_wanted for skipped in catalogue.skipped))
 
 
 def _responders_install(args: argparse.Namespace) -> int:
@@ -393,15 +393,15 @@ def _responders_install(args: argparse.Namespace) -> int:
     if not folders and not containers:
         print(f"There is no responder in {args.folder}: no folder in it has a definition (*.json).", file=sys.stderr)
     built = asyncio.run(environments.install(folders, _show_building))
-    failed = [news for news in built if news.state == "failed"]
+    failed = [status for status in built if status.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
     if args.folder:
         containers = [engine.model_copy(update={"responders": (roots[0],)}) for engine in containers]
     pulled = asyncio.run(_install_images(containers, settings, args.upgrade)) if containers else ()
     if containers:
-        print(f"{sum(news.state != 'failed' for news in pulled)} images ready,", end=" ")
-        print(f"{sum(news.state == 'failed' for news in pulled)} failed")
-    return 1 if failed or any(news.state == "failed" for news in pulled) else 0
+        print(f"{sum(status.state != 'failed' for status in pulled)} images ready,", end=" ")
+        print(f"{sum(status.state == 'failed' for status in pulled)} failed")
+    return 1 if failed or any(status.state == "failed" for status in pulled) else 0
 
 
 async def _install_images(
@@ -419,12 +419,12 @@ async def _install_images(
     return found
 
 
-def _show_pulling(news: "PullStatus") -> None:
-    print(f"{news.image}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
+def _show_pulling(status: "PullStatus") -> None:
+    print(f"{status.image}: {status.state}{': ' if status.message else ''}{status.message}", flush=True)
 
 
-def _show_building(news: "BuildStatus") -> None:
-    print(f"{news.folder.name}: {news.state}{': ' if news.message else ''}{news.message}", flush=True)
+def _show_building(status: "BuildStatus") -> None:
+    print(f"{status.folder.name}: {status.state}{': ' if status.message else ''}{status.message}", flush=True)
 
 
 # --- backup, restore --------------------------------------------------------------------------------------------------

@@ -177,6 +177,7 @@ class CoreClient:
         return self._parse(await self._request("GET", path, params=params, wait_s=wait_s), Action.model_validate_json)
 
     async def search_actions(self, query: Json | None = None, range: str = "all") -> list[Action]:
+        """Actions that match a query, newest last; `range` is such as `0-50`."""
         params = {"range": range}
         response = await self._request("POST", f"{_ENGINE}/action/_search", {"query": dict(query or {})}, params=params)
         return self._parse(response, _ACTIONS.validate_json)

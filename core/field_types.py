@@ -152,6 +152,7 @@ def _custom_field(name: str, value: Any, position: int, errors: list[InitErrorDe
 
 
 def check_length(value: Sized, maximum: int) -> None:
+    """Raises a validation error for more than `maximum` entries."""
     if len(value) > maximum:
         context = {"field_type": "Value", "max_length": maximum, "actual_length": len(value)}
         raise PydanticKnownError("too_long", context)

@@ -54,7 +54,7 @@ class CoreSection(SettingsSection):
     product: str = Field("thehive", pattern=r"^[A-Za-z0-9_-]+$", description="a word, such as thehive")
     max_concurrent_actions: int = Field(4, ge=1)
     spread_load: bool = False
-    """A run without engineId goes past an engine that has no place free, to the next one that has."""
+    """A run without engineId goes past an engine without a free slot, to the next that has one."""
     jobs: Path = Path("jobs")
     keep_jobs: bool = False
     environments: Path = Path("environments")
@@ -210,10 +210,10 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
         mine = {name: sections.environ[name] for name in given if name.startswith(own)}
         given -= mine.keys()
         keys = tuple(key for key in EngineSection.model_fields if key != "name")
-        place = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
+        location = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
         found = variables(mine, own, keys, "engine")
         names = {key: own + variable_name(key) for key in found}
-        engines.append((table, _engine({**table, **found}, place, sections.folder, names)))
+        engines.append((table, _engine({**table, **found}, location, sections.folder, names)))
     for variable in sorted(given):
         known = ", ".join(str(table.get("name")) for table in tables)
         raise settings_error(
@@ -226,14 +226,14 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     return tuple(ordered)
 
 
-def _engine(table: Mapping[str, Any], place: str, folder: Path, names: Mapping[str, str]) -> EngineSection:
+def _engine(table: Mapping[str, Any], location: str, folder: Path, names: Mapping[str, str]) -> EngineSection:
     values = dict(table)
     if isinstance(values.get("responders"), str):
         values["responders"] = [part for part in values["responders"].split(os.pathsep) if part]
-    engine = checked(EngineSection, values, place, folder, names)
+    engine = checked(EngineSection, values, location, folder, names)
     missing = [key for key in ("url", "api_key") if engine.type == "cortex" and not getattr(engine, key)]
     if missing:
-        raise settings_error(f"{place} is of type cortex and needs {' and '.join(missing)}.")
+        raise settings_error(f"{location} is of type cortex and needs {' and '.join(missing)}.")
     return engine
 
 
@@ -250,9 +250,11 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
         values[name]["config"] = config
     for name, table in values.items():
         if isinstance(table.get("config"), Mapping):
-            place = f'{sections.source}: [responder."{name}"] config'
+            location = f'{sections.source}: [responder."{name}"] config'
             table["config"] = {
-                item: _secret_source(value, f"{place}.{item}", sections.folder) if isinstance(value, Mapping) else value
+                item: _secret_source(value, f"{location}.{item}", sections.folder)
+                if isinstance(value, Mapping)
+                else value
                 for item, value in table["config"].items()
             }
         try:
@@ -265,12 +267,12 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
     }
 
 
-def _secret_source(table: Mapping[str, Any], place: str, folder: Path) -> SecretSource:
-    source = checked(SecretSource, table, place, folder)
+def _secret_source(table: Mapping[str, Any], location: str, folder: Path) -> SecretSource:
+    source = checked(SecretSource, table, location, folder)
     is_command = bool(source.command and source.command[0])
     if is_command == bool(table.get("file")):
         raise settings_error(
-            f'{place} is to have either command, such as ["vault", "read", "..."], or file, a path in quotes.'
+            f'{location} is to have either command, such as ["vault", "read", "..."], or file, a path in quotes.'
         )
     return source
 

@@ -119,6 +119,7 @@ class SocketTransport:
         self._handler: AsyncSocketModeHandler | None = None
 
     async def start(self) -> None:
+        """Connect to Slack. Raises SlackApiError if Slack refuses the app token."""
         # Not in the constructor, since it opens a session on the running loop.
         self._handler = AsyncSocketModeHandler(self._app, self._section.app_token, web_client=self._app.client)
         self._handler.client.proxy = self._app.client.proxy  # as for the Web API
@@ -147,6 +148,7 @@ class HttpServer:
         self.url = ""
 
     async def start(self) -> None:
+        """Listen and serve. Raises ResponderBotError("unavailable") if the port is taken."""
         sock = bind(self._host, self._port, self._setting)
         router = Router(self._routes, redirect_slashes=False)
         self.url = await self._stack.enter_async_context(http_server(router, sock))

@@ -28,6 +28,7 @@ class Workers:
         self._tasks += [asyncio.create_task(self._supervise(work)) for _ in range(count)]
 
     async def close(self) -> None:
+        """Cancel all workers and wait for their end."""
         await cancel_and_wait(*self._tasks)
         self._tasks.clear()
 

@@ -31,6 +31,7 @@ class WizardState:
 
     @staticmethod
     def from_text(text: str) -> "WizardState":
+        """What `to_text` wrote; the initial state for any other text."""
         try:
             raw = json.loads(text)
             kind: Kind = raw["kind"] if raw["kind"] in OBJECT_TYPES else "alert"

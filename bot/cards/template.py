@@ -34,6 +34,7 @@ class Draft:
 
     @staticmethod
     def from_text(text: str) -> "Draft":
+        """What `to_text` wrote; an empty draft for any other text."""
         try:
             raw = json.loads(text)
             return Draft(tuple(map(int, raw["tasks"])), tuple(map(int, raw["fields"])), int(raw["next"]))
@@ -41,6 +42,7 @@ class Draft:
             return Draft()
 
     def with_task(self) -> "Draft":
+        """The draft with one more task; unchanged at MAX_TASKS."""
         if len(self.tasks) >= MAX_TASKS:
             return self
         return replace(self, tasks=(*self.tasks, self.next), next=self.next + 1)
@@ -49,6 +51,7 @@ class Draft:
         return replace(self, tasks=tuple(n for n in self.tasks if n != number))
 
     def with_field(self) -> "Draft":
+        """The draft with one more custom field; unchanged at MAX_FIELDS."""
         if len(self.fields) >= MAX_FIELDS:
             return self
         return replace(self, fields=(*self.fields, self.next), next=self.next + 1)

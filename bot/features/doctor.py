@@ -1,4 +1,4 @@
-"""`/responder doctor`: everything that may keep a button from working, with the cure."""
+"""`/responder doctor`: everything that may keep a button from working, and how to fix it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -82,7 +82,7 @@ FEATURE = Feature(
         "doctor": Command(
             Entry(on_doctor_command, is_public=True, works_without_core=True),
             USAGE,
-            "why a button may be dead, and the cure",
+            "why a button may not work, and how to fix it",
         )
     }
 )

@@ -134,10 +134,10 @@ class EmulatedUser:
             raise
 
     async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
-        patience = aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S)
+        close_timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S)
         who = {"user": self.user_id}
         try:
-            return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=patience)
+            return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=close_timeout)
         except aiohttp.WSServerHandshakeError as refused:
             raise Refused(refused.status, {"error": "no_live_feed", "text": "Wrong token or user."}) from refused
 

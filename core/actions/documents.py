@@ -1,4 +1,4 @@
-"""Alerts and cases with what shows them, all read at one moment (core/docs/http-interface.md#documents)."""
+"""Alerts and cases with all that their cards show, read at one moment (core/docs/http-interface.md#documents)."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ class Documents:
         """
 
         def read(reads: Reads) -> bytes:
-            page, found = self._feed.read(reads, seq), _Found(reads)
+            page, found = self._feed.read(reads, seq), _DocumentReader(reads)
             taken: list[Event] = []
             for event in page.events:
                 found.add_event(event)
@@ -79,7 +79,7 @@ class Documents:
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
 
         def read(reads: Reads) -> bytes:
-            found = _Found(reads)
+            found = _DocumentReader(reads)
             missing: list[str] = []
             left: Sequence[str] = ()
             for position, (text, number) in enumerate(numbers.items()):
@@ -147,8 +147,8 @@ class _Document:
     artifact_responders: dict[str, str] = field(default_factory=dict)
 
 
-class _Found:
-    """The documents of one moment, each read when something first names it."""
+class _DocumentReader:
+    """The documents of one snapshot of the database, each read when something first names it."""
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads

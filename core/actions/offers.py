@@ -107,6 +107,7 @@ class Offers:
         ]
 
     async def close(self) -> None:
+        """Stop asking for catalogues; the engines stay open."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

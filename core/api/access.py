@@ -22,6 +22,8 @@ class CurrentUser(Person):
 
 
 def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
+    """Routes under `/api/user`."""
+
     async def find_by_slack(request: Request) -> Response:
         return json_response(access.person_by_slack(request.path["team"], request.path["user"]))
 

@@ -49,7 +49,7 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
             "GET",
             "/api/document",
             get_documents,
-            "Read alerts and cases with what shows them, at one moment",
+            "Read alerts and cases with all that their cards show, at one moment",
             response=DocumentList,
             query={
                 "ids": f"ids of alerts, cases, tasks, logs, artifacts and actions, at most {MAX_IDS}, with commas",

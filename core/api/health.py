@@ -75,9 +75,11 @@ class StoreProbe:
 
     @property
     def write_s(self) -> float:
+        """How long the last write of a check took, in seconds."""
         return self._probe.write_s
 
     async def check(self) -> ComponentHealth:
+        """The store as it is now, or as it was within the last second."""
         result = await self._probe.check()
         return ComponentHealth("store", not result.message, result.message, vital=result.is_down)
 

@@ -64,10 +64,10 @@ def _closed_to(account: Account, jobs: Path) -> Path | None:
     """The first folder above `jobs` that the account may not pass through. `jobs` itself is core's to open."""
     for folder in reversed(Path(os.path.realpath(jobs)).parents):
         try:
-            facts = folder.stat()
+            status = folder.stat()
         except OSError:
             return None  # core creates it
-        passes = 0o100 if facts.st_uid == account.uid else 0o010 if facts.st_gid in account.groups else 0o001
-        if not facts.st_mode & passes:
+        passes = 0o100 if status.st_uid == account.uid else 0o010 if status.st_gid in account.groups else 0o001
+        if not status.st_mode & passes:
             return folder
     return None

@@ -36,7 +36,7 @@ def create_database(path: Path) -> None:
 def narrow_database(path: Path) -> None:
     """Take from everybody else what earlier releases or `cp` let them read, in a database and the files beside it.
 
-    What isn't ours stays as it is: `mode_problem` tells of it.
+    What isn't ours stays as it is: `mode_problem` reports it.
     """
     for suffix in _SIDE_FILES:
         with contextlib.suppress(FileNotFoundError, PermissionError):

@@ -90,9 +90,9 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
     Raises ResponderBotError("bad_request").
     """
     table = sections.tables.get(name, {})
-    place = f"{sections.source}: [{name}]"
+    location = f"{sections.source}: [{name}]"
     if not isinstance(table, Mapping):
-        raise settings_error(f"{place} must be a table: write its keys below a line [{name}].")
+        raise settings_error(f"{location} must be a table: write its keys below a line [{name}].")
     prefix = f"{PREFIX}{name.upper()}_"
     given = variables(sections.environ, prefix, tuple(model.model_fields), name)
     names = {key: prefix + variable_name(key) for key in given}
@@ -100,7 +100,7 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
         value = with_file(sections.environ, variable)
         if value and key not in given:
             given[key], names[key] = value, variable
-    return checked(model, {**table, **given}, place, sections.folder, names)
+    return checked(model, {**table, **given}, location, sections.folder, names)
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
@@ -117,6 +117,7 @@ def variable_name(name: str) -> str:
 
 
 def tables_of(name: str, sections: Sections) -> Sequence[Mapping[str, Any]]:
+    """The tables `[[name]]` of the file. Raises ResponderBotError("bad_request") for a single `[name]`."""
     found = sections.tables.get(name, [])
     if not isinstance(found, list) or not all(isinstance(table, Mapping) for table in found):
         raise settings_error(f"{sections.source}: write [[{name}]], with two brackets: there may be several.")
@@ -172,7 +173,7 @@ def _toml(file: Path) -> Mapping[str, Any]:
 def checked(
     model: type[SectionT],
     values: Mapping[str, Any],
-    place: str,
+    location: str,
     folder: Path,
     names: Mapping[str, str] | None = None,
 ) -> SectionT:
@@ -180,25 +181,25 @@ def checked(
 
     Raises ResponderBotError("bad_request") that says what the first wrong key must be.
     """
-    _reject_unknown_keys(model, values, place)
+    _reject_unknown_keys(model, values, location)
     try:
         made = model.model_validate(dict(values))
     except ValidationError as error:
         raise settings_error(
-            _sentence(model, error, place, names or {})
+            _sentence(model, error, location, names or {})
         ) from None  # the cause would show values, secrets too
     return made.model_copy(update=_absolute(made, folder))
 
 
-def _reject_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
+def _reject_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], location: str) -> None:
     for key, value in values.items():
-        reject_unknown(key, list(model.model_fields), f'{place} has no key "{key}"')
+        reject_unknown(key, list(model.model_fields), f'{location} has no key "{key}"')
         inner = _section_in(model.model_fields[key])
         if inner is not None and isinstance(value, Mapping):
-            _reject_unknown_keys(inner, value, f"{place} {key}")
+            _reject_unknown_keys(inner, value, f"{location} {key}")
 
 
-def _sentence(model: type[BaseModel], error: ValidationError, place: str, names: Mapping[str, str]) -> str:
+def _sentence(model: type[BaseModel], error: ValidationError, location: str, names: Mapping[str, str]) -> str:
     """The first validation error in words; without the value, which may be a secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[0]
     path = [str(part) for part in found["loc"]]
@@ -208,8 +209,8 @@ def _sentence(model: type[BaseModel], error: ValidationError, place: str, names:
     if inner is not None and len(path) > 1 and path[1] in inner.model_fields:
         key, item = f"{key}.{path[1]}", inner.model_fields[path[1]]
     if found["type"] == "missing":
-        return f"{place} needs a value for {key}: {expected(item)}."
-    what = f"The environment variable {names[key]}" if key in names else f"{place} {key}"
+        return f"{location} needs a value for {key}: {expected(item)}."
+    what = f"The environment variable {names[key]}" if key in names else f"{location} {key}"
     return f"{what} must be {expected(item)}."
 
 
@@ -259,6 +260,7 @@ def _resolve(folder: Path, path: Path) -> Path:
 
 
 def reject_unknown(name: str, known: Sequence[str], sentence: str) -> None:
+    """Raises ResponderBotError("bad_request"), `sentence` and the closest known name, for a name that is not known."""
     if name in known:
         return
     near = get_close_matches(name, known, 1, 0.5)

@@ -156,10 +156,10 @@ class CatalogueLoader(ABC, Generic[D, R]):
 def _fingerprint(path: Path) -> object:
     """Changes when the file does; None when it is missing."""
     try:
-        facts = path.stat()
+        stat_result = path.stat()
     except OSError:
         return None
-    return (str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino)
+    return (str(path), stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino)
 
 
 def _entry_fingerprints(entry: os.DirEntry[str]) -> list[object]:

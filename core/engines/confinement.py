@@ -43,8 +43,8 @@ _KEPT_S = 10.0
 
 DEVICES = ("/dev/null", "/dev/full")
 
-_MADE = ("/proc", "/dev")
-"""Under bwrap these are not bound but made anew."""
+_FRESH_MOUNTS = ("/proc", "/dev")
+"""Under bwrap these are mounted fresh instead of being bound."""
 
 _PROBE_TIMEOUT_S = 10.0
 
@@ -91,13 +91,13 @@ class Confinement:
         """Paths and how to bind them, those that hold others first. What is beneath a writable folder is writable."""
         writable = {os.path.realpath(path) for path in self.writable}
         readable = {*_system(int(time.monotonic() / _KEPT_S)), *_resolved(self.readable)}
-        asked = {path: "--ro-bind-try" for path in readable if not _is_beneath(path, _MADE)}
-        asked |= dict.fromkeys((*map(str, self.writable), *writable), "--bind-try")
+        options = {path: "--ro-bind-try" for path in readable if not _is_beneath(path, _FRESH_MOUNTS)}
+        options |= dict.fromkeys((*map(str, self.writable), *writable), "--bind-try")
         mounts: dict[str, str] = {}
-        for path in sorted(asked, key=lambda path: path.count("/")):
-            is_covered = _is_beneath(path, mounts) and (asked[path] == "--ro-bind-try" or path not in writable)
+        for path in sorted(options, key=lambda path: path.count("/")):
+            is_covered = _is_beneath(path, mounts) and (options[path] == "--ro-bind-try" or path not in writable)
             if not is_covered:
-                mounts[path] = asked[path]
+                mounts[path] = options[path]
         return list(mounts.items())
 
 
@@ -169,8 +169,8 @@ def _bwrap_unavailable(user: int | None) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         return f"bwrap can't be started here ({error})."
     if tried.returncode:
-        said = tried.stderr.decode(errors="replace").strip().splitlines()
-        return f"bwrap doesn't work here ({said[0] if said else f'exit code {tried.returncode}'})."
+        lines = tried.stderr.decode(errors="replace").strip().splitlines()
+        return f"bwrap doesn't work here ({lines[0] if lines else f'exit code {tried.returncode}'})."
     return ""
 
 

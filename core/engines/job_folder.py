@@ -77,14 +77,17 @@ class JobFolder:
 
     @property
     def started(self) -> Path:
+        """The launcher's record of what it started."""
         return self.path / "started"
 
     @property
     def stop(self) -> Path:
+        """Why the run was stopped; forbids a start."""
         return self.path / "stop"
 
     @property
     def printed(self) -> Path:
+        """The program's output stream."""
         return self.path / "printed"
 
     @property
@@ -106,6 +109,7 @@ class JobFolder:
 
     @property
     def cacerts(self) -> Path:
+        """The CA certificates of the configuration, in PEM."""
         return self.run / "input" / "cacerts"
 
     def stop_reason(self) -> str:

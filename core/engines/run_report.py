@@ -31,7 +31,7 @@ IN_BWRAP = (
 _REFUSALS = ("Permission denied", "Operation not permitted", "PermissionError", "EACCES", "EPERM")
 _MISSING = ("No such file or directory", "Read-only file system", "FileNotFoundError", "ENOENT", "EROFS")
 
-OVER = {
+LIMIT_MESSAGES = {
     "disk": "Ended, since it wrote more than disk_mib allows to its output and temporary folder. "
     "If it needs more, raise disk_mib in its settings.",
     "files": "Ended, since it made more files and folders than its setting files allows, or folders that can't be "
@@ -157,8 +157,8 @@ def _report_from_output(
         return _failure(facts, f"Timed out after {facts.timeout_minutes:g} minutes", printed)
     if stop_reason == "cancel":
         return _failure(facts, "Cancelled", printed)
-    if stop_reason in OVER:
-        return _failure(facts, OVER[stop_reason], printed)
+    if stop_reason in LIMIT_MESSAGES:
+        return _failure(facts, LIMIT_MESSAGES[stop_reason], printed)
     if run_output.problem:
         return _failure(facts, _no_output(redactor.text(run_output.problem), exit_description, printed), printed)
     raw = run_output.output

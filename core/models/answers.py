@@ -277,7 +277,7 @@ class Event(ApiModel):
 
 
 class Document(ApiModel):
-    """An alert or a case with what shows it (core/docs/http-interface.md#documents).
+    """An alert or a case with all that its card shows (core/docs/http-interface.md#documents).
 
     `tasks`, `logs` and `artifacts` are those of a case that an event or a request names, or that a named action ran
     on; an alert has its own. `actions` are those on all these objects, newest first.

@@ -114,6 +114,7 @@ def _custom_path(name: str) -> FieldPath:
 
 
 def scalar(value: Any) -> Scalar:
+    """The value, if any field can be compared with it. Raises ResponderBotError("bad_request")."""
     if isinstance(value, bool | str) or (isinstance(value, int) and -INT_LIMIT <= value < INT_LIMIT):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -122,18 +123,21 @@ def scalar(value: Any) -> Scalar:
 
 
 def number(value: Any) -> Scalar:
+    """The value, if a field of numbers can be compared with it. Raises ResponderBotError("bad_request")."""
     if isinstance(value, bool | str):
         raise bad_request(f"{shown(value)} is not a number, and this field holds numbers")
     return scalar(value)
 
 
 def flag(value: Any) -> Scalar:
+    """The value, if it is true or false. Raises ResponderBotError("bad_request")."""
     if not isinstance(value, bool):
         raise bad_request(f"{shown(value)} is neither true nor false, and this field is one of them")
     return value
 
 
 def text(value: Any) -> Scalar:
+    """The value, if it is a text. Raises ResponderBotError("bad_request")."""
     if not isinstance(value, str):
         raise bad_request(f"{shown(value)} is not a text, and this field holds text; use _in for several")
     return value

@@ -114,14 +114,14 @@ class _QueryParser:
         query = _mapping("A criterion", query)
         if "_field" in query:
             return _compare(field_path(query["_field"], kind), "=", _required(query, "_value", "_field"))
-        parts = [self._one(key, value, kind, depth) for key, value in query.items()]
+        parts = [self._criterion(key, value, kind, depth) for key, value in query.items()]
         if not parts:
             return Everything()
         return parts[0] if len(parts) == 1 else All(parts)
 
-    def _one(self, key: str, value: Any, kind: str, depth: int) -> Condition:
+    def _criterion(self, key: str, value: Any, kind: str, depth: int) -> Condition:
         if key in ("_and", "_or"):
-            return self._several(key, value, kind, depth)
+            return self._combination(key, value, kind, depth)
         if key == "_not":
             return Not(self.parse(value, kind, depth + 1))
         if key in ("_parent", "_child"):
@@ -134,7 +134,7 @@ class _QueryParser:
             raise bad_request(f"There is no operator {shown(key)}; there are {', '.join(OPERATORS)}")
         return _compare(field_path(key, kind), "=", value)
 
-    def _several(self, key: str, value: Any, kind: str, depth: int) -> Condition:
+    def _combination(self, key: str, value: Any, kind: str, depth: int) -> Condition:
         if not isinstance(value, list):
             raise bad_request(f"{key} takes a list of criteria")
         parts = [self.parse(item, kind, depth + 1) for item in value]
@@ -144,24 +144,24 @@ class _QueryParser:
 
     def _relative(self, key: str, value: Any, kind: str, depth: int) -> Condition:
         query = _mapping(key, value)
-        far = kind_of(query.get("_type"))
+        relative = kind_of(query.get("_type"))
         wanted = {"_id": query["_id"]} if "_id" in query else query.get("_query") or {}
         if key == "_child":
-            if kind not in fields.PARENTS.get(far, ()):
-                raise bad_request(f"A {kind} has no child of the type {far}")
+            if kind not in fields.PARENTS.get(relative, ()):
+                raise bad_request(f"A {kind} has no child of the type {relative}")
             self._step()
-            return Child(self.parse(wanted, far, depth + 1), far)
-        return self._above(kind, far, wanted, depth)
+            return Child(self.parse(wanted, relative, depth + 1), relative)
+        return self._ancestor(kind, relative, wanted, depth)
 
-    def _above(self, kind: str, far: str, wanted: Any, depth: int) -> Condition:
+    def _ancestor(self, kind: str, relative: str, wanted: Any, depth: int) -> Condition:
         """A step for each parent: the case of a log is the case of its task."""
         parents = fields.PARENTS.get(kind, ())
-        if far not in parents and len(parents) != 1:
-            raise bad_request(f"There is no parent of the type {far} here")
+        if relative not in parents and len(parents) != 1:
+            raise bad_request(f"There is no parent of the type {relative} here")
         self._step()
-        if far in parents:
-            return Parent(self.parse(wanted, far, depth + 1), far)
-        return Parent(self._above(parents[0], far, wanted, depth + 1), parents[0])
+        if relative in parents:
+            return Parent(self.parse(wanted, relative, depth + 1), relative)
+        return Parent(self._ancestor(parents[0], relative, wanted, depth + 1), parents[0])
 
     def _step(self) -> None:
         self._steps += 1

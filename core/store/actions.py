@@ -212,6 +212,7 @@ def renew_lease(tx: Transaction, holder: str, lease_until: int) -> None:
 
 
 def lease_until(reads: Reads, holder: str) -> int:
+    """Until when a core holds its lease (ms); 0 if it has none."""
     row = reads.row("SELECT lease_until FROM owner WHERE id = :holder", {"holder": holder})
     return int(row["lease_until"]) if row else 0
 
@@ -249,6 +250,7 @@ def take_over(tx: Transaction, old_holder: str, holder: str) -> list[Row]:
 
 
 def approvals_due(reads: Reads, now: int) -> list[int]:
+    """The ids of the actions whose time for approval is over at `now` (ms)."""
     rows = reads.rows(
         f"SELECT id FROM action WHERE {_OPEN} AND owner IS NULL AND approval_expires_at <= :now", {"now": now}
     )
@@ -266,6 +268,7 @@ def open_without_parameters(reads: Reads) -> list[Row]:
 
 
 def set_parameters(tx: Transaction, action_id: int, doc: str, whole: str | None) -> None:
+    """Store the JSON of an action with its parameters; `whole` only if they had to be cut."""
     values = {"id": action_id, "doc": doc, "whole": whole}
     tx.run("UPDATE action SET doc = :doc, whole_parameters = :whole WHERE id = :id", values)
 

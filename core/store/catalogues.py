@@ -12,5 +12,6 @@ def save(tx: Transaction, engine: str, doc: str, at: int) -> None:
 
 
 def find(reads: Reads, engine: str) -> str | None:
+    """The JSON of an engine's last known catalogue, or None."""
     row = reads.row("SELECT doc FROM catalogue WHERE engine = :engine", {"engine": engine})
     return None if row is None else str(row["doc"])

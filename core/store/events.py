@@ -8,6 +8,7 @@ from core.common.database.sqlite import Reads, Row, Transaction
 def append(
     tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
 ) -> None:
+    """Append an event for each of these objects; `at` is in ms."""
     shared = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
     tx.run_all(
         "INSERT INTO event (at, type, object_type, object_id, root_id, user)"

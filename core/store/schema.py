@@ -185,9 +185,9 @@ def outcomes_that_reports_tell(db: Database) -> None:
         " OR (status = 'Failure' AND (dispatched_at IS NULL OR cancelled_by IS NOT NULL))"
     ).fetchall()
     for number, status, cancelled_by, message in found:
-        outcome, ended_by = _outcome_told(status, cancelled_by, str(message))
-        told = {"$.outcome": outcome, "$.endedBy": ended_by}
-        for path, value in told.items():
+        outcome, ended_by = _outcome_in_message(status, cancelled_by, str(message))
+        changes = {"$.outcome": outcome, "$.endedBy": ended_by}
+        for path, value in changes.items():
             if value:
                 change = "UPDATE action SET doc = json_set(doc, ?, ?) WHERE id = ? AND json_valid(doc)"
                 db.execute(change, [path, value, number])
@@ -243,7 +243,7 @@ def _of_case(db: Database, case: int, artifact: Mapping[str, Any]) -> Mapping[st
     return {**dict.fromkeys(artifact), **json.loads(found[1])}
 
 
-def _outcome_told(status: str, cancelled_by: str | None, message: str) -> tuple[str, str]:
+def _outcome_in_message(status: str, cancelled_by: str | None, message: str) -> tuple[str, str]:
     """What the sentence of a report tells: the outcome, and who brought it about; `""` for nothing."""
     cancelled, denied = "Cancelled by ", "Denied by "
     if status == "Deleted":

@@ -20,7 +20,7 @@ from typing import Any
 from core.engines.base import Report
 from core.engines.confinement import Mode
 from core.engines.process.engine import ProcessEngine
-from core.engines.run_report import OVER
+from core.engines.run_report import LIMIT_MESSAGES
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import job_for
 from tests.core.engines.process.engines import engine_in
@@ -154,11 +154,11 @@ class Attacked:
     async def _slow(self, engine: ProcessEngine, attempt: str) -> str:
         report = await self._run(engine, "Offline", attempt)
         if attempt in ENDED_BY:
-            return "ended" if report.message == OVER[ENDED_BY[attempt]] else f"not ended: {report.message}"
+            return "ended" if report.message == LIMIT_MESSAGES[ENDED_BY[attempt]] else f"not ended: {report.message}"
         if attempt in UNREADABLE:
             is_refused = not report.success and "output/output.json that can't be read" in report.message
             return "refused" if is_refused and "token" not in repr(report) else f"read: {report.message}"
-        if attempt == "fork without end" and report.message == OVER["processes"]:
+        if attempt == "fork without end" and report.message == LIMIT_MESSAGES["processes"]:
             return "ended"
         if not report.success:
             return f"broken: {report.message}"

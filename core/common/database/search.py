@@ -25,6 +25,7 @@ class Search:
         self._open: set[sqlite3.Cursor] = set()
 
     def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
+        """The rows of a query, read one by one. Raises ResponderBotError("bad_request") once the search is stopped."""
         assert self._connection is not None  # noqa: S101 - only between begin and end
         if self._is_stopped:
             raise ResponderBotError("bad_request", "The search was stopped.")
@@ -35,6 +36,7 @@ class Search:
         self._open.remove(cursor)
 
     def begin(self, connection: sqlite3.Connection) -> None:
+        """Search on this connection from here on; raises nothing."""
         # An interrupt between two statements is lost; the handler sees it soon after. It is not called more often since
         # the thread has to acquire the GIL each time.
         connection.set_progress_handler(lambda: self._is_stopped, SEARCH_CHECK_STEPS)
@@ -47,6 +49,7 @@ class Search:
             self._timer = loop.call_later(seconds, self.stop)
 
     def stop(self) -> None:
+        """Interrupt what runs; further rows are refused."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -55,6 +58,7 @@ class Search:
                 self._connection.interrupt()
 
     def end(self) -> None:
+        """Close what is open, so that the connection can be used again."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:

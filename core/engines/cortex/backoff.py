@@ -39,6 +39,7 @@ class Backoff:
 
     @property
     def left_s(self) -> float:
+        """Seconds until the deadline; 0 after it."""
         return max(0.0, self._deadline - self._clock())
 
     def set_limit(self, limit_s: float) -> None:

@@ -105,15 +105,15 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        is_folder = os.path.isdir(f"/proc/self/fd/{place}")
-        rule = struct.pack("=Qi", rights if is_folder else rights & _OF_FILES, place)
+        is_folder = os.path.isdir(f"/proc/self/fd/{path_fd}")
+        rule = struct.pack("=Qi", rights if is_folder else rights & _OF_FILES, path_fd)
         _checked(_libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0))
     finally:
-        os.close(place)
+        os.close(path_fd)
 
 
 # --- capabilities ---------------------------------------------------------------------------------------------------

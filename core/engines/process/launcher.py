@@ -280,24 +280,24 @@ class Usage:
         """The folders that the program may write to, and what it printed. A folder that can't be read is too much."""
         for name in ("run/output", "run/tmp", "printed"):
             try:
-                place = os.open(f"{job}/{name}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                path_fd = os.open(f"{job}/{name}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError:
                 continue  # an earlier release had no such folder, or the program has replaced it
             try:
-                self._add_place(place)
+                self._add_path(path_fd)
             except FileNotFoundError:
                 continue  # removed meanwhile
             except OSError:
                 self.over = "files"
             finally:
-                os.close(place)
+                os.close(path_fd)
 
-    def _add_place(self, place: int) -> None:
-        facts = os.fstat(place)
-        if facts.st_mode & 0o170000 != 0o040000:
-            self._add(facts)
+    def _add_path(self, path_fd: int) -> None:
+        stat_result = os.fstat(path_fd)
+        if stat_result.st_mode & 0o170000 != 0o040000:
+            self._add(stat_result)
             return
-        folder = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(f"/proc/self/fd/{path_fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         waiting = [folder]
         try:
             while waiting:
@@ -333,20 +333,20 @@ class Usage:
         for pid in pids:
             try:
                 for name in os.listdir(f"/proc/{pid}/fd"):
-                    facts = os.stat(f"/proc/{pid}/fd/{name}")
-                    if facts.st_nlink == 0 and facts.st_mode & 0o170000 == 0o100000:
-                        self._add(facts)
+                    stat_result = os.stat(f"/proc/{pid}/fd/{name}")
+                    if stat_result.st_nlink == 0 and stat_result.st_mode & 0o170000 == 0o100000:
+                        self._add(stat_result)
             except OSError:
                 continue  # it has ended
             if self.over:
                 return
 
-    def _add(self, facts: os.stat_result) -> None:
-        identity = (facts.st_dev, facts.st_ino)
+    def _add(self, stat_result: os.stat_result) -> None:
+        identity = (stat_result.st_dev, stat_result.st_ino)
         if identity in self._seen:
             return
         self._seen.add(identity)
-        self._bytes -= facts.st_blocks * 512
+        self._bytes -= stat_result.st_blocks * 512
         self._files -= 1
         if self._bytes < 0 or self._files < 0:
             self.over = "disk" if self._bytes < 0 else "files"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.common.errors import ResponderBotError
-from core.engines.run_report import OVER
+from core.engines.run_report import LIMIT_MESSAGES
 from core.settings import ResponderSection, SecretSource
 from tests.core.engines.container.conftest import MakeEngine, Offer, RunScript
 from tests.core.engines.container.engines import REPORT, Podman, definition, job_for
@@ -283,14 +283,14 @@ async def test_what_fills_the_disk_is_stopped(run_script: RunScript, tmp_path: P
     filler = "n=0; while true; do n=$((n+1)); head -c 500000 /dev/zero > /job/output/$n; sleep 0.01; done"
     report = await run_script(filler, section=ResponderSection(disk_mib=8))
     assert not report.success
-    assert report.message == OVER["disk"]
+    assert report.message == LIMIT_MESSAGES["disk"]
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
 async def test_what_makes_too_many_files_is_stopped(run_script: RunScript, tmp_path: Path) -> None:
     filler = "n=0; while true; do n=$((n+1)); mkdir /job/output/$n; echo > /job/output/$n/$n; done"
     report = await run_script(filler, section=ResponderSection(files=100))
-    assert report.message == OVER["files"]
+    assert report.message == LIMIT_MESSAGES["files"]
     assert list((tmp_path / "jobs").iterdir()) == []
 
 

@@ -13,7 +13,7 @@ import uvloop
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.process.starter import RunLimits, program_environment
-from core.engines.run_report import OVER
+from core.engines.run_report import LIMIT_MESSAGES
 from tests.core.engines.process.conftest import (
     MakeEngine,
     NamedPipe,
@@ -270,7 +270,7 @@ async def test_a_child_that_is_left_behind_is_killed_and_the_run_succeeds(make_e
         (
             *("processes", RunLimits(processes=20)),
             # The kernel doesn't hold root to a number of processes, so the supervisor does.
-            OVER["processes"] if os.getuid() == 0 else "Resource temporarily unavailable",
+            LIMIT_MESSAGES["processes"] if os.getuid() == 0 else "Resource temporarily unavailable",
         ),
     ],
 )
