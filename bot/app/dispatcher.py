@@ -296,6 +296,7 @@ class Dispatcher:
             services=services,
             idempotency_key=interaction.idempotency_key,
             respond=replies.respond,
+            show=replies.show,
             replace_original=replies.replace_original,
             show_modal=replies.show_modal,
             message_ts=interaction.message_ts,

@@ -5,12 +5,14 @@ from typing import Any
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.interactions import Interaction
 from bot.cards import views
 from bot.cards.message import Message
+from bot.outbox.errors import classify
+from core.common.decoding import mapping
 
 RESPONSE_URL_USES = 5  # as many as Slack accepts
 BAD_CONTENT = ("invalid_blocks", "invalid_attachments", "msg_too_long", "msg_blocks_too_long")
@@ -25,7 +27,9 @@ class Replies:
         self._interaction = interaction
         self._slack = slack
         self._session = session
-        self._view_id = ""
+        view = mapping(interaction.body.get("view"))
+        is_in_modal = interaction.type == "action" and view.get("type") == "modal"
+        self._view_id = str(view.get("id") or "") if is_in_modal else ""
         self._uses_left = RESPONSE_URL_USES if interaction.response_url else 0
 
     async def respond(self, message: Message) -> None:
@@ -38,6 +42,19 @@ class Replies:
                 return
         log.warning("response_lost", channel=self._interaction.channel)
 
+    async def show(self, title: str, message: Message) -> None:
+        """Show a message in a modal, where people see it wherever they clicked; else as `respond` does.
+
+        Slack gives no trigger, or none that still works, for what is replayed or took core long.
+        """
+        if self._view_id or self._interaction.trigger_id:
+            try:
+                await self.show_modal(views.message_view(title, message))
+                return
+            except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+                log.info("modal_not_shown", code=classify(error, "").code)
+        await self.respond(message)
+
     async def replace_original(self, message: Message | None) -> None:
         """Replace the ephemeral message that was clicked; None deletes it."""
         if message is None:
@@ -48,7 +65,10 @@ class Replies:
             await self.respond(message)
 
     async def show_modal(self, view: Mapping[str, Any]) -> None:
-        """Open a modal with the trigger, which is valid once and for 3 s; later calls update that modal."""
+        """Open a modal with the trigger, which is valid once and for 3 s.
+
+        Later calls update that modal, and a click in a modal updates the one that was clicked.
+        """
         if self._view_id:
             await self._slack.views_update(view_id=self._view_id, view=dict(view))
             return
@@ -56,9 +76,9 @@ class Replies:
         self._view_id = str((opened.get("view") or {}).get("id") or "")
 
     async def refuse(self, message: Message) -> None:
-        """Say why nothing was done: in the modal if one is open, else to this person only."""
-        if self._view_id:
-            await self.show_modal(views.message_view("Not done", message))
+        """Say why nothing was done: in a modal after a click, or if one is open; else to this person only."""
+        if self._view_id or self._interaction.type == "action":
+            await self.show("Not done", message)
         else:
             await self.respond(message)
 

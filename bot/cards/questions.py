@@ -3,10 +3,12 @@
 from typing import Any
 
 from bot.cards import ids, runs
-from bot.cards.message import ButtonIds, Intent, Message
+from bot.cards.alert import headline
+from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
     code,
+    context,
     count,
     foreign,
     foreign_plain,
@@ -17,7 +19,9 @@ from bot.cards.text import (
     strip_markup,
 )
 from bot.redaction import RedactedView, Subject
-from core.models import Action, OfferedResponder
+from core.models import OBJECT_TYPES, Action, OfferedResponder
+
+MAX_INPUTS = 20
 
 
 def run_intent(what: str, subject: Subject, responder_id: str, *, again: str = "", running: str = "") -> Intent:
@@ -50,40 +54,66 @@ def confirm(
 
     `repeated` is the action whose inputs are used again; `ended` the one that ran when the person was asked before.
     """
-    name = foreign(responder.name, runs.NAME_LIMIT)
     view = RedactedView(subject, clearance)
-    title = foreign(view.title(), 200)
-    lines = [f"Run *{name}* on {subject.id} ({title})?"]
+    blocks: list[Block] = []
     if ended is not None and ended.end_date is not None:
         at = slack_date(ended.end_date, DAY_AND_TIME)
-        lines.insert(0, f"The run that you were asked about has ended ({at}). Nothing new was started.")
-    if repeated is not None:
-        lines += [f"• {line}" for line in runs.input_lines(repeated, view, 300)[:8]]
-    policy = responder.policy
-    if policy and policy.confirm:
-        lines.append(foreign(policy.confirm, 1500, lines=True))
-    if policy and policy.approval:
-        lines.append(f"Starts after {count(policy.approval, 'approval')}.")
+        blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
+    blocks += confirmation(responder, view, repeated)
     again = repeated.id if repeated is not None else ""
-    run = _button("Run", ids.RUN, button(run_intent("run", subject, responder.id, again=again)), style="primary")
-    buttons = {"type": "actions", "elements": [run, _dismiss(subject, button)]}
-    return Message(f"Run {name} on {subject.id}?", (section("\n".join(lines)), buttons))
+    intent = run_intent("run", subject, responder.id, again=again)
+    run = _button(f"Run on {subject.id}", ids.RUN, button(intent), style="danger")
+    blocks.append({"type": "actions", "elements": [run, _dismiss(subject, button)]})
+    return Message(f"Run {foreign(responder.name, runs.NAME_LIMIT)} on {subject.id}?", tuple(blocks))
+
+
+def confirmation(responder: OfferedResponder, view: RedactedView, repeated: Action | None = None) -> list[Block]:
+    """What somebody confirms: what runs on what with which inputs, the policy's words, and how it can be undone."""
+    policy = responder.policy
+    blocks: list[Block] = [section(f"*{foreign(responder.name, runs.NAME_LIMIT)}* on"), target(view)]
+    if repeated is not None and (lines := runs.input_lines(repeated, view, 300)[:MAX_INPUTS]):
+        blocks.append(section("\n".join(["*Inputs*", *(f"• {line}" for line in lines)])))
+    if policy and policy.confirm:
+        quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
+        blocks.append(section(f">{quoted}"))
+    return [*blocks, context(_undo(policy.approval if policy else 0))]
+
+
+def target(view: RedactedView) -> Block:
+    """What a run is for: severity, linked title, and id."""
+    if view.subject.kind == "alert":
+        return section(f"{headline(view)['text']['text']} · {view.subject.id}")
+    return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
+
+
+def _undo(approvals: int) -> str:
+    begins = f"Starts after {count(approvals, 'approval')}" if approvals else "Starts at once"
+    return f"{begins}. Until it ends you can cancel it on the card; what it has done by then stays."
 
 
 def collision(
     running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = ""
 ) -> Message:
     """Says who started the same run before and when, with "Run anyway"; `again` as in `run_intent`."""
-    name = foreign(responder.name, runs.NAME_LIMIT)
-    what = "waits" if running.status == "Waiting" else "runs"
-    text = (
-        f"*{name}* already {what} on {subject.id}: {person_name(running.created_by)} started it at "
-        f"{slack_date(running.start_date)} ({runs.state(running)}). Nothing new was started."
-    )
     intent = run_intent("run_anyway", subject, responder.id, again=again, running=running.id)
-    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent))
+    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent), style="danger")
     buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
-    return Message(f"{name} already {what} on {subject.id}.", (section(text), buttons))
+    name = foreign(responder.name, runs.NAME_LIMIT)
+    text = section(open_run(running, responder, subject))
+    return Message(f"{name} already {_open_word(running)} on {subject.id}.", (text, buttons))
+
+
+def open_run(running: Action, responder: OfferedResponder, subject: Subject) -> str:
+    """Who started the same run before, when, and that nothing new was started."""
+    name, at = foreign(responder.name, runs.NAME_LIMIT), slack_date(running.start_date, DAY_AND_TIME)
+    return (
+        f"*{name}* already {_open_word(running)} on {subject.id}. {person_name(running.created_by)} started it "
+        f"{at} ({runs.state(running)}). Nothing new was started."
+    )
+
+
+def _open_word(running: Action) -> str:
+    return "waits" if running.status == "Waiting" else "runs"
 
 
 def cannot_run(responder: OfferedResponder, subject: Subject, reason: str) -> Message:

@@ -84,16 +84,15 @@ def confirm_view(
     state: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
 ) -> dict[str, Any]:
     """Asks to confirm with the policy's text."""
-    question = questions.confirm(responder, subject, clearance=clearance, button=lambda _: "-")
-    return _question_view(state, [question.blocks[0]], parameters, "Run")
+    shown = questions.confirmation(responder, RedactedView(subject, clearance))
+    return _question_view(state, shown, parameters, "Run")
 
 
 def collision_view(
     state: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
-    question = questions.collision(running, responder, subject, button=lambda _: "-")
-    return _question_view(state, [question.blocks[0]], parameters, "Run anyway")
+    return _question_view(state, [section(questions.open_run(running, responder, subject))], parameters, "Run anyway")
 
 
 def _question_view(state: WizardState, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:

@@ -45,7 +45,9 @@ class DemoScript:
         alert_id, ts = await self._alert()
         self._transcript.step = "list"
         await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        await self._anna.until(lambda view: any(CLOSE in text_of(m) for m in view.ephemerals(ALERTS)), STEP_S)
+        listed = await self._anna.until(lambda view: _modal_with(view, CLOSE), STEP_S)
+        self._transcript.say("slack", f"shows anna\n{text_of(listed)}", ALERTS)
+        await self._anna.close(listed["id"])
         self._transcript.step = "run by command"
         await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
@@ -76,9 +78,9 @@ class DemoScript:
             return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if log_id in m["text"]), "")
 
         await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
-        question_ts, action_id = (await self._ben.until(lambda view: _buttons(view, ids.RUN), STEP_S))[0]
-        self._transcript.say("ben", "says Run", ALERTS, ts=question_ts)
-        await self._ben.click(ALERTS, question_ts, action_id=action_id)
+        question = await self._ben.until(lambda view: _modal_with(view, WEBHOOK), STEP_S)
+        self._transcript.say("ben", "says Run", ALERTS)
+        await self._ben.click(None, view_id=question["id"], action_id=ids.RUN)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
             raise DemoFailed("the ticket system received nothing")
@@ -174,15 +176,9 @@ def _template_form(view: EmulatorView) -> Message:
     return modal if modal.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
-def _buttons(view: EmulatorView, family: str) -> list[tuple[str, str]]:
-    """(ts, action_id) of the buttons in ephemeral messages, newest first."""
-    return [
-        (str(message["ts"]), str(element["action_id"]))
-        for message in reversed(view.ephemerals(ALERTS))
-        for block in message.get("blocks") or []
-        for element in block.get("elements") or []
-        if ids.family(str(element.get("action_id"))) == family
-    ]
+def _modal_with(view: EmulatorView, text: str) -> Message:
+    modal: Message = view.modal or {}
+    return modal if text in text_of(modal) else {}
 
 
 async def run_script(environment: DemoEnvironment, print_line: Callable[[str], None], *, as_json: bool) -> int:

@@ -19,7 +19,8 @@ async def show(context: Context, subject: Subject) -> None:
     """Show the runs on this object to the person."""
     actions = await context.core.actions(subject.kind, subject.id)
     now = context.services.clock_ms()
-    await responses.respond(context, action_list(actions, subject, clearance=own_clearance(context), now_ms=now))
+    shown = action_list(actions, subject, clearance=own_clearance(context), now_ms=now)
+    await responses.show(context, f"What ran on {subject.id}", shown)
 
 
 FEATURE = Feature(

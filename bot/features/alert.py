@@ -26,7 +26,8 @@ async def show(context: Context, object_id: str) -> None:
         hint = f"if it is a case, task, log or artifact, {command} list {object_id} shows what can run on it"
         raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
     note = f"`{command} list {alert.id}` shows what can run on it."
-    await responses.respond(context, alert_in_full(alert, clearance=own_clearance(context), note=note))
+    shown = alert_in_full(alert, clearance=own_clearance(context), note=note)
+    await responses.show(context, f"Alert {alert.id}", shown)
 
 
 FEATURE = Feature(

@@ -71,6 +71,7 @@ class Context:
     services: Services
     idempotency_key: str
     respond: Callable[[Message], Awaitable[None]]  # visible only to the person
+    show: Callable[[str, Message], Awaitable[None]]  # with a title in a modal, else as `respond`
     replace_original: Callable[[Message | None], Awaitable[None]]  # of the ephemeral clicked; None deletes it
     show_modal: Callable[[Json], Awaitable[None]]  # opens a modal with the trigger; later calls update it
     message_ts: str = ""  # of the message that was clicked

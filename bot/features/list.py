@@ -17,8 +17,9 @@ async def on_list_command(context: Context) -> None:
         names = set(match_names(name, [r.name for r in offered]))
         offered = [r for r in offered if r.name in names]
     clearance, command = own_clearance(context), context.services.command
-    await responses.respond_with_buttons(
+    await responses.show_with_buttons(
         context,
+        "What can run",
         f"list:{subject.id}",
         lambda button: responder_list(offered, subject, clearance=clearance, button=button, command=command),
     )

@@ -6,7 +6,7 @@ from bot.cards import ids, notices
 from bot.cards.message import Intent
 from bot.features import actions, alert, responses, subjects, watch
 from bot.features.base import Ack, Context, Entry, Feature
-from bot.features.payload import is_ephemeral
+from bot.features.payload import is_ephemeral, is_in_modal
 
 REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
 
@@ -59,8 +59,8 @@ async def _refresh(context: Context, intent: Intent) -> None:
         done = "The newest cards of this channel are refreshed."
     for object_id in object_ids:
         context.refresh(object_id)
-    if is_ephemeral(context):
-        await context.replace_original(notices.notice(done))
+    if is_ephemeral(context) or is_in_modal(context):
+        await responses.respond(context, notices.notice(done), "Refreshed")
 
 
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {

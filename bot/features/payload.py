@@ -34,6 +34,11 @@ def is_ephemeral(context: Context) -> bool:
     return mapping(context.payload.get("container")).get("is_ephemeral") is True
 
 
+def is_in_modal(context: Context) -> bool:
+    """Whether the click was in a modal."""
+    return view_of(context).get("type") == "modal" and "actions" in context.payload
+
+
 def view_of(context: Context) -> Mapping[str, Any]:
     """The view of a click or submission; empty if there is none."""
     return mapping(context.payload.get("view"))

@@ -5,31 +5,41 @@ from collections.abc import Callable
 from bot.cards import questions
 from bot.cards.message import ButtonIds, Intent, Message, intents_in
 from bot.features.base import Context
-from bot.features.payload import button_token, is_ephemeral
+from bot.features.payload import button_token, is_ephemeral, is_in_modal
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 
 
-async def respond(context: Context, message: Message) -> None:
-    """Show a message to this person only: in place of the ephemeral that was clicked, else as a new one."""
+async def respond(context: Context, message: Message, title: str = "Responder") -> None:
+    """Tell this person only: in place of the ephemeral or in the modal that was clicked, else as a new message."""
     if is_ephemeral(context):
         await context.replace_original(message)
+    elif is_in_modal(context):
+        await context.show(title, message)
     else:
         await context.respond(message)
 
 
-async def respond_with_buttons(context: Context, about: str, render: Callable[[ButtonIds], Message]) -> None:
-    """Show a message with buttons to this person only.
+async def show(context: Context, title: str, message: Message) -> None:
+    """Show what asks, explains or lists: in place of the ephemeral that was clicked, else in a modal."""
+    if is_ephemeral(context):
+        await context.replace_original(message)
+    else:
+        await context.show(title, message)
+
+
+async def show_with_buttons(context: Context, title: str, about: str, render: Callable[[ButtonIds], Message]) -> None:
+    """Show a message with buttons as `show` does.
 
     `about` names what the message shows. Showing the same again reuses the ids of its buttons.
     """
-    await respond(context, render(await private_buttons(context, about, render)))
+    await show(context, title, render(await private_buttons(context, about, render)))
 
 
 async def private_buttons(context: Context, about: str, render: Callable[[ButtonIds], object]) -> ButtonIds:
-    """Opaque ids for the buttons in what `render` shows to this person only; `about` as above."""
+    """Opaque ids for the buttons in what `render` shows to this person only, in any channel; `about` as above."""
     key = f"only:{context.team}:{context.user}:{about}"
-    return await context.services.outbox.buttons.issue(context.channel, key, intents_in(render))
+    return await context.services.outbox.buttons.issue("", key, intents_in(render))
 
 
 def refresh_cards(context: Context, subject: Subject) -> None:
@@ -49,7 +59,9 @@ async def clicked_intent(context: Context) -> Intent | None:
             raise
         of_message = next(iter(roots_at(context, context.message_ts, context.thread_ts)), "")
         object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
-        await respond_with_buttons(context, f"stale:{object_id}", lambda b: questions.expired_button(object_id, b))
+        await show_with_buttons(
+            context, "Out of date", f"stale:{object_id}", lambda b: questions.expired_button(object_id, b)
+        )
         return None
 
 

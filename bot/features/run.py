@@ -13,7 +13,7 @@ from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import closest_match, match_names, split_name_and_id
-from bot.features.payload import button_token, clicked_element, is_ephemeral, selected_value
+from bot.features.payload import button_token, clicked_element, is_ephemeral, is_in_modal, selected_value
 from bot.redaction import Subject
 from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
@@ -48,7 +48,9 @@ async def on_run_command(context: Context) -> None:
     subjects.require_visible(context, subject)
     found = _named(name, offered)
     if len(found) > 1:
-        await context.respond(questions.ambiguous_name(name, found, subject, context.services.command))
+        await responses.show(
+            context, "Which one?", questions.ambiguous_name(name, found, subject, context.services.command)
+        )
     elif not found:
         raise _no_such_responder(name, offered, subject, context.services.command)
     else:
@@ -178,7 +180,7 @@ async def start(context: Context, request: RunRequest) -> bool:
     responder, subject = request.responder, request.subject
     subjects.require_visible(context, subject)
     if not can_run(responder):
-        await responses.respond(context, questions.cannot_run(responder, subject, reasons(responder)))
+        await responses.show(context, "Can't run", questions.cannot_run(responder, subject, reasons(responder)))
         return False
     if needs_confirmation(request):
         await _ask_for_confirmation(context, request)
@@ -198,8 +200,9 @@ async def start(context: Context, request: RunRequest) -> bool:
 
 async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
     responder, subject, clearance = request.responder, request.subject, own_clearance(context)
-    await responses.respond_with_buttons(
+    await responses.show_with_buttons(
         context,
+        "Run this?",
         f"confirm:{subject.id}:{responder.id}",
         lambda button: questions.confirm(
             responder, subject, clearance=clearance, button=button, repeated=request.repeated, ended=request.ended
@@ -210,8 +213,9 @@ async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
 async def _show_open_action(context: Context, request: RunRequest, action: Action) -> None:
     responder, subject = request.responder, request.subject
     again = request.repeated.id if request.repeated is not None else ""
-    await responses.respond_with_buttons(
+    await responses.show_with_buttons(
         context,
+        "It already runs",
         f"collision:{subject.id}:{responder.id}",
         lambda button: questions.collision(action, responder, subject, button=button, again=again),
     )
@@ -282,8 +286,8 @@ def open_action(error: ResponderBotError) -> Action | None:
 
 async def _confirm_start(context: Context, action: Action, subject: Subject) -> None:
     """Say that it was started, unless its line on the clicked card already does."""
-    if is_ephemeral(context) or not clicked_element(context):
-        await responses.respond(context, started_message(action, subject))
+    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context):
+        await responses.respond(context, started_message(action, subject), "Started")
     elif runs.awaits_approval(action):
         await context.respond(started_message(action, subject))
 

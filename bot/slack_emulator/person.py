@@ -30,6 +30,8 @@ class EmulatorView:
         self.notices: list[Json] = []
         self.home: Json | None = None
         self.modals: list[Json] = []
+        self.earlier_modals: list[Json] = []
+        """Every state of every modal, oldest first."""
         self.errors: dict[str, str] = {}
         self._messages: dict[str, dict[str, Json]] = {}
 
@@ -79,6 +81,8 @@ class EmulatorView:
             self.modals = [*self.modals[: view["stack_depth"] - 1], view]
         else:
             self.modals = [view if one["id"] == view["id"] else one for one in self.modals]
+        if kind != "view_closed":
+            self.earlier_modals.append(view)
         self.errors = view.get("errors", {})
 
     def put(self, channel: str, message: Json) -> None:

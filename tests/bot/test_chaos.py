@@ -189,8 +189,10 @@ class Scene:
         return sum(
             any(words in text_of(message) for words in ("isn't answering", "may have started on"))
             for person in self.people.values()
-            for channel in CHANNELS
-            for message in person.live_view.ephemerals(channel)
+            for message in [
+                *(m for channel in CHANNELS for m in person.live_view.ephemerals(channel)),
+                *person.live_view.earlier_modals,
+            ]
         )
 
     # --- as people
@@ -245,8 +247,9 @@ class Scene:
             await asyncio.sleep(PAUSE_S)
 
         def question(view: Any) -> Json | None:
-            found = [m for m in view.ephemerals(request.channel) if f"on {request.object_id}?" in m["text"]]
-            return found[0] if found else None
+            # An ephemeral message if the bot was killed; the modal may lie below another one by now.
+            shown = [*view.ephemerals(request.channel), *view.modals]
+            return next((m for m in reversed(shown) if f"Run on {request.object_id}" in text_of(m)), None)
 
         try:
             shown = await who.until(question, QUIET_S if self.is_together else GIVEN_UP_S)
@@ -256,7 +259,8 @@ class Scene:
         assert shown is not None
         self.asking.set()
         self.requests.append(request)
-        self._note(request, await who.click(request.channel, shown["ts"], action_id=ids.RUN))
+        at: Json = {"view_id": shown["id"]} if shown.get("type") == "modal" else {"message_ts": shown["ts"]}
+        self._note(request, await who.click(request.channel if "message_ts" in at else None, action_id=ids.RUN, **at))
 
     async def decide(self) -> None:
         """For ever: whatever waits for approval is approved, denied or cancelled by somebody else than who asked."""

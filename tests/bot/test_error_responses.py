@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -12,6 +13,7 @@ from bot.settings import Route
 from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.test_decisions import button
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
@@ -100,14 +102,14 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         card = await env.card(anna, alert_id)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
 
-        def request(view: EmulatorView) -> str:
-            return next((m["ts"] for m in view.thread(SOC, card["ts"]) if ids.APPROVE in str(m)), "")
+        def request(view: EmulatorView) -> dict[str, Any] | None:
+            return next((m for m in view.thread(SOC, card["ts"])[1:] if ids.APPROVE in str(m)), None)
 
-        request_ts = await ben.until(request)
+        approval = await ben.until(request)
+        assert approval is not None
         proxy.drop_responses("/approve", times=100)
-        await ben.click(SOC, request_ts, action_id=ids.APPROVE)
-        responses = await ben.until(lambda view: view.ephemerals(SOC))
-        assert responses[0]["text"] == UNKNOWN_OUTCOME
+        await ben.click(SOC, approval["ts"], action_id=button(approval, ids.APPROVE))
+        await ben.until(lambda view: UNKNOWN_OUTCOME in str(view.modal))
         assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 
 

@@ -190,11 +190,12 @@ async def test_expired_button_runs_nothing_and_refresh_renews_it(tmp_path: Path)
         card = await env.card(anna, alert_id)
         later = WEEK_MS + 1
         await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
-        stale = (await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "no longer good" in m["text"]]))[0]
-        await anna.click(SOC, stale["ts"], action_id=ids.REFRESH)
+        stale = await anna.until(lambda s: s.modal if "no longer good" in str(s.modal) else None)
+        assert stale is not None
+        await anna.click(None, view_id=stale["id"], action_id=ids.REFRESH)
         await anna.until(lambda s: str(s.message(SOC, card["ts"])) != str(card))
         await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
-        await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "command and control" in str(m)])
+        await anna.until(lambda s: "command and control" in str(s.modal))
 
 
 async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -> None:

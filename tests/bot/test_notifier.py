@@ -8,6 +8,7 @@ from bot.notifier import FeedChanges
 from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
+from tests.bot.features.test_decisions import button
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -92,9 +93,10 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
         await scene.card(anna, alert_id)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
-        await anna.click(SOC, requests[0]["ts"], action_id=ids.APPROVE)
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "somebody else must" in m["text"]])
-        await ben.click(SOC, requests[0]["ts"], action_id=ids.APPROVE)
+        approve = button(requests[0], ids.APPROVE)
+        await anna.click(SOC, requests[0]["ts"], action_id=approve)
+        await anna.until(lambda view: "somebody else must" in str(view.modal))
+        await ben.click(SOC, requests[0]["ts"], action_id=approve)
         await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 

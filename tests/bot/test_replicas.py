@@ -30,7 +30,7 @@ async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
 
 
 def sees_collision(view: EmulatorView) -> bool:
-    return any("Nothing new was started" in text_of(m) for m in view.ephemerals(SOC))
+    return "Nothing new was started" in str(view.modal)
 
 
 async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path)
         (action,) = await env.client.actions("alert", alert.id)
         first = action.created_by.partition("@")[0]
         second = "ben" if first == "anna" else "anna"
-        assert f"{first} started it" in text_of(await env.ephemeral(second, "Nothing new was started"))
+        assert f"{first} started it" in text_of(await env.told(second, "Nothing new was started"))
         await env.release_responder()
         await env.ended_run(alert)
 
@@ -61,9 +61,9 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
         for _ in range(4):  # connections take turns
             card = await env.card_of("anna", alert)
             await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-            await env.ephemeral("anna", "host web-3 beacons")
+            await env.told("anna", "host web-3 beacons")
             await choose(env, "ben", card, "Secret")
-            await env.ephemeral("ben", "Nothing was run.")
+            await env.told("ben", "Nothing was run.")
             before = menu_block(card)
 
             def changed(view: EmulatorView, before: str = before) -> bool:

@@ -87,7 +87,7 @@ async def test_messages_of_another_database_are_left_alone_until_they_are_forgot
             )  # its id is used again, which is why old messages must not be touched
             button = buttons(old)[0]
             await anna.click(SOC, old["ts"], action_id=button["action_id"], value=button["value"])
-            await anna.until(lambda view: [m for m in view.ephemerals(SOC) if FORGET in m["text"]])
+            await anna.until(lambda view: FORGET in str(view.modal))
             assert [m for m in await anna.messages(SOC) if not m.get("ephemeral")] == before
             assert await forget_messages(tmp_path / "slack.db") >= 2
             await until(lambda: scene.bot.outbox.cursor(), "a first start")

@@ -98,7 +98,7 @@ async def test_restart_after_sigkill_posts_what_came_meanwhile(tmp_path: Path) -
         await output_after(second, "bot: ")
         await anna.until(lambda view: find_card(view.messages(SOC), two) or {})
         await anna.command(SOC, f"/responder list {two}")
-        await anna.until(lambda view: view.ephemerals(SOC))
+        await anna.until(lambda view: view.modal)
         cards = [m["text"] for m in await anna.messages(SOC) if not m.get("ephemeral")]
         assert len(cards) == 2
         second.send_signal(signal.SIGTERM)

@@ -47,6 +47,7 @@ if config.get("go"):
         go.readline()
 (job / "output" / "output.json").write_text(config["answer"])
 '''
+VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 LONG = "\n".join(f"line {n} of the report" for n in range(200))
 DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
 FAILED = {"success": False, "errorMessage": "The firewall said no."}
@@ -179,6 +180,23 @@ def within_limits(message: dict[str, Any]) -> dict[str, Any]:
     payload = {key: message[key] for key in ("text", "blocks", "attachments") if message.get(key)}
     assert problems("message", payload) == []
     return message
+
+
+def topmost(callback_id: str, words: str = "") -> Any:
+    """Looks for the modal on top, with this callback id and these words."""
+
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        modal = view.modal
+        return modal if modal and modal["callback_id"] == callback_id and words in text_of(modal) else None
+
+    return look
+
+
+def fine(view: dict[str, Any]) -> dict[str, Any]:
+    """The view, after a check of Slack's limits."""
+    shown = {key: view[key] for key in VIEW_KEYS if view.get(key)}
+    assert problems("home" if view["type"] == "home" else "modal", shown) == []
+    return view
 
 
 @asynccontextmanager

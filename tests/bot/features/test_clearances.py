@@ -3,10 +3,9 @@
 from typing import Any
 
 from bot.cards import ids
-from tests.bot.features.environment import FeatureEnvironment, text_of
-from tests.bot.features.test_decisions import in_thread
-from tests.bot.features.test_runs import choose, menu_block
-from tests.bot.features.test_views import topmost, typed
+from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
+from tests.bot.features.test_runs import menu_block
+from tests.bot.features.test_views import typed
 from tests.bot.running import SOC
 
 CALM = "You may see up to TLP:AMBER, and {} is TLP:RED. Nothing was done. Ask somebody who may see it."
@@ -32,19 +31,6 @@ async def test_run_command_says_calmly_that_one_may_not_see_it(env: FeatureEnvir
         await env["anna"].command(SOC, f"/responder run {name} {alert.id}")
         await env.told("anna", CALM.format(alert.id))
     assert await env.client.actions("alert", alert.id) == []
-
-
-async def test_decision_on_what_one_may_not_see_is_refused_calmly(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert(tlp=3)
-    card = await env.card_of("ben", alert)
-    await choose(env, "ben", card, "Isolate")
-    request = await env.until("anna", in_thread(card["ts"], "asks to run"))
-    for button in (ids.APPROVE, ids.DENY):
-        await env["anna"].click(SOC, request["ts"], action_id=button)
-        told = text_of(await env.told("anna", CALM.format("it")))
-        assert "authorized" not in told
-    (action,) = await env.client.actions("alert", alert.id)
-    assert (action.status, action.approval.approved_by if action.approval else None) == ("Waiting", [])
 
 
 async def test_run_modal_offers_no_menu_for_what_one_may_not_see(env: FeatureEnvironment) -> None:

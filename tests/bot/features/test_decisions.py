@@ -6,7 +6,7 @@ from typing import Any
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
 from core.models import RunInput
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.features.test_runs import blocks, choose
 from tests.bot.running import OPEN, SOC
 
@@ -32,11 +32,10 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1)"))
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    refused = await env.ephemeral("anna", "You asked for this action; somebody else must approve or deny it.")
-    assert refused["thread_ts"] == card["ts"]
+    await env.told("anna", "You asked for this action; somebody else must approve or deny it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.ephemeral("eve", "manageAction")
+    await env.told("eve", "manageAction")
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     approved = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
     assert approved["thread_ts"] == card["ts"]
@@ -73,18 +72,17 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
     await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; it needs 1 more approval.")
 
 
-async def test_click_in_a_thread_is_answered_in_the_thread(env: FeatureEnvironment) -> None:
+async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
     await env["eve"].click(SOC, failed["ts"], action_id=ids.RUN_AGAIN)
-    refused = await env.ephemeral("eve", "manageAction")
-    assert refused["thread_ts"] == card["ts"]
-    root = await env.card_of("eve", alert)
-    assert root["thread_ts"] == root["ts"]
-    await env["eve"].click(SOC, root["ts"], action_id=ids.DETAILS)
-    assert "thread_ts" not in await env.ephemeral("eve", "host web-3 beacons")
+    refused = fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "manageAction")))
+    await env["eve"].close(refused["id"])
+    await env["eve"].click(SOC, card["ts"], action_id=ids.DETAILS)
+    fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "host web-3 beacons")))
+    assert not env["eve"].live_view.ephemerals(SOC)
 
 
 async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
@@ -154,11 +152,11 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     assert "Beacon" not in text_of(card)
     assert "details withheld (TLP:AMBER)" in text_of(card)
     await env["eve"].click(OPEN, card["ts"], action_id=ids.DETAILS)
-    await env.ephemeral("eve", "host web-3 beacons", channel=OPEN)
+    await env.told("eve", "host web-3 beacons")
     red = await env.create_alert(tlp=3, sourceRef="red")
     card = await env.card_of("anna", red)
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    told = await env.ephemeral("anna", f"Alert {red.id}: details withheld")
+    told = await env.told("anna", "You may see up to TLP:AMBER, and this is TLP:RED.")
     assert "Beacon" not in text_of(told)
 
 

@@ -7,7 +7,7 @@ from bot.cards import ids
 from bot.cards.message import Intent
 from bot.slack_emulator import EmulatorView
 from core.models import Alert
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.running import SOC
 
 
@@ -33,7 +33,7 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
-    shown = text_of(await env.ephemeral("anna", "can run on"))
+    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run"))))
     assert "✓ *Tell_1_0*" in shown
     assert "asks first" in shown
     assert "needs 1 approval" in shown
@@ -61,9 +61,9 @@ async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment)
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
     await choose(env, "ben", running, "Wait")
-    told = await env.ephemeral("ben", "anna started it")
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
     assert len(await env.client.actions("alert", alert.id)) == 1
-    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
     await env.until("ben", lambda s: len(lines_of("Wait_1_0", s, alert.id)) == 2)
     await cancel_open(env, alert)
     assert len(await env.client.actions("alert", alert.id)) == 2
@@ -75,14 +75,14 @@ async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironme
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait_1_0* running"))
     await choose(env, "ben", running, "Wait")
-    told = await env.ephemeral("ben", "anna started it")
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
     await env.release_responder()
     await env.ended_run(alert)
-    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
-    asked = await env.ephemeral("ben", "The run that you were asked about has ended")
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
+    asked = await env.until("ben", topmost(ids.NOTICE_VIEW, "The run that you were asked about has ended"))
     assert len(await env.client.actions("alert", alert.id)) == 1
-    await env["ben"].click(SOC, asked["ts"], action_id=ids.RUN)
-    await env.ephemeral("ben", f"Started Wait_1_0 on {alert.id}")
+    await env["ben"].click(None, view_id=asked["id"], action_id=ids.RUN)
+    await env.told("ben", f"Started Wait_1_0 on {alert.id}")
     await env.release_responder()
     assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
 
@@ -113,8 +113,8 @@ async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: Feat
     failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     await env.client.run(body)
     await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
-    told = await env.ephemeral("ben", "already")
-    await env["ben"].click(SOC, told["ts"], action_id=ids.RUN_ANYWAY)
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "already")))
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
     await env.until("ben", lambda s: len(lines_of("Stall_1_0", s, alert.id)) == 3)
     newest = (await env.client.actions("alert", alert.id))[0]
     assert (newest.created_by, newest.parameters) == ("ben@responder-bot.local", '{"to":"boss"}')
@@ -129,7 +129,7 @@ async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: Feature
     await env.ended_run(alert)
     failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     await env["ben"].click(SOC, failed[0]["ts"], action_id=ids.RUN_AGAIN)
-    await env.ephemeral("ben", "its inputs had a secret, which isn't kept. Nothing was run.")
+    await env.told("ben", "its inputs had a secret, which isn't kept. Nothing was run.")
     assert len(await env.client.actions("alert", alert.id)) == 1
 
 
@@ -145,10 +145,38 @@ async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
             await env.client.cancel(action.id)
 
 
+async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall.")))
+    assert "ET MALWARE Beacon" in text_of(question)
+    assert question["close"]["text"] == "Cancel"
+    assert "what it has done by then stays" in text_of(question)
+    assert [e["style"] for b in question["blocks"] for e in b.get("elements", []) if "style" in e] == ["danger"]
+    await env["anna"].close(question["id"])
+    assert await env.client.actions("alert", alert.id) == []
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall."))
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    started = await env.until("anna", topmost(ids.NOTICE_VIEW, f"Started Block_1_0 on {alert.id}"))
+    assert started["id"] == question["id"]
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_question_is_an_ephemeral_message_where_no_modal_opens(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    env.emulator.faults.error("views.open", "expired_trigger_id")
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
+    await env.until("anna", lambda s: not s.ephemerals(SOC))
+    assert await env.client.actions("alert", alert.id) == []
+
+
 async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await choose(env, "anna", await env.card_of("anna", alert), "Secret")
-    await env.ephemeral("anna", "Nothing was run.")
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "Nothing was run."))
     assert await env.client.actions("alert", alert.id) == []
 
 
@@ -198,13 +226,13 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         f"alert {alert.id}": "host web-3 beacons",
     }.items():
         await env["anna"].command(SOC, f"/responder {typed}")
-        await env.ephemeral("anna", words)
+        await env.told("anna", words)
 
 
 async def test_missing_permission_is_named_with_who_gives_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["eve"].command(SOC, f"/responder run tell {alert.id}")
-    told = text_of(await env.ephemeral("eve", "manageAction"))
+    told = text_of(await env.told("eve", "manageAction"))
     assert "org-admin" in told
     assert await env.client.actions("alert", alert.id) == []
 
@@ -245,7 +273,7 @@ async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironme
     assert menu_block(shown_now := await env.until("anna", shown)) != menu_block(before)
     assert shown_now["ts"] == before["ts"]
     await env["anna"].command(SOC, f"/responder list {log.id}")
-    assert "called the owner" in text_of(await env.ephemeral("anna", f"can run on {log.id}"))
+    assert "called the owner" in text_of(await env.told("anna", f"{log.id} · called the owner"))
 
 
 async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:

@@ -5,26 +5,9 @@ from typing import Any
 
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
-from bot.slack_emulator.limits import problems
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.test_runs import choose
 from tests.bot.running import SOC
-
-VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
-
-
-def topmost(callback_id: str, words: str = "") -> Any:
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        modal = view.modal
-        return modal if modal and modal["callback_id"] == callback_id and words in text_of(modal) else None
-
-    return look
-
-
-def fine(view: dict[str, Any]) -> dict[str, Any]:
-    shown = {key: view[key] for key in VIEW_KEYS if view.get(key)}
-    assert problems("home" if view["type"] == "home" else "modal", shown) == []
-    return view
 
 
 def typed(**fields: str) -> dict[str, dict[str, str]]:
