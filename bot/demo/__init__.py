@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.demo.environment import OpenCore, demo_environment, listen
+from bot.demo.environment import OpenCore, demo_environment, listen, pointers
 from bot.demo.script import run_script
 
 Print = Callable[[str], None]
@@ -20,12 +20,10 @@ async def serve(
     *,
     port: int = 0,
 ) -> int:
-    """Post the sample alerts, print the addresses, serve until `stop` returns."""
+    """Post the sample alerts, print the page's address, serve until `stop` returns."""
     async with demo_environment(state, open_core, manifest, clock_ms, port=port) as environment:
-        print_line(f"page: {environment.emulator.page_url}")
-        print_line(f"core: {environment.core_url}")
-        for number in range(3):
-            await environment.post_alert(number)
+        environment.emulator.pointers += pointers([await environment.post_alert(number) for number in range(3)])
+        print_line(f"Open this in your browser: {environment.emulator.page_url}   (Ctrl+C stops it)")
         await stop()
     return 0
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,33 +121,37 @@ def _add_people_and_channels(emulator: SlackEmulator) -> None:
     emulator.add_channel(ALERTS, name="soc-alerts")
     emulator.add_channel(SHARED, name="csirt-exchange", is_shared=True)
     emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
-    emulator.pointers.extend(POINTERS)
 
 
 # Nothing listens on port 9, so this responder fails.
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
-POINTERS = (
-    (
-        "See what can be done",
-        "Type `/responder list` and the id of a card (first on its grey line).",
-        ALERTS,
-        "/responder list ~",
-    ),
-    ("Run one", "Type `false positive` in the menu of a card, choose, and watch its line.", ALERTS),
-    ("Ask first", "The webhook asks before it runs: Cancel runs nothing.", ALERTS),
-    (
-        "Ask somebody else",
-        "Run `isolate`, then act as Ben (bottom left, where your name is): Approve is in the card's thread.",
-        ALERTS,
-    ),
-    ("Ask from anywhere", "The bolt under the message box, then Run a responder.", ALERTS),
-    ("Watch it run", "Demo_Detonate takes 20 seconds.", ALERTS),
-    ("Let it fail", "The mail responder can't reach its server: the card and the thread say why.", ALERTS),
-    ("Less to see", "The same alerts in #csirt-exchange, which is shared: details are withheld.", SHARED),
-    ("A case template", "Act as Lea (the lead): `/responder template`.", ALERTS, "/responder template"),
-    ("No rights", "Act as Tom and try to run something.", ALERTS),
-)  # fmt: skip
+
+def pointers(alert_ids: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Things to try, in the order of a morning, on the sample alerts with these ids.
+
+    Each acts as its `user`, opens its `channel` or the App Home, and fills in the command of `insert`.
+    """
+    first, _, third = alert_ids  # the second is TLP:RED, which Anna may not see
+    steps: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+        ("See what came in", "Three alerts, each with what is known and what ran.", {"channel": ALERTS}),
+        ("See what can be done", "What can run on the beacon, and why the rest can't.", {"insert": f"list {first}"}),
+        ("Run one", "It collects the addresses. The card shows its end.", {"insert": f"run {EXTRACT} {first}"}),
+        ("Be asked first", "It says what it does before it runs.", {"insert": f"run {WEBHOOK} {first}"}),
+        ("Need a second person", "It waits until somebody approves.", {"insert": f"run {ISOLATE} {first}"}),
+        ("Approve it as Ben", "His App Home lists what waits for him.", {"user": BEN, "home": True}),
+        ("See one fail", "Its mail server is away. The thread says why.", {"insert": f"run {MAIL} {first}"}),
+        ("Close a false alarm", "It marks the alert as read.", {"insert": f"run {CLOSE} {third}"}),
+        ("See less", "This channel is shared with another company.", {"channel": SHARED}),
+        ("Make a case template", "As Lea, who leads the team.", {"user": LEA, "insert": "template"}),
+    )
+    return [
+        {"title": title, "text": text, "user": ANNA, "channel": ALERTS, **_typed(more)} for title, text, more in steps
+    ]
+
+
+def _typed(more: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**more, "insert": f"/responder {more['insert']}"} if "insert" in more else more
 
 
 def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
@@ -172,6 +176,7 @@ def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str
             "bot_token": emulator.bot_token,
             "app_token": emulator.app_token,
             "api_url": emulator.api_url,
+            "approvers": [BEN, LEA],
         },
         "channel": [dict(channel) for channel in CHANNELS],
     }

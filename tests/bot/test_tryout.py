@@ -11,6 +11,9 @@ from pathlib import Path
 
 import aiohttp
 
+from bot.slack_emulator import EmulatedUser
+from core.client import CoreClient
+
 ROOT = Path(__file__).parents[2]
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # unreachable; local addresses must bypass them
 
@@ -45,10 +48,10 @@ async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = await started(tmp_path, "--state", str(state))
     assert process.stdout is not None
-    page = (await process.stdout.readline()).decode().strip().removeprefix("page: ")
-    core = (await process.stdout.readline()).decode().strip().removeprefix("core: ")
+    line = (await process.stdout.readline()).decode()
     addresses = json.loads((state / "try.json").read_text())
-    assert (addresses["page"], addresses["core"]) == (page, core)
+    page, core = addresses["page"], addresses["core"]
+    assert line == f"Open this in your browser: {page}   (Ctrl+C stops it)\n"
     assert stat.S_IMODE((state / "try.json").stat().st_mode) == 0o600
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         async with session.get(page) as answer:
@@ -57,6 +60,48 @@ async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
             assert (await answer.json())["status"] == "ok"
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
+    assert await process.stdout.read() == b""
+
+
+async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    process = await started(tmp_path, "--state", str(state))
+    assert process.stdout is not None
+    await process.stdout.readline()
+    addresses = json.loads((state / "try.json").read_text())
+    url, _, token = addresses["page"].partition("/?token=")
+    page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
+    async with page as session, session.get("/page/state") as answer:
+        steps = (await answer.json())["pointers"]
+    assert len(steps) == 10
+    ended: dict[str, str] = {}
+    async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
+        for step in steps:
+            async with EmulatedUser(url, token, step["user"]) as person:
+                if "insert" in step:
+                    assert (await person.command(step["channel"], step["insert"]))["ok"]
+                elif step.get("home"):
+                    await person.open_home()
+                    await person.until(lambda view: "*Waiting for your approval* (1)" in json.dumps(view.home))
+                else:
+                    await person.until(lambda view, step=step: len(view.messages(step["channel"])) >= 3)  # type: ignore[misc]  # bound here
+                if step["title"] == "Make a case template":
+                    await person.until(lambda view: view.modal)
+            if step["title"] == "Need a second person":  # what Anna's confirmation starts
+                *_, name, alert_id = step["insert"].split()
+                async with CoreClient(addresses["core"], addresses["keys"]["anna"]) as anna:
+                    await anna.run({"responderId": name, "objectType": "alert", "objectId": alert_id})
+        while len(ended) < 3:
+            for action in await core.search_actions({"_in": {"_field": "status", "_values": ["Success", "Failure"]}}):
+                ended[action.responder_name] = action.status
+            await core.events(None, 1)
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
+    assert ended == {
+        "ResponderBot_ExtractIndicators_1_0": "Success",
+        "ResponderBot_Mail_1_0": "Failure",
+        "ResponderBot_CloseAsFalsePositive_1_0": "Success",
+    }
 
 
 async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tmp_path: Path) -> None:

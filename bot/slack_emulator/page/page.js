@@ -139,7 +139,12 @@ class Page {
       this.store.load(state);
       this.showConnection(true);
       this.modals.draw();
-      return this.reopen();
+      await this.reopen();
+      const { afterSwitch } = this;
+      this.afterSwitch = null;
+      if (!afterSwitch) return null;
+      this.pane.offerPointers();
+      return this.takePointer(afterSwitch);
     });
   }
 
@@ -427,14 +432,19 @@ class Page {
     });
   }
 
-  /** Put the pointer's text into the message box of its channel, without sending it. */
+  /** Do what a pointer says: act as its person, open its channel or the App Home, and fill the message box without sending. */
   async takePointer(pointer) {
+    if (pointer.user && pointer.user !== this.store.me && this.store.users.has(pointer.user)) {
+      this.afterSwitch = pointer;
+      return this.actAs(pointer.user, pointer.channel);
+    }
+    if (pointer.home) return this.openHome();
     const opened = pointer.channel ? this.openChannel(pointer.channel) : this.open.home ? this.openChannel([...this.store.channels.keys()][0]) : null;
     const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");
     if (text) this.composer?.set(text);
     this.composer?.hide();
     this.focusBox();
-    await opened;
+    return opened;
   }
 
   // helpers

@@ -35,15 +35,15 @@ class RunningDemo:
 
 @contextmanager
 def running_demo(state: Path) -> Iterator[RunningDemo]:
-    """Start the demo, wait until it prints its addresses, and stop it as Ctrl+C does."""
+    """Start the demo, wait until it prints its address, and stop it as Ctrl+C does."""
     command = [sys.executable, "-m", "bot.cli", "try", "--state", str(state)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=state, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            lines = [process.stdout.readline(), process.stdout.readline()]
+            line = process.stdout.readline()
             addresses = json.loads((state / "try.json").read_text("utf-8"))
-            assert [line.split()[1] for line in lines] == [addresses["page"], addresses["core"]]
+            assert line == f"Open this in your browser: {addresses['page']}   (Ctrl+C stops it)\n"
             yield RunningDemo(addresses["page"], addresses["core"], addresses["keys"])
         finally:
             process.send_signal(signal.SIGINT)

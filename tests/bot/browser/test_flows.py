@@ -284,3 +284,17 @@ async def leave_modal(page: Page) -> None:
     if await page.locator("#modal").is_visible():
         await page.keyboard.press("Escape")
     await expect(page.locator("#modal")).to_be_hidden()
+
+
+async def test_a_thing_to_try_switches_the_person_opens_and_fills(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    await page.click(".pointer:has-text('Approve it as Ben')")
+    await page.wait_for_selector(".person:has-text('Ben')")
+    await expect(page.locator("main")).to_contain_text("Waiting for your approval")
+    await screenshot(page, "things-to-try")
+    await page.click(".pointer:has-text('See less')")
+    await page.wait_for_selector(".person:has-text('Anna')")
+    await page.wait_for_selector("[data-room=C0SHARED].current")
+    await page.click(".pointer:has-text('Make a case template')")
+    await page.wait_for_selector(".person:has-text('Lea')")
+    await expect(page.locator("#box")).to_have_value("/responder template")
