@@ -5,8 +5,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,20 +68,26 @@ async def spawn(
 ) -> asyncio.subprocess.Process:
     """Start `python -m tests.bench.<module> SETTINGS` on those CPUs; its log goes to a file in its folder."""
     argv: Sequence[str] = (sys.executable, "-m", f"tests.bench.{module}", json.dumps(settings, default=str))
-    with (Path(settings["folder"]) / f"{module}.log").open("ab") as log:
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, cpus)  # inherited, so that the child never runs anywhere else
-        try:
-            return await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=ROOT,
-                env={**os.environ, **(env or {})},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        finally:
-            os.sched_setaffinity(0, before)
+    with (Path(settings["folder"]) / f"{module}.log").open("ab") as log, on_cpus(cpus):
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+
+
+@contextmanager
+def on_cpus(cpus: set[int]) -> Iterator[None]:
+    """Processes that are started within inherit these CPUs, so they never run anywhere else."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def send_line(content: Mapping[str, Any]) -> None:

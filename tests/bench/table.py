@@ -1,5 +1,6 @@
 """The table: for a terminal, and as Markdown for `tests/bench/README.md`."""
 
+import os
 import platform
 import sqlite3
 import sys
@@ -48,10 +49,11 @@ def conditions() -> str:
     """Where and with what it was measured."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     cpus = "one CPU for both" if SERVER_CPUS == CLIENT_CPUS else "server and client each on a CPU of its own"
+    where = f"{_processor()}, {cpus}, load {os.getloadavg()[0]:.1f}"
     return (
-        f"Measured on {datetime.now().astimezone():%Y-%m-%d}, {_processor()}, {cpus}; CPython"
-        f" {platform.python_version()} on {sys.platform}, SQLite {sqlite3.sqlite_version}, {libraries}. Medians of"
-        " interleaved rounds; times are of this machine, ratios carry over."
+        f"Measured on {datetime.now().astimezone():%Y-%m-%d}, {where}; CPython {platform.python_version()} on"
+        f" {sys.platform}, SQLite {sqlite3.sqlite_version}, {libraries}. Medians of interleaved rounds; times are of"
+        " this machine, ratios carry over."
     )
 
 

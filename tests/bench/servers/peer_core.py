@@ -246,7 +246,7 @@ async def fill(path: Path, actions: int, titles: Sequence[str]) -> None:
             session.add(Alert(id=number, title=title, description=sample.description, tlp=2, pap=2))
         await session.flush()
         for number in range(2, actions + 2):
-            fields = action(number, 1).model_dump(exclude={"id_", "approval"})
+            fields = action(number, 1).model_dump(include={column.name for column in Action.__table__.columns})
             session.add(Action(**{**fields, "id": number, "object_id": 1}))
         await session.commit()
     await engine.dispose()
