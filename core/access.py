@@ -81,7 +81,7 @@ class Access:
 
     def authenticate(self, key: str, *, login: str | None = None) -> Caller:
         """The caller with this key, and with this login if one is given. Raises ResponderBotError("authentication")."""
-        key_hash = _hash(key)
+        key_hash = hash_key(key)
         row = users.by_key_hash(self._database, key_hash)
         if row is None or row["disabled"] or not hmac.compare_digest(row["key_hash"], key_hash):
             raise _authentication_failure()
@@ -111,14 +111,14 @@ class Access:
 
         Raises ResponderBotError: "exists", or "bad_request" for an invalid login or Slack id; nothing is added then.
         """
-        login, key = self._new_login(name), secrets.token_urlsafe(KEY_BYTES)
+        login, key = self.new_login(name), secrets.token_urlsafe(KEY_BYTES)
         slack_link = parse_slack_id(slack_id) if slack_id else None
         if slack_link and profile in PROGRAM_PROFILES:
             raise _cannot_link(login, profile)
         now = self._clock()
 
         def work(tx: Transaction) -> None:
-            users.insert(tx, login, profile, clearance, _hash(key), now)
+            users.insert(tx, login, profile, clearance, hash_key(key), now)
             if slack_link is not None:
                 users.link(tx, *slack_link, login)
 
@@ -128,7 +128,7 @@ class Access:
     async def new_key(self, name: str) -> str:
         """Replace a user's key; returns the new one. Raises ResponderBotError("not_found")."""
         login, key = self.normalize_login(name), secrets.token_urlsafe(KEY_BYTES)
-        updated = await self._database.transaction(lambda tx: users.set_key(tx, login, _hash(key)))
+        updated = await self._database.transaction(lambda tx: users.set_key(tx, login, hash_key(key)))
         if not updated:
             raise self._no_user(login)
         return key
@@ -199,7 +199,8 @@ class Access:
         """All users: login, profile, clearance, disabled, created_at, slack_ids."""
         return users.list_all(self._database)
 
-    def _new_login(self, name: str) -> str:
+    def new_login(self, name: str) -> str:
+        """The login of a user to be added. Raises ResponderBotError("bad_request") for what can't be one."""
         login = self.normalize_login(name)
         if not _LOGIN.fullmatch(login) or len(login) > LOGIN_LIMIT_CHARS:
             sentence = f"{name!r} can't be a login; take a name such as alice, or an address such as alice@example.org."
@@ -264,7 +265,7 @@ def _caller(row: Row, *, acted_through: str) -> Caller:
     return Caller(row["login"], _PERMISSIONS[profile], acted_through, profile, row["clearance"])
 
 
-def _hash(key: str) -> str:
+def hash_key(key: str) -> str:
     """SHA-256 without salt suffices, because a key is 256 random bits."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 

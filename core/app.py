@@ -30,6 +30,7 @@ from core.api import choices as choices_api
 from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import files as files_api
+from core.api import people as people_api
 from core.api import query as query_api
 from core.api import responders as responders_api
 from core.api.endpoint import Endpoint
@@ -42,6 +43,7 @@ from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
+from core.people import People
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
@@ -180,6 +182,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
+        *people_api.endpoints(People(database, access, clock)),
         *health.endpoints(
             probe,
             metrics,

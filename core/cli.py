@@ -1,4 +1,4 @@
-"""Core's subcommands: `core`, `user`, `responders`, `backup`, `restore`.
+"""Core's subcommands: `core`, `user`, `group`, `responders`, `backup`, `restore`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
+    from core.people import People
     from core.settings import CoreSettings, EngineSection
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
@@ -94,6 +95,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
     _add(subparsers, "core", _core, "serve core only")
     _register_user(subparsers)
+    _register_group(subparsers)
     _register_responders(subparsers)
     backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
@@ -113,6 +115,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
     add.add_argument("--slack-id", metavar="ID", help=f"the Slack person to link: {slack_id}")
+    add.add_argument("--group", metavar="NAME", action="append", default=[], help="a group to put them into")
     seen = "the highest TLP that they may see and act on in Slack"
     add.add_argument("--clearance", choices=CLEARANCES, default="amber", help=f"{seen} (default: amber)")
     verb("list", _user_list, "list all users")
@@ -132,6 +135,18 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     link = verb("link", _user_link, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
+
+
+def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "group", "put people into groups")
+    for name, task, text in (
+        ("add", _group_add, "put a person into a group"),
+        ("remove", _group_remove, "take a person out of a group"),
+    ):
+        parser = verb(name, task, text)
+        parser.add_argument("group", metavar="GROUP", help="a word of small letters, such as containment")
+        parser.add_argument("login", metavar="LOGIN")
+    verb("list", _group_list, "list all groups with their members")
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -243,7 +258,11 @@ def _user_add(args: argparse.Namespace) -> int:
         clearance = CLEARANCES[args.clearance]
         print(await access.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or ""))
 
-    return _with_access(args, work)
+    async def join(people: "People") -> None:
+        for group in args.group:
+            await people.add_member(group, args.login)
+
+    return _with_access(args, work) or (_with_people(args, join) if args.group else 0)
 
 
 def _user_list(args: argparse.Namespace) -> int:
@@ -308,6 +327,48 @@ def _user_link(args: argparse.Namespace) -> int:
 def _user_unlink(args: argparse.Namespace) -> int:
     words = "{} is not linked to anybody in Slack any more."
     return _with_access(args, _reporting(lambda access: access.unlink(args.login), words))
+
+
+def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]") -> int:
+    """Run `work` on the users and groups in the database, whether core runs or not."""
+    settings = _settings(args)
+    from core.access import Access
+    from core.common.clock import now_ms
+    from core.people import People
+    from core.store.opening import open_database
+
+    async def with_database() -> None:
+        database = open_database(settings.core.database)
+        try:
+            await work(People(database, Access(database, settings.core.user_domain, now_ms), now_ms))
+        finally:
+            await database.close()
+
+    asyncio.run(with_database())
+    return 0
+
+
+def _group_add(args: argparse.Namespace) -> int:
+    async def work(people: "People") -> None:
+        login = await people.add_member(args.group, args.login)
+        print(f"{login} is in the group {args.group}.", file=sys.stderr)
+
+    return _with_people(args, work)
+
+
+def _group_remove(args: argparse.Namespace) -> int:
+    async def work(people: "People") -> None:
+        login = await people.remove_member(args.group, args.login)
+        print(f"{login} is not in the group {args.group} any more.", file=sys.stderr)
+
+    return _with_people(args, work)
+
+
+def _group_list(args: argparse.Namespace) -> int:
+    async def work(people: "People") -> None:
+        _print_table([("GROUP", "MEMBERS"), *((group.name, " ".join(group.members)) for group in people.groups())])
+
+    return _with_people(args, work)
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:

@@ -43,6 +43,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot user": "responder-bot user --help",
     ADD_ANNA: "",
     ADD_USER: "responder-bot user add ben --profile read-only --slack-id U0BEN --clearance amber",
+    "responder-bot group add": "responder-bot group --help",
     "uv run responder-bot responders install": "",
     "uv run responder-bot responders list": "",
     "responder-bot responders install": "",

@@ -68,6 +68,8 @@ class Endpoint:
     """No key is needed (health, docs)."""
     allow_source_profile: bool = False
     """Whether a key with the profile `source` may read it too."""
+    for_bot: bool = False
+    """Whether a key that acts for others may change it without saying for whom."""
     by_name: bool = False
     """Whether the last segment is a name that users choose: it also matches a literal route of another method."""
     query: Mapping[str, str] = field(default_factory=dict)

@@ -343,3 +343,52 @@ class Person(ApiModel):
     profile: Profile
     permissions: list[Permission]
     clearance: Level
+
+
+class AccessRequest(ApiModel):
+    """Somebody in Slack asks for access; it expires after a day."""
+
+    id: ObjectId
+    team: str
+    slack_user: str
+    name: str
+    """As they are called in Slack."""
+    login: str
+    """The one that they have, or would get."""
+    status: Literal["pending", "approved", "denied", "expired"]
+    profile: Profile | None = None
+    """What they got."""
+    message: str | None = None
+    """Why it was denied."""
+    created_at: Millis
+    expires_at: Millis
+    decided_by: str | None = None
+    decided_at: Millis | None = None
+
+
+class UserEntry(ApiModel):
+    """A user as admins see it."""
+
+    login: str
+    profile: Profile
+    clearance: Level
+    disabled: bool
+    created_at: Millis
+    slack_ids: list[str]
+    """`T0123:U0123`, or `U0123` if the team isn't known."""
+    groups: list[str]
+
+
+class NewKey(ApiModel):
+    """A user's new API key, which can't be shown again."""
+
+    login: str
+    key: str
+
+
+class Group(ApiModel):
+    """People under one name."""
+
+    name: str
+    members: list[str]
+    """Their logins."""

@@ -1,7 +1,7 @@
 """The bodies of requests: an `...Input` or `...Update` is strict, null means absent, unknown fields are ignored."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -400,3 +400,25 @@ class Decision(Input):
     """`POST .../approve` and `.../deny`, with a reason if there is one."""
 
     message: str = ""
+
+
+class AccessInput(Input):
+    """`POST /api/access`: somebody in Slack, and what they are called there."""
+
+    team: Reference = Field(min_length=1)
+    slack_user: Reference = Field(min_length=1)
+    name: Reference = ""
+
+
+class ApproveAccessInput(Input):
+    """`POST /api/access/{id}/approve`; the default login is that of the request."""
+
+    profile: Literal["analyst", "read-only"]
+    clearance: Level = 2
+    login: Reference | None = None
+
+
+class GroupInput(Input):
+    """`PUT /api/group/{name}`: the logins of all its members."""
+
+    members: list[Reference] = Field(max_length=MAX_BULK)

@@ -256,6 +256,20 @@ def _outcome_in_message(status: str, cancelled_by: str | None, message: str) -> 
     return ("expired", "") if message.startswith(("Nobody agreed in time;", "Not approved in time;")) else ("", "")
 
 
+@migrations()
+def people_in_slack(db: Database) -> None:
+    # Somebody in Slack who asked for access. login: the one that they got, or would get.
+    db.table("access_request").create(
+        {
+            **{"id": int, "team": str, "slack_user": str, "name": str, "login": str, "status": str, "profile": str},
+            **{"message": str, "created_at": int, "expires_at": int, "decided_by": str, "decided_at": int},
+        },
+        pk="id",
+        not_null={"team", "slack_user", "name", "login", "status", "created_at", "expires_at"},
+    )
+    db.table("group_member").create({"name": str, "login": str}, pk=("name", "login"))
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

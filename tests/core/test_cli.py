@@ -21,6 +21,7 @@ from tests.core.running import running_core
 COMMANDS = ["core", "backup", "restore", "user", "responders"]
 VERBS = [
     *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "profile", "clearance", "link", "unlink")),
+    *(["group", verb] for verb in ("add", "remove", "list")),
     *(["responders", verb] for verb in ("list", "install", "check")),
 ]
 
@@ -364,3 +365,22 @@ async def test_core_prints_its_url_and_stops_on_sigterm(tmp_path: Path) -> None:
     await process.communicate()
     assert line.startswith("core: http://127.0.0.1:")
     assert (answers, process.returncode) == ([200] * 4, 0)
+
+
+async def test_people_are_put_into_groups(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "add", "ann", "--profile", "analyst", "--group", "containment", "--group", "night")
+    await run(tmp_path, "user", "add", "hook", "--profile", "source")
+    assert (await run(tmp_path, "group", "list")).out.split() == [
+        *("GROUP", "MEMBERS", "containment", "ann@responder-bot.local", "night", "ann@responder-bot.local")
+    ]
+    assert "is not in the group night any more" in (await run(tmp_path, "group", "remove", "night", "ann")).err
+    for args in (
+        ("add", "night", "hook"),
+        ("add", "Night", "ann"),
+        ("add", "night", "nobody"),
+        ("remove", "night", "ann"),
+    ):
+        ended = await run(tmp_path, "group", *args)
+        assert ended.code
+        assert is_one_sentence(ended.err)
+    assert "night" not in (await run(tmp_path, "group", "list")).out
