@@ -34,7 +34,7 @@ class HomeAlert:
 
 @dataclass(frozen=True)
 class Home:
-    """What a Home shows, each part with the newest first; `more` says of how many others there are in a part."""
+    """What a Home shows, each part with the newest first. Of what is beyond MAX_SHOWN only the count is shown."""
 
     waiting: Sequence[HomeRun] = ()  # for this person's approval
     alerts: Sequence[HomeAlert] = ()
@@ -60,7 +60,7 @@ def home_view(
     for run in home.waiting[:MAX_SHOWN]:
         blocks += _request(run, person, button, now_ms)
     blocks += _rest(home.waiting)
-    blocks += _head("Your alerts", home.alerts)
+    blocks += [{"type": "divider"}, *_head("Your alerts", home.alerts)]
     blocks += [_alert(alert, person.clearance) for alert in home.alerts[:MAX_SHOWN]]
     blocks += _rest(home.alerts)
     for title, shown in (
@@ -68,7 +68,7 @@ def home_view(
         ("Failed in the last day", home.failed),
         ("Your last runs", home.recent),
     ):
-        blocks += _head(title, shown)
+        blocks += [{"type": "divider"}, *_head(title, shown)] if shown else []
         for run in shown[:MAX_SHOWN]:
             blocks += _run(run, person.clearance, button, now_ms)
         blocks += _rest(shown)

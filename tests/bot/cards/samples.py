@@ -11,6 +11,7 @@ from bot.cards.message import Intent
 from core.models import Action, Alert, Approval, Artifact, Case, OfferedResponder, Policy
 
 NOW = 1_763_690_400_000
+FULL = json.dumps({f"input {n}": "x & y " * 100 for n in range(20)})
 HOSTILE = "<!channel> <@U0BOSS> </blocks> *_~`| & ‮gpj.exe \u200b\n\n> " * 200
 
 

@@ -206,6 +206,30 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
     assert start.WizardState.from_text(place.to_text()) == place
 
 
+def test_the_fullest_home_fits() -> None:
+    subject = Subject.alert(samples.alert(title=samples.HOSTILE))
+    link = "https://soc.slack.com/archives/C0123456789/p1763690400000000"
+
+    def part(start: int, **more: Any) -> list[home.HomeRun]:
+        actions = [samples.action(start + n, parameters=samples.FULL, **more) for n in range(60)]
+        return [home.HomeRun(action, subject, samples.HOSTILE, link) for action in actions]
+
+    asked = [home.HomeRun(samples.awaiting(number=n, parameters=samples.FULL, created_by="ben@x"), subject,
+                          samples.HOSTILE, link) for n in range(300, 360)]  # fmt: skip
+    ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
+    shown = home.Home(
+        asked,
+        [home.HomeAlert(subject, NOW, link)] * 60,
+        part(400),
+        part(500, status="Failure", **ended),
+        part(600, status="Success", **ended),
+    )
+    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)
+    assert problems("home", view) == []
+    assert 90 <= len(view["blocks"]) <= 100
+    assert len(json.dumps(view)) < 250_000
+
+
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
