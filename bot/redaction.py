@@ -181,6 +181,14 @@ class RedactedView:
     def _hidden_texts(self) -> set[str]:
         return {t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts}
 
+    def searchable(self, words: Iterable[str]) -> str:
+        """What of these texts of the subject may be shown, and its visible artifacts, to look for a text in.
+
+        In lower case, and not defanged.
+        """
+        visible_artifacts = (text for artifact in self.artifacts() for text in artifact.texts)
+        return refanged("\n".join(map(self.text, [*words, *visible_artifacts]))).casefold()
+
     @property
     def fingerprint(self) -> str:
         """A digest of what is withheld: a message with another one shows too much or too little."""
@@ -231,20 +239,21 @@ def _masked(words: str, hidden: Iterable[str]) -> str:
 def _secrets(data: str) -> Iterator[str]:
     """The data itself, and the host of a URL."""
     yield data
-    plain = _refanged(data)
+    plain = refanged(data)
     if "://" in plain:
         with suppress(ValueError):  # not a URL after all
             yield urlsplit(plain).hostname or ""
 
 
-def _refanged(data: str) -> str:
+def refanged(data: str) -> str:
+    """An observable as it was before it was defanged."""
     for character, spelling in _SPELLINGS.items():
         data = re.sub(spelling.replace("%2f|", "").replace("%3a|", ""), character, data, flags=re.IGNORECASE)
     return data.replace("[://]", "://").replace("[:]//", "://")
 
 
 def _pattern(secret: str) -> re.Pattern[str]:
-    plain = _refanged(secret)
+    plain = refanged(secret)
     scheme = _SCHEME.match(plain)
     rest = plain[scheme.end() :] if scheme else plain
     parts = [_ANY_SCHEME] if scheme else []

@@ -150,8 +150,10 @@ class CoreClient:
     async def mark_alert_unread(self, alert_id: str) -> Alert:
         return await self._post(Alert, f"/api/alert/{_quoted(alert_id)}/markAsUnread")
 
-    async def create_case_from_alert(self, alert_id: str) -> Case:
-        return await self._post(Case, f"/api/alert/{_quoted(alert_id)}/createCase")
+    async def create_case_from_alert(self, alert_id: str, template: str = "") -> Case:
+        """Make a case, with the case template of this name; "" for the alert's own template, if it has one."""
+        body = {"caseTemplate": template} if template else None
+        return await self._post(Case, f"/api/alert/{_quoted(alert_id)}/createCase", body)
 
     async def create_case_template(self, template: CaseTemplateInput | Json) -> CaseTemplate:
         """Raises "exists" if the name is taken."""

@@ -17,6 +17,7 @@ APPROVE = "action_approve"
 DENY = "action_deny"
 REFRESH = "card_refresh"
 DETAILS = "card_details"
+CASE_TEMPLATE = "case_template"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

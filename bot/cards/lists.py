@@ -8,6 +8,7 @@ from bot.cards import ids, notices, runs
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
+    DAY_AND_TIME,
     OPTION_LIMIT,
     code,
     context,
@@ -177,6 +178,27 @@ def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
+
+
+def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds) -> Message:
+    """Alerts that somebody looked for, newest first, each with Details."""
+    shown_text = code(text, 100)
+    if not alerts:
+        return notices.notice(f"No alert that you may see has {shown_text}.")
+    blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, newest first")]
+    for alert in alerts:
+        view = RedactedView(Subject.alert(alert), clearance)
+        details = {"type": "button", "action_id": ids.numbered(ids.DETAILS, alert.id), "text": plain("Details")}
+        blocks.append(
+            section(
+                f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
+                f"{alert.status.lower()} · {slack_date(alert.date, DAY_AND_TIME)}",
+                accessory={**details, "value": button(Intent("details", alert.id))},
+            )
+        )
+    if more:
+        blocks.append(context("There are more. Add a word to find fewer."))
+    return Message(f"{count(len(alerts), 'alert')} with {shown_text}", tuple(blocks))
 
 
 def _facts(alert: Alert, view: RedactedView) -> list[str]:

@@ -4,16 +4,34 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.cards import ids
-from bot.features import actions, alert, decide, doctor, help, home, list, menu, overflow, run, start, template, watch
+from bot.features import (
+    actions,
+    alert,
+    case,
+    decide,
+    doctor,
+    find,
+    help,
+    home,
+    list,
+    menu,
+    overflow,
+    run,
+    start,
+    template,
+    watch,
+)
 from bot.features.base import Command, Entry, Feature
 from bot.features.command_text import normalize
 
 FEATURES: tuple[Feature, ...] = (
     start.FEATURE,
+    find.FEATURE,
     alert.FEATURE,
     list.FEATURE,
     run.FEATURE,
     actions.FEATURE,
+    case.FEATURE,
     template.FEATURE,
     watch.FEATURE,
     doctor.FEATURE,

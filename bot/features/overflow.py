@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.cards import ids, notices
 from bot.cards.message import Intent
-from bot.features import actions, alert, responses, subjects, watch
+from bot.features import actions, alert, case, responses, subjects, watch
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import is_ephemeral, is_in_modal
 
@@ -46,9 +46,7 @@ async def _mark_unread(context: Context, intent: Intent) -> None:
 
 
 async def _create_case(context: Context, intent: Intent) -> None:
-    case = await context.core.create_case_from_alert(intent.object_id)
-    context.refresh(intent.object_id)
-    await context.respond(notices.notice(f"Case {case.id} was made from alert {intent.object_id}."))
+    await case.ask(context, intent.object_id)
 
 
 async def _refresh(context: Context, intent: Intent) -> None:

@@ -193,7 +193,10 @@ def test_the_view_of_a_created_template_fits() -> None:
     )
     shown = template.created_view(made)
     fine_view(shown)
-    assert shown["blocks"][1]["elements"][0]["text"] == "Use it: name it as `template` when a case is made."
+    assert (
+        shown["blocks"][1]["elements"][0]["text"]
+        == "Use it: Make a case on a card, or `/responder case` and the id of an alert."
+    )
 
 
 @given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)

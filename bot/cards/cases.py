@@ -1,0 +1,42 @@
+"""Asks which case template to use."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bot.cards import ids, questions
+from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.text import code, context, count, foreign, plain, section
+from bot.redaction import RedactedView, Subject
+from core.models import CaseTemplate
+
+MAX_TEMPLATES = 30
+MAX_TASKS = 6
+
+
+def template_picker(
+    subject: Subject, templates: Sequence[CaseTemplate], *, clearance: int, button: ButtonIds, command: str
+) -> Message:
+    """The alert and a button for each template, with its tasks."""
+    blocks: list[Block] = [section("Make a case of"), questions.target(RedactedView(subject, clearance))]
+    for number, template in enumerate(templates[:MAX_TEMPLATES]):
+        use = _button("Use", number, button(Intent("case_with", subject.id, template.name)))
+        blocks.append(section(_about(template), accessory=use))
+    if len(templates) > MAX_TEMPLATES:
+        left = count(len(templates) - MAX_TEMPLATES, "more template")
+        blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
+    own = _button("Without another template", MAX_TEMPLATES, button(Intent("case_with", subject.id)))
+    blocks.append({"type": "actions", "elements": [own]})
+    return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
+
+
+def _about(template: CaseTemplate) -> str:
+    name = foreign(template.display_name or template.name, 120)
+    titles = [foreign(task.title, 60) for task in template.tasks[:MAX_TASKS]]
+    more = f", and {len(template.tasks) - MAX_TASKS} more" if len(template.tasks) > MAX_TASKS else ""
+    tasks = f"{count(len(template.tasks), 'task')}: {', '.join(titles)}{more}" if titles else "no tasks"
+    return f"*{name}*\n{tasks}"
+
+
+def _button(words: str, number: int, value: str) -> dict[str, Any]:
+    own_id = ids.numbered(ids.CASE_TEMPLATE, str(number))
+    return {"type": "button", "action_id": own_id, "text": plain(words), "value": value}
