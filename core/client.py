@@ -144,6 +144,12 @@ class CoreClient:
     async def add_artifact(self, case_id: str, artifact: ArtifactInput | Json) -> Artifact:
         return await self._post(Artifact, f"/api/case/{_quoted(case_id)}/artifact", artifact)
 
+    async def assign_alert(self, alert_id: str, login: str) -> Alert:
+        """Have this user work on the alert; "" for nobody."""
+        body = {"assignee": login}
+        response = await self._request("PATCH", f"/api/alert/{_quoted(alert_id)}", body)
+        return self._parse(response, Alert.model_validate_json)
+
     async def mark_alert_read(self, alert_id: str) -> Alert:
         return await self._post(Alert, f"/api/alert/{_quoted(alert_id)}/markAsRead")
 

@@ -7,6 +7,7 @@ from bot.cards import ids
 from bot.features import (
     actions,
     alert,
+    assign,
     case,
     decide,
     doctor,
@@ -37,6 +38,7 @@ FEATURES: tuple[Feature, ...] = (
     doctor.FEATURE,
     help.FEATURE,
     menu.FEATURE,
+    assign.FEATURE,
     decide.FEATURE,
     overflow.FEATURE,
     home.FEATURE,

@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 
-from bot.cards import ids, notices, runs
+from bot.cards import ids, notices, replies, runs
 from bot.cards.text import count, foreign
 from bot.features import home, responses, subjects
-from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.access import own_clearance
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action
 
+USAGE = "approve ~20"
 UNKNOWN_OUTCOME = (
     "The responder service stopped answering, so your decision may not have been recorded. "
     "Check the card before you decide again."
@@ -35,12 +37,14 @@ async def _decide(
     context: Context, decision: Callable[[str], Awaitable[Action]], confirmation: Callable[[str, Action], str]
 ) -> None:
     """Have core store the decision, then show it on the cards or in the App Home."""
-    intent = await responses.clicked_intent(context)
-    if intent is None:
+    action_id = await _action_id(context)
+    if not action_id:
         return
     try:
-        action = await decision(intent.object_id)
+        action = await decision(action_id)
     except ResponderBotError as error:
+        if error.code == "not_found":
+            raise _no_run(context, action_id) from error
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
@@ -50,7 +54,49 @@ async def _decide(
         await home.publish(context)
         return
     run = f"{foreign(action.responder_name, runs.NAME_LIMIT)} on {action.object_id}"
-    await context.respond(notices.notice(confirmation(run, action)))
+    await responses.respond(context, notices.notice(confirmation(run, action)), "Done")
+
+
+async def _action_id(context: Context) -> str:
+    """The action of a command or of a click; "" for a button that is no longer valid."""
+    if "command" in context.payload:
+        return subjects.require_id(context, USAGE)[1]
+    intent = await responses.clicked_intent(context)
+    return intent.object_id if intent is not None else ""
+
+
+def _no_run(context: Context, action_id: str) -> ResponderBotError:
+    hint = f"`{context.services.command} actions` and an alert's id lists its runs with their ids."
+    return ResponderBotError("not_found", f"There is no run {action_id}. {hint}")
+
+
+async def on_approve_command(context: Context) -> None:
+    """Show who asks for what with which inputs, with Approve and Deny: nobody approves what they haven't read."""
+    action_id = subjects.require_id(context, USAGE)[1]
+    try:
+        action = await context.core.action(action_id)
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        raise _no_run(context, action_id) from error
+    subject = await subjects.of_action(context.core, action)
+    subjects.require_visible(context, subject)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
+    now = context.services.clock_ms()
+    await responses.show_with_buttons(
+        context,
+        "Approve this?",
+        f"approve:{action.id}",
+        lambda button: replies.approval_request(
+            action,
+            subject,
+            clearance=own_clearance(context),
+            button=button,
+            now_ms=now,
+            confirm=policy.confirm if policy else "",
+        ),
+    )
 
 
 def _approved(run: str, action: Action) -> str:
@@ -60,10 +106,20 @@ def _approved(run: str, action: Action) -> str:
     return f"You approved {run}; it starts now."
 
 
+def _command(handler: Handler, verb: str, summary: str) -> Command:
+    usage = f"{verb} ~20"
+    return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAction", usage_error=subjects.missing_id(usage))
+
+
 FEATURE = Feature(
+    commands={
+        "approve": _command(on_approve_command, "approve", "see what a run would do, and approve or deny it"),
+        "deny": _command(on_deny_button, "deny", "deny a run that waits for approval"),
+        "cancel": _command(on_cancel_button, "cancel", "cancel a run, also while it runs"),
+    },
     actions={
         ids.CANCEL: Entry(on_cancel_button, Ack.WRITE),
         ids.APPROVE: Entry(on_approve_button, Ack.WRITE),
         ids.DENY: Entry(on_deny_button, Ack.WRITE),
-    }
+    },
 )

@@ -75,3 +75,66 @@ async def test_case_without_any_template_is_made_at_once(env: FeatureEnvironment
     await env["anna"].command(SOC, f"/responder case {alert.id}")
     await env.told("anna", f"was made from alert {alert.id}")
     assert await env.until("anna", lambda s: card_in(s, SOC, alert.id, "ade into a case"))
+
+
+async def test_approve_command_shows_what_would_run_before_it_is_approved(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    action = await env.client.run({**body, "parameters": {"minutes": 60}})
+    await env["ben"].command(SOC, f"/responder approve {action.id}")
+    asked = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "asks to run")))
+    assert "minutes" in text_of(asked)
+    assert (await env.client.action(action.id)).status == "Waiting"
+    await env["ben"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.APPROVE, action.id))
+    await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    for verb, words in (("deny", "You denied"), ("cancel", "")):
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        await env.told("anna", "needs 1 approval")
+        newest = (await env.client.actions("alert", alert.id))[0]
+        await env["ben" if verb == "deny" else "anna"].command(SOC, f"/responder {verb} {newest.id}")
+        await env.told("ben" if verb == "deny" else "anna", words or "ou cancelled")
+        assert (await env.client.action(newest.id)).end_date is not None
+    await env["anna"].command(SOC, "/responder cancel")
+    await env.told("anna", "Type `/responder cancel` and the id, such as /responder cancel ~20.")
+    await env["anna"].command(SOC, "/responder aprove ~3")
+    await env.told("anna", "Did you mean `/responder approve ~3`?")
+    await env["anna"].command(SOC, "/responder approve ~999")
+    await env.told("anna", "There is no run ~999.")
+    await env["anna"].command(SOC, "/responder deny ~999")
+    await env.told("anna", "There is no run ~999.")
+
+
+async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(tlp=3)
+    await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
+    await env.told("ben", "needs 1 approval")
+    (action,) = await env.client.actions("alert", alert.id)
+    for verb in ("approve", "deny"):
+        await env["anna"].command(SOC, f"/responder {verb} {action.id}")
+        told = text_of(await env.told("anna", "You may see up to TLP:AMBER"))
+        assert "authorized" not in told
+    (action,) = await env.client.actions("alert", alert.id)
+    assert (action.status, action.approval.approved_by if action.approval else None) == ("Waiting", [])
+
+
+async def test_an_alert_is_taken_and_released_by_command(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder take {alert.id}")
+    await env.told("anna", f"You work on {alert.id} now.")
+    await env["ben"].command(SOC, f"/responder take {alert.id}")
+    await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
+    await env["ben"].command(SOC, f"/responder release {alert.id}")
+    await env.told("ben", f"anna works on {alert.id}, so you can't release it.")
+    assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
+    await env["ben"].command(SOC, f"/responder take {alert.id} anyway")
+    await env.told("ben", f"You work on {alert.id} now.")
+    await env["ben"].command(SOC, f"/responder release {alert.id}")
+    await env.told("ben", f"Nobody works on {alert.id} now.")
+    assert (await env.client.alert(alert.id)).assignee is None
+    await env["eve"].command(SOC, f"/responder take {alert.id}")
+    await env.told("eve", "manageAlert")
