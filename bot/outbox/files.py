@@ -24,10 +24,13 @@ def upsert(tx: Transaction, message_key: str, file: tuple[str, str] | None, now:
 
 
 def set_id(tx: Transaction, message_key: str, slack_id: str) -> bool:
-    """Record the file's id in Slack before Slack shows it; False if it must not be shown any more."""
+    """Record the file's id in Slack before Slack shows it; False if it must not be shown any more.
+
+    Also False if another replica has recorded one, whose file is the one to show.
+    """
     values = {"key": message_key, "slack_id": slack_id}
-    tx.run("UPDATE file SET slack_id = :slack_id WHERE message_key = :key", values)
-    sql = "UPDATE file SET status = 'uploading' WHERE message_key = :key AND status = 'unsent'"
+    tx.run("UPDATE file SET slack_id = :slack_id WHERE message_key = :key AND slack_id = ''", values)
+    sql = "UPDATE file SET status = 'uploading' WHERE message_key = :key AND status = 'unsent' AND slack_id = :slack_id"
     return bool(tx.run(sql, values))
 
 

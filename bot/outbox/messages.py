@@ -5,6 +5,7 @@
 import secrets
 from collections.abc import Collection
 
+from bot.outbox.models import MessageRecord
 from core.common.database.sqlite import Reads, Row, Transaction
 
 POST_ID_BYTES = 16
@@ -76,31 +77,42 @@ def prioritize(tx: Transaction, root_id: str, now: int) -> None:
 def post_again(tx: Transaction, key: str, now: int) -> None:
     """Post a deleted message as a new one, since a person waits for it."""
     tx.run(
-        """UPDATE message SET status = 'unsent', ts = '', post_id = :post_id, priority = 1, pending_since = :now,
-               due_at = :now, failures = 0, problem = '' WHERE key = :key AND status = 'deleted'""",
-        {"key": key, "post_id": new_post_id(), "now": now},
+        """UPDATE message SET status = 'unsent', ts = '', priority = 1, pending_since = :now, due_at = :now,
+               failures = 0, problem = '' WHERE key = :key AND status = 'deleted'""",
+        {"key": key, "now": now},
     )
 
 
-def begin_post(tx: Transaction, key: str, version: int, now: int, check_at: int = 0) -> None:
+def begin_post(tx: Transaction, message: MessageRecord, now: int, check_at: int = 0) -> bool:
     """Record a post before it is made: until its outcome is known the message may or may not be in Slack.
 
-    `check_at`, where an earlier post was lost: when to look whether that one arrived after all.
+    `check_at`, where an earlier post was lost: when to look whether that one arrived after all. False if another
+    replica has begun one since the message was read, as one that was stopped for a while still believes to lead.
     """
-    tx.run(
-        """UPDATE message SET status = 'posting', attempted_version = :version, attempted_at = :now,
-               duplicate_check_at = max(duplicate_check_at, :check_at)
-           WHERE key = :key AND status IN ('unsent', 'posting')""",
-        {"key": key, "version": version, "now": now, "check_at": check_at},
+    return bool(
+        tx.run(
+            """UPDATE message SET status = 'posting', attempted_version = :version, attempted_at = :now,
+                   duplicate_check_at = max(duplicate_check_at, :check_at)
+               WHERE key = :key AND status = :status AND attempted_at = :before AND post_id = :post_id""",
+            {
+                "key": message.key,
+                "version": message.version,
+                "now": now,
+                "check_at": check_at,
+                "status": message.status,
+                "before": message.attempted_at,
+                "post_id": message.post_id,
+            },
+        )
     )
 
 
-def post_failed(tx: Transaction, key: str, before: int) -> None:
-    """Note that a post has certainly failed; not one that began at `before`, which was only looked for."""
+def post_failed(tx: Transaction, key: str, began_at: int) -> None:
+    """Note that the post that began then has certainly failed; 0: none began, as it was only looked for."""
     tx.run(
         """UPDATE message SET status = 'unsent', attempted_version = 0, attempted_at = 0
-           WHERE key = :key AND status = 'posting' AND attempted_at <> :before""",
-        {"key": key, "before": before},
+           WHERE key = :key AND status = 'posting' AND attempted_at = :began_at AND attempted_at > 0""",
+        {"key": key, "began_at": began_at},
     )
 
 
@@ -120,13 +132,24 @@ def mark_sent(tx: Transaction, key: str, version: int, now: int, ts: str, conver
     )
 
 
-def mark_deleted(tx: Transaction, key: str) -> None:
-    """Note that somebody deleted the message in Slack; replies that are still to be posted are given up."""
-    tx.run(
-        """UPDATE message SET status = 'deleted', attempted_version = 0, attempted_at = 0
-           WHERE key = :key OR (thread_of = :key AND status IN ('unsent', 'posting'))""",
-        {"key": key},
+def mark_deleted(tx: Transaction, message: MessageRecord, now: int) -> None:
+    """Note that somebody deleted the message in Slack, unless another replica has posted it again since.
+
+    A card for which a person waits is posted again, and its replies follow; else events leave it deleted, and replies
+    that are still to be posted are given up. A reply that may have arrived is looked for first.
+    """
+    values = {"key": message.key, "ts": message.ts}
+    is_noted = tx.run(
+        """UPDATE message SET status = 'deleted', attempted_version = 0, attempted_at = 0,
+               duplicate_check_at = CASE ts WHEN '' THEN 0 ELSE duplicate_check_at END
+           WHERE key = :key AND ts = :ts""",
+        values,
     )
+    row = tx.row("SELECT priority FROM message WHERE key = :key", values)
+    if is_noted and row and row["priority"] == 1 and not message.thread_of:
+        post_again(tx, message.key, now)
+    elif is_noted:
+        tx.run("UPDATE message SET status = 'deleted' WHERE thread_of = :key AND status = 'unsent'", values)
 
 
 def retry_at(tx: Transaction, key: str, due_at: int, problem: str) -> None:

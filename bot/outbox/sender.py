@@ -50,12 +50,14 @@ class ClearanceGuard:
     on_blocked: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Call:
     """A call of Slack's `method` for a message."""
 
     message: MessageRecord
     method: str
+    post_began_at: int = 0
+    """When the post that this call makes was recorded."""
 
     @property
     def is_new_post(self) -> bool:
@@ -149,12 +151,11 @@ class Sender:
                 start(call)
         if posts:
 
-            def begin(tx: Transaction) -> None:
-                for call in posts:
-                    messages.begin_post(tx, call.message.key, call.message.version, now)
+            def begin(tx: Transaction) -> list[_Call]:
+                return [call for call in posts if messages.begin_post(tx, call.message, now)]
 
-            await self._store.transaction(begin)
-            for call in posts:
+            for call in await self._store.transaction(begin):
+                call.post_began_at = now
                 start(call)
         return until
 
@@ -211,7 +212,7 @@ class Sender:
             elif call.method == UPDATE:
                 outcome = await self._update(message)
             else:
-                outcome = await self._post(message)
+                outcome = await self._post(call)
         except ResponderBotError as error:
             self._pause_for_store(error)
             return RECORDED
@@ -228,8 +229,8 @@ class Sender:
 
     # --- posts and updates ------------------------------------------------------------------------------------------
 
-    async def _post(self, message: MessageRecord) -> Outcome:
-        channel = message.slack_channel
+    async def _post(self, call: _Call) -> Outcome:
+        message, channel = call.message, call.message.slack_channel
         if is_person(channel):
             channel = await self._open_conversation(message)
         if message.status == "posting":
@@ -240,9 +241,9 @@ class Sender:
                 return self._sent(message, message.attempted_version, ts, channel)
             now = self._clock()
             check_at = now + DUPLICATE_CHECK_MS
-            await self._store.transaction(
-                lambda tx: messages.begin_post(tx, message.key, message.version, now, check_at)
-            )
+            if not await self._store.transaction(lambda tx: messages.begin_post(tx, message, now, check_at)):
+                return RECORDED
+            call.post_began_at = now
         thread = {"thread_ts": message.root_ts} if message.root_ts else {}
         answer = await self._slack.api_call(
             POST, json={"channel": channel, **self._content(message), **thread, "unfurl_links": False}
@@ -339,15 +340,13 @@ class Sender:
 def _record_failure(tx: Transaction, call: _Call, failure: DeliveryError, now: int) -> None:
     message, is_file = call.message, call.method in (UPLOAD_FILE, DELETE_FILE)
     if call.method == POST and failure.kind != "unknown":
-        messages.post_failed(tx, message.key, message.attempted_at)
+        messages.post_failed(tx, message.key, call.post_began_at)
     if failure.kind == "content_refused" and not message.is_plain:
         log.error("blocks_refused", key=message.key, code=failure.code)
         messages.fall_back_to_text(tx, message.key, failure.message)
     elif failure.kind == "deleted":
-        messages.mark_deleted(tx, message.key)
+        messages.mark_deleted(tx, message, now)
         files.give_up(tx, message.key)
-        if message.by_person and not message.thread_of:  # events leave a deleted card deleted
-            messages.post_again(tx, message.key, now)
     else:
         retry_at = files.retry_at if is_file else messages.retry_at
         failures = message.file_failures if is_file else message.failures

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
@@ -146,6 +147,20 @@ async def test_a_deleted_card_is_posted_again_only_for_a_person(tmp_path: Path) 
         await env.outbox.commit_refresh([desired("alert:~1:C0SOC", "a person asked")], requests)
         await env.shows("card", "a person asked")
         assert env.outbox.refresh_requests(10) == []
+
+
+async def test_replies_follow_a_deleted_card_that_a_person_waits_for(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        (card,) = await env.anna.messages(SOC)
+        slack = AsyncWebClient(token=env.emulator.bot_token, base_url=env.emulator.api_url)
+        await slack.chat_delete(channel=SOC, ts=card["ts"])
+        await env.outbox.upsert(
+            desired("alert:~1:C0SOC", "card, running", by_person=True),
+            desired("approval:~2:C0SOC", "Who approves?", thread_of="alert:~1:C0SOC", by_person=True),
+        )
+        await env.shows("card, running", "Who approves?")
 
 
 def test_the_payload_of_a_message_is_json() -> None:
