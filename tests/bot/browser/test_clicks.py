@@ -1,0 +1,77 @@
+"""How many clicks it takes to do what analysts do most."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Page, expect
+
+from bot.demo.environment import ISOLATE, MAIL
+from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral
+
+pytestmark = pytest.mark.browser
+
+COUNT = """() => {
+    if (window.clicks === undefined)
+        document.addEventListener("click", (event) => { window.clicks += event.isTrusted }, true);
+    window.clicks = 0;
+}"""
+
+
+@asynccontextmanager
+async def clicks(page: Page, expected: int) -> AsyncIterator[None]:
+    """Count what a person clicks in the block."""
+    await page.evaluate(COUNT)
+    yield
+    assert await page.evaluate("window.clicks") == expected
+
+
+async def test_run_takes_2_clicks_and_why_not_1(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    _, title = await flows.alert()
+    shown = await card(page, title)
+    async with clicks(page, 1):
+        await shown.locator(".select-box").click()
+        await expect(page.locator(".picker")).to_contain_text("Can't run")
+    await page.keyboard.press("Escape")
+    async with clicks(page, 2):
+        await shown.locator(".select-box").click()
+        await page.locator(".picker .option", has_text="Extract").click()
+        await expect(shown).to_contain_text("Found", timeout=RUN_ENDS_MS)
+
+
+async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    alert_id, title = await flows.alert()
+    shown = await card(page, title)
+    async with clicks(page, 3):
+        await shown.locator(".select-box").click()
+        await page.locator(".picker .option", has_text="Webhook").click()
+        await page.locator("#modal").get_by_role("button", name=re.compile("^Run")).click()
+        await expect(shown).to_contain_text("Webhook", timeout=RUN_ENDS_MS)
+    assert [
+        one["status"] for one in await flows.request("GET", f"/api/connector/engine/action/alert/{alert_id}", "lea")
+    ]
+
+
+async def test_an_approval_from_its_notification_takes_1_click_and_a_report_1(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(BEN)
+    await command(page, "/responder watch approvals")
+    await expect(ephemeral(page, "You watch approvals")).to_be_visible()
+    alert_id, title = await flows.alert()
+    shown = await card(page, title)
+    for name in (MAIL, ISOLATE):
+        run = {"responderId": name, "objectType": "alert", "objectId": alert_id}
+        await flows.request("POST", "/api/connector/engine/action", "anna", run)
+    await expect(shown.locator(".thread-link")).to_be_visible(timeout=RUN_ENDS_MS)
+    async with clicks(page, 1):
+        await shown.locator(".thread-link").click()
+        await expect(page.locator("#pane")).to_contain_text("Connection refused", timeout=RUN_ENDS_MS)
+    await page.locator("#sidebar").get_by_text("Responder Bot", exact=True).click()
+    await page.get_by_text("Messages", exact=True).click()
+    request = page.locator("main .message", has_text=f"({alert_id})")
+    await expect(request).to_have_count(1)
+    async with clicks(page, 1):
+        await request.get_by_role("button", name="Approve").click()
+        await expect(request).to_contain_text("Approved by ben.")
