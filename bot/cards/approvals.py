@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot.cards import notices, runs
-from bot.cards.alert import GREY
+from bot.cards.alert import AMBER, GREY
 from bot.cards.message import Block, ButtonIds, Message
 from bot.cards.text import (
     MESSAGE_TEXT_LIMIT,
@@ -20,7 +20,6 @@ from bot.cards.text import (
 from bot.redaction import RedactedView, Subject, may_see, withheld
 from core.models import SEVERITY_NAMES, Action, Person
 
-AMBER = "#d9a441"
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
@@ -71,7 +70,9 @@ def request_blocks(
     action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, confirm: str, link: str, voter: str = ""
 ) -> list[Block]:
     """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
-    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    if not sees_all(view.clearance, view.subject):
+        return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
+    name = runs.name(action)
     asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {on_what(view.subject, view, link)}"
     blocks: list[Block] = [section(asks)]
     if given := inputs(action, view):
@@ -109,7 +110,7 @@ def direct_request(
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
     """What a locked phone shows: what is wanted, how severe, on what, and by whom."""
-    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    name = runs.name(action)
     what = f"{name} on {on_what(view.subject, view)}, asked by {person_name(action.created_by)}"
     return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
 

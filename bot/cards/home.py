@@ -105,6 +105,6 @@ def _run(run: HomeRun, clearance: int, button: ButtonIds, now_ms: int) -> list[B
     view = RedactedView(run.subject, clearance)
     line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.on_what(run.subject, view, run.link)}"
     blocks: list[Block] = [section(line)]
-    if run.action.status == "Waiting":
-        blocks.append({"type": "actions", "elements": [runs.cancel_button(run.action, button)]})
+    if runs.is_open(run.action):
+        blocks.append({"type": "actions", "elements": [runs.end_button(run.action, button)]})
     return blocks

@@ -18,6 +18,8 @@ DENY = "action_deny"
 REFRESH = "card_refresh"
 DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"
+TAKE = "card_take"
+RELEASE = "card_release"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

@@ -11,12 +11,10 @@ from bot.cards.text import (
     context,
     count,
     foreign,
-    foreign_plain,
     person_name,
     plain,
     section,
     slack_date,
-    strip_markup,
 )
 from bot.redaction import RedactedView, Subject
 from core.models import OBJECT_TYPES, Action, OfferedResponder
@@ -131,24 +129,18 @@ def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, 
     return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))
 
 
+def take_over(alert_id: str, assignee: str, button: ButtonIds) -> Message:
+    """Says who works on an alert, with a button that assigns it to the one who is asked."""
+    text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
+    take = _button("Take it over", ids.TAKE, button(Intent("take", alert_id, assignee)))
+    return Message(text, (section(text), {"type": "actions", "elements": [take]}))
+
+
 def expired_button(subject_id: str, button: ButtonIds) -> Message:
     """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
     text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
     refresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
     return Message(text, (section(text), {"type": "actions", "elements": [refresh]}))
-
-
-def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
-    """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
-    on = f"On {view.subject.id} ({foreign_plain(view.title(), 60)}). "
-    given = ", ".join(f"{name}: {text[:60]}" for name, text in runs.inputs(repeated, view))
-    given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
-    return {
-        "title": plain(foreign_plain(f"Run {repeated.responder_name}?", 100)),
-        "text": plain(foreign_plain(on + given + strip_markup(words), 300)),
-        "confirm": plain("Run"),
-        "deny": plain("Cancel"),
-    }
 
 
 def _dismiss(subject: Subject, button: ButtonIds, words: str = "Cancel") -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Replies in the thread of a card (end of a run, approval request, task log), and direct messages to watchers."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from bot.cards import approvals, ids, questions, runs
-from bot.cards.alert import GREY, responder_menu
+from bot.cards import approvals, ids, runs
+from bot.cards.alert import AMBER, GREY, responder_menu, run_again_button
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.reports import ReportView, read_report
 from bot.cards.text import (
@@ -12,22 +11,21 @@ from bot.cards.text import (
     clip,
     code,
     context,
-    count,
     defang_indicators,
+    escape,
     foreign,
     person_name,
-    plain,
     section,
-    slack_date,
 )
 from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, Log
 
-MAX_REPORT_LINES = 8
-MAX_REPORT_CHARACTERS = 1200
+MAX_REPORT_LINES = 24  # less than a screen, without a file
+FIRST_REPORT_LINES = 8  # of a longer one
+MAX_REPORT_CHARACTERS = 1800
 MAX_LABELS = 8
 MAX_CHANGES = 10
-GREEN, RED, AMBER = "#3a9b5c", "#c62f3b", "#d9a441"
+GREEN, RED = "#3a9b5c", "#c62f3b"
 
 
 def end_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds, confirm: str = "") -> Message:
@@ -37,34 +35,52 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
     """
     view = RedactedView(subject, clearance)
     report = read_report(action)
-    blocks: list[Block] = [section(_headline(action))]
-    blocks += _result(action, report, view)
+    blocks: list[Block] = [section(_headline(action, view))]
+    if view.is_open:
+        blocks += _context(action, view)
+        blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    blocks += _run_again_button(action, view, button, confirm)
+    if again := run_again_button(action, view, button, confirm):
+        blocks.append({"type": "actions", "elements": [again]})
     return Message(clip(runs.plain_line(action, view), MESSAGE_TEXT_LIMIT), tuple(blocks), _color(action))
 
 
 def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
     """Name and text of the whole report; None if the reply shows all of it, or it is withheld."""
     report = read_report(action)
-    if not RedactedView(subject, clearance).shows_reports or _is_short(report.full):
+    if not RedactedView(subject, clearance).shows_reports or report.truncated or _is_short(report):
         return None
     return f"report-{action.id[1:]}.txt", report.full
 
 
-def _headline(action: Action) -> str:
-    name = foreign(action.responder_name, runs.NAME_LIMIT)
+def _headline(action: Action, view: RedactedView) -> str:
+    if not view.is_open:
+        return (
+            f"{runs.mark(action)} A run on {action.object_id}: {runs.state(action, view)}, {withheld(view.subject.tlp)}"
+        )
     state = f"{runs.state(action)} on {action.object_id}"
-    return f"{runs.MARKS[action.status]} *{name}* {state}, started by {person_name(action.created_by)}."
+    return f"{runs.mark(action)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
+
+
+def _context(action: Action, view: RedactedView) -> list[Block]:
+    """What was given to the run, and who approved it."""
+    parts = runs.input_lines(action, view, runs.INPUT_LIMIT)[: runs.MAX_INPUTS]
+    approval = action.approval
+    if approval is not None and approval.approved_by:
+        approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
+        parts.append(f"approved by {approvers}")
+    return [context(" · ".join(parts))] if parts else []
 
 
 def _result(action: Action, report: ReportView, view: RedactedView) -> list[Block]:
-    if not report.message:
+    if not runs.result_text(action, view):
         return []
     if not view.shows_reports:
         hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
         return [section(f"Result: {withheld(view.highest_tlp)}; {hint}.")]
+    if runs.state_of(action) == "denied":
+        return [section(runs.result_text(action, view, 2500))]
     return [section(foreign(report.message, 2500, lines=True) or " ")]
 
 
@@ -87,36 +103,27 @@ def _changes(report: ReportView) -> list[Block]:
 def _report_lines(report: ReportView) -> list[Block]:
     if report.truncated:
         return [context("The report is too long to be listed; core keeps it whole.")]
-    # Says nothing of the file, since Slack may refuse it.
-    whole: list[Block] = [] if _is_short(report.full) else [context("The report is longer; core keeps it whole.")]
     if not report.shown:
-        return whole
-    first = "\n".join(report.shown[: MAX_REPORT_CHARACTERS * 2].split("\n")[:MAX_REPORT_LINES])
+        return []
+    if report.facts and _is_short(report):
+        lines = [f"• {foreign(name, 80)}: {foreign(defang_indicators(value), 400)}" for name, value in report.facts]
+        return [section("\n".join(lines))]
+    # Says nothing of the file, since Slack may refuse it.
+    whole: list[Block] = [] if _is_short(report) else [context("The report is longer; core keeps it whole.")]
+    lines = report.shown[: MAX_REPORT_CHARACTERS * 2].split("\n")
+    first = "\n".join(lines if _is_short(report) else lines[:FIRST_REPORT_LINES])
     shown = foreign(first.replace("```", "ˋˋˋ"), MAX_REPORT_CHARACTERS, lines=True)
     return [section(f"```\n{shown or ' '}\n```"), *whole]
 
 
-def _is_short(full: str) -> bool:
-    return len(full) <= MAX_REPORT_CHARACTERS and full.count("\n") < MAX_REPORT_LINES
-
-
-def _run_again_button(action: Action, view: RedactedView, button: ButtonIds, confirm: str) -> list[Block]:
-    """Only after a failure; after a success the menu will do."""
-    if action.status != "Failure":
-        return []
-    again: dict[str, Any] = {
-        "type": "button",
-        "action_id": ids.RUN_AGAIN,
-        "text": plain("Run again"),
-        "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
-    }
-    if confirm or runs.given_inputs(action):
-        again["confirm"] = questions.confirm_dialog(action, view, confirm)
-    return [{"type": "actions", "elements": [again]}]
+def _is_short(report: ReportView) -> bool:
+    """Whether the reply shows all of it, which is less than a screen."""
+    text = report.shown
+    return len(escape(text)) <= MAX_REPORT_CHARACTERS and text.count("\n") < MAX_REPORT_LINES and not report.truncated
 
 
 def _color(action: Action) -> str:
-    return {"Success": GREEN, "Failure": RED}.get(action.status, GREY)
+    return {"succeeded": GREEN, "failed": RED}.get(runs.state_of(action), GREY)
 
 
 # --- approval -------------------------------------------------------------------------------------------------------
@@ -138,37 +145,23 @@ def approval_request(
     Slack notifies nobody who is mentioned in an attachment.
     """
     view = RedactedView(subject, clearance)
-    title = foreign(view.title(), 200)
-    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    is_open = approvals.is_open(action, now_ms)
+    if not view.is_open:
+        told = f"A run on {subject.id} {'needs approval' if is_open else runs.state(action, view)}"
+        text = f"{runs.mark(action)} {told}, {withheld(subject.tlp)}"
+        return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
+    title, name = foreign(view.title(), 200), runs.name(action)
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
-    is_open = runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
     blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
     if given := approvals.inputs(action, view):
         blocks.append(section(given))
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
-    blocks.append(context(_decision(action, is_open, view)))
+    blocks.append(context(f"{approvals.decision(action, now_ms)} · {code(action.responder_name, 200)}"))
     if runs.can_be_approved(action, view, now_ms):
         blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
     push = f"Approval needed: {name} on {subject.id}, asked by {person_name(action.created_by)}"
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if is_open else _color(action))
-
-
-def _decision(action: Action, is_open: bool, view: RedactedView) -> str:
-    approval = action.approval
-    if approval is None:
-        return "No approval is needed."
-    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
-    if is_open:
-        ends = slack_date(approval.expires_at, "{date_short_pretty} {time}")
-        needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
-        by = f" · approved by {approvers}" if approval.approved_by else ""
-        return f"{needs}{by} · expires {ends}"
-    if len(approval.approved_by) >= approval.needed:
-        return f"Approved by {approvers}."
-    if action.status == "Deleted":
-        return "Cancelled before it was decided."
-    return runs.result_text(action, view) or "Expired, nothing ran."
 
 
 # --- logs, watchers -------------------------------------------------------------------------------------------------
@@ -180,8 +173,9 @@ def task_log_card(
     """A task log with a menu of the responders for logs; `subject` is Subject.log(log, case)."""
     view = RedactedView(subject, clearance)
     shown = foreign(log.message, 800, lines=True) if view.is_open else withheld(subject.tlp)
+    by = f" by {person_name(log.created_by)}" if view.is_open else ""
     blocks: list[Block] = [
-        section(f"*Task log* {log.id} by {person_name(log.created_by)}\n{shown or ' '}"),
+        section(f"*Task log* {log.id}{by}\n{shown or ' '}"),
         {
             "type": "actions",
             "block_id": ids.MENU_BLOCK + button(Intent("menu", log.id, "case_task_log")),
@@ -197,8 +191,8 @@ def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Mess
     """The direct message to somebody who watches, at the end of a run."""
     view = RedactedView(subject, clearance)
     title = foreign(view.title(), 200)
-    lines = [_headline(action), title]
-    if result := runs.result_text(action, view, 1000):
+    lines = [_headline(action, view), title] if view.is_open else [_headline(action, view)]
+    if view.is_open and (result := runs.result_text(action, view, 1000)):
         lines.append(result)
     end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))

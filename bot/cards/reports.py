@@ -7,10 +7,13 @@ from typing import Any
 
 import structlog
 
+from bot.cards.text import clip
 from core.common.decoding import mapping
 from core.models import Action
 
 UNREADABLE = "The report can't be shown here; core keeps it."
+
+MAX_ROWS, MAX_COLUMNS, MAX_WIDTH = 500, 8, 40  # of a table; the width is of a column, in characters
 
 log = structlog.get_logger("bot.cards")
 
@@ -20,10 +23,11 @@ class ReportView:
     """The parts of a report that cards show; foreign text, not escaped."""
 
     message: str = ""
-    labels: tuple[str, ...] = ()  # taxonomies: `namespace:predicate=value`
+    labels: tuple[str, ...] = ()  # taxonomies, such as `3 indicators`
     changes: tuple[str, ...] = ()  # operations in words, with the outcome of each
     full: str = ""
-    shown: str = ""  # `full` without its sentence and empty values
+    shown: str = ""  # `full` without its sentence and empty values, as text
+    facts: tuple[tuple[str, str], ...] = ()  # the same as names and values, if it is an object of plain values
     truncated: bool = False
 
 
@@ -45,7 +49,8 @@ def _read(action: Action) -> ReportView:
         labels=tuple(_label(t) for t in _list(mapping(report.get("summary")).get("taxonomies"))),
         changes=tuple(_change(o) for o in _list(_json(action.operations)) or _list(report.get("operations"))),
         full=_full(full),
-        shown=_full(_without(full, message)),
+        shown=_shown(_without(full, message)),
+        facts=_facts(_without(full, message)),
         truncated=mapping(full).get("truncated") is True,
     )
 
@@ -93,18 +98,58 @@ def _without(full: Any, message: str) -> Any:
     return {k: v for k, v in full.items() if v not in (None, "", {}, []) and not (repeated and k == "message")}
 
 
+def _facts(shown: Any) -> tuple[tuple[str, str], ...]:
+    """Names and values, if all values are plain or lists of plain ones."""
+    found = mapping(shown)
+    if not found or any(isinstance(v, dict) or _is_nested(v) for v in found.values()):
+        return ()
+    return tuple((name, _fact(value)) for name, value in found.items())
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
+
+
+def _fact(value: Any) -> str:
+    return ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+
+
+def _shown(shown: Any) -> str:
+    """The report as text: a list of records as a table, else as `_full`."""
+    inner = next(iter(shown.values())) if isinstance(shown, dict) and len(shown) == 1 else shown
+    return _table(inner) or _full(shown)
+
+
+def _table(records: Any) -> str:
+    """A list of flat objects with some names in common as columns of text; "" for anything else."""
+    rows = [mapping(record) for record in _list(records)]
+    if not rows or not all(rows) or any(isinstance(v, dict | list) for row in rows for v in row.values()):
+        return ""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if len(names) > MAX_COLUMNS or len(rows) > MAX_ROWS:
+        return ""
+    cells = [names, *([" ".join(_text(row.get(name)).split()) for name in names] for row in rows)]
+    widths = [min(max(len(line[column]) for line in cells), MAX_WIDTH) for column in range(len(names))]
+    return "\n".join(
+        "  ".join(clip(text, width).ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+
+
 def _label(taxonomy: Any) -> str:
+    """`3 indicators`, or `verdict: malicious`."""
     parts = mapping(taxonomy)
-    name = ":".join(_text(parts[k]) for k in ("namespace", "predicate") if parts.get(k))
-    value = _text(parts.get("value"))
-    return f"{name}={value}" if name and value else name or value or _text(taxonomy)
+    predicate, value = _text(parts.get("predicate")), _text(parts.get("value"))
+    if not predicate or not value:
+        return predicate or value or _text(parts.get("namespace")) or _text(taxonomy)
+    return f"{value} {predicate}" if value.isdecimal() else f"{predicate}: {value}"
 
 
 OPERATION_PHRASES: Mapping[str, str] = {
     "AddTagToCase": "tagged the case {tag}",
     "AddTagToAlert": "tagged the alert {tag}",
-    "AddTagToArtifact": "tagged the artifact {tag}",
-    "MarkAlertAsRead": "marked the alert as read",
+    "AddTagToArtifact": "tagged the observable {tag}",
+    "MarkAlertAsRead": "closed the alert",
     "CreateTask": "made the task {title}",
     "AddCustomFields": "set {name} to {value}",
     "CloseTask": "closed the task",

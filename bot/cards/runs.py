@@ -2,24 +2,43 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from bot.cards import ids
 from bot.cards.message import ButtonIds, Intent
 from bot.cards.reports import read_report
-from bot.cards.text import count, defang_indicators, duration, foreign, person_name, plain, slack_date
-from bot.redaction import RedactedView
+from bot.cards.text import (
+    DAY_AND_TIME,
+    count,
+    defang_indicators,
+    duration,
+    foreign,
+    foreign_plain,
+    person_name,
+    plain,
+    readable_name,
+    slack_date,
+    strip_markup,
+)
+from bot.redaction import RedactedView, withheld
 from core.common.decoding import mapping
-from core.models import OPEN_STATUSES, Action
+from core.models import OPEN_STATUSES, Action, ActionStatus, Outcome
 
-STATE_WORDS = {
-    "Waiting": "waiting",
-    "InProgress": "running",
-    "Success": "done",
-    "Failure": "failed",
-    "Deleted": "cancelled",
+State = Literal["waiting", "approval", "running"] | Outcome
+MARKS: Mapping[State, str] = {
+    "waiting": "🕓",
+    "approval": "⏳",
+    "running": "🔄",
+    "succeeded": "✅",
+    "failed": "❌",
+    "denied": "🚫",
+    "expired": "⌛",
+    "cancelled": "➖",
+    "stopped": "🛑",
 }
-MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✓", "Failure": "✗", "Deleted": "–"}
+_WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as they are
+_OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
+WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 NAME_LIMIT = 120  # characters
 RESULT_LIMIT = 300
 INPUT_LIMIT = 120
@@ -52,8 +71,19 @@ def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
     ]
 
 
-def cancel_button(action: Action, button: ButtonIds) -> dict[str, Any]:
-    return _button("Cancel", ids.CANCEL, action, button(Intent("cancel", action.id)))
+def end_button(action: Action, button: ButtonIds) -> dict[str, Any]:
+    """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
+    value = button(Intent("cancel", action.id))
+    if action.status == "Waiting":
+        return _button("Cancel", ids.CANCEL, action, value)
+    dialog = {
+        "title": plain("Stop the run?"),
+        "text": plain(f"On {action.object_id}. What it has changed by then stays changed."),
+        "confirm": plain("Stop"),
+        "deny": plain("Let it run"),
+        "style": "danger",
+    }
+    return _button("Stop", ids.CANCEL, action, value, style="danger", confirm=dialog)
 
 
 def _button(words: str, action_id: str, action: Action, value: str, **more: Any) -> dict[str, Any]:
@@ -61,39 +91,107 @@ def _button(words: str, action_id: str, action: Action, value: str, **more: Any)
     return {"type": "button", "action_id": own_id, "text": plain(words), "value": value, **more}
 
 
+def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
+    """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
+    on = f"On {view.subject.id} ({foreign_plain(view.title(), 60)}). "
+    given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
+    given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
+    return {
+        "title": plain(foreign_plain(f"Run {repeated.responder_name}?", 100)),
+        "text": plain(foreign_plain(on + given + strip_markup(words), 300)),
+        "confirm": plain("Run"),
+        "deny": plain("Cancel"),
+    }
+
+
 def newest_first(actions: Sequence[Action]) -> list[Action]:
     return sorted(actions, key=lambda a: (a.start_date, int(a.id[1:])), reverse=True)
 
 
-def state(action: Action) -> str:
-    """`done in 3.2 s`, `waiting for approval (1 of 2)`, `running` ..."""
-    approval = action.approval
-    if approval is not None and awaits_approval(action):
-        return f"waiting for approval ({len(approval.approved_by)} of {approval.needed})"
-    word = STATE_WORDS[action.status]
+def state_of(action: Action) -> State:
+    """What is the case now; of an action that ended in a release without outcomes what its status says."""
+    if not is_open(action):
+        return action.outcome or _OUTCOMES[action.status]
+    if awaits_approval(action):
+        return "approval"
+    return "waiting" if action.status == "Waiting" else "running"
+
+
+def mark(action: Action) -> str:
+    return MARKS[state_of(action)]
+
+
+def name(action: Action) -> str:
+    """The responder's name for people; mrkdwn."""
+    return foreign(readable_name(action.responder_name), NAME_LIMIT)
+
+
+def has_failed(action: Action) -> bool:
+    """Whether it ran and failed; one that was denied, stopped or never started has not."""
+    return state_of(action) == "failed"
+
+
+def state(action: Action, view: RedactedView | None = None) -> str:
+    """`done in 3.2 s`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
+    now, approval = state_of(action), action.approval
+    if now == "approval" and approval is not None:
+        return f"needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+    by = f" by {person_name(action.ended_by)}" if action.ended_by and (view is None or view.is_open) else ""
+    link = {"succeeded": " in ", "failed": " after ", "stopped": " after "}.get(now)
+    ran_ms = own_duration(action)
+    took = f"{link}{duration(ran_ms)}" if link and ran_ms is not None else ""
+    return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}{took}"
+
+
+def own_duration(action: Action) -> int | None:
+    """How long the run itself took, in ms, without the wait for approval; None if that isn't known."""
     if action.end_date is None:
-        return word
-    link = {"Success": " in ", "Failure": " after "}.get(action.status)
-    return f"{word}{link}{duration(action.end_date - action.start_date)}" if link else word
+        return None
+    if action.dispatched_at is not None:
+        return action.end_date - action.dispatched_at
+    # An earlier release kept no time of dispatch, and one that needs no approval is dispatched at once.
+    return action.end_date - action.start_date if action.approval is None and action.outcome is None else None
 
 
 def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
-    """One line for a card: mark, name, inputs, state, who and when, and the result."""
-    name = foreign(action.responder_name, NAME_LIMIT)
-    by = f"{person_name(action.created_by)}, {slack_date(action.start_date)}"
+    """One line for a card: mark, name, inputs, state, who and when, and the result.
+
+    Where the object is withheld, only the state: a name of a responder or a person tells what was found and who acts.
+    """
+    at = slack_date(action.start_date, DAY_AND_TIME)
+    if not view.is_open:
+        return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     given = inputs_in_brackets(action, view)
-    return f"{MARKS[action.status]} *{name}*{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
+    by = f"{person_name(action.created_by)}, {at}"
+    return f"{mark(action)} *{name(action)}*{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
 
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
-    if action.approval is not None and awaits_approval(action):
-        left = action.approval.expires_at - now_ms
-        ends = f"expires {slack_date(action.approval.expires_at)}" if left > 0 else "expired"
-        return f" · {ends}"
-    if is_open(action):
-        return ""
-    result = result_text(action, view)
-    return f" · {result}" if result else ""
+    approval = action.approval
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:5]) if approval is not None else ""
+    approved = f" · approved by {approvers}" if approvers else ""
+    if approval is not None and awaits_approval(action):
+        left = approval.expires_at - now_ms
+        return f"{approved} · {f'expires {slack_date(approval.expires_at, DAY_AND_TIME)}' if left > 0 else 'expired'}"
+    result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
+    return approved + (f" · {result}" if result else "")
+
+
+def group_line(actions: Sequence[Action], view: RedactedView) -> str:
+    """`✅ *Lookup* 5 runs, 1 failed · the last by anna, today`: ended runs of one responder, newest first."""
+    newest, failed = actions[0], sum(has_failed(a) for a in actions)
+    counts = f"{len(actions)} runs" + (f", {failed} failed" if failed else "")
+    last = f"the last {state(newest)} · {person_name(newest.created_by)}, {slack_date(newest.start_date, DAY_AND_TIME)}"
+    result = result_text(newest, view)
+    return f"{mark(newest)} *{name(newest)}* {counts} · {last}" + (f" · {result}" if result else "")
+
+
+def withheld_line(actions: Sequence[Action], total: int) -> str:
+    """How many runs there are, and how many wait or are under way, where the object is withheld."""
+    states = [state_of(action) for action in actions]
+    words = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
+    parts = [f"{states.count(one)} {said}" for one, said in words.items() if one in states]
+    return ", ".join([count(total, "run"), *parts])
 
 
 def given_inputs(action: Action) -> Mapping[str, Any]:
@@ -150,15 +248,24 @@ def inputs_in_brackets(action: Action, view: RedactedView) -> str:
 
 
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
-    """The sentence of a report for a mrkdwn field, as far as it may be shown."""
+    """The sentence of a report for a mrkdwn field, as far as it may be shown; why, of a run that was denied."""
     message = read_report(action).message
+    if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
+        message = message.partition(": ")[2] if state_of(action) == "denied" else ""
     return foreign(view.report(message), limit) if message else ""
+
+
+def result_labels(action: Action, view: RedactedView) -> str:
+    """`3 indicators`: the first labels of a report that has no sentence."""
+    return ", ".join(foreign(view.report(label), 60) for label in read_report(action).labels[:3])
 
 
 def plain_line(action: Action, view: RedactedView) -> str:
     """Name, state and result without markup, for a push notification."""
+    if not view.is_open:
+        return f"A run {state(action, view)}."
     result = result_text(action, view)
-    return f"{foreign(action.responder_name, NAME_LIMIT)} {state(action)}" + (f": {result}" if result else ".")
+    return f"{name(action)} {state(action)}" + (f": {result}" if result else ".")
 
 
 def summary(actions: Sequence[Action], total: int) -> str:

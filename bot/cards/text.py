@@ -11,7 +11,6 @@ from typing import Any
 
 # Slack's limits, in characters
 SECTION_LIMIT = 3000
-FIELD_LIMIT = 2000
 OPTION_LIMIT = 75
 VIEW_TITLE_LIMIT = 24
 MESSAGE_TEXT_LIMIT = 3900  # chat.update takes 4000, but counts differently than documented
@@ -20,6 +19,8 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
+_VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
+_WORD_ENDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 
@@ -118,6 +119,12 @@ def _defanged(match: re.Match[str]) -> str:
 def person_name(login: str) -> str:
     """The part of a login before the `@`, so that nobody is mentioned."""
     return foreign(login.partition("@")[0], 60) or "somebody"
+
+
+def readable_name(responder: str) -> str:
+    """A responder's name for people: `Extract Indicators` for `ResponderBot_ExtractIndicators_1_0`."""
+    plain_name = _VERSION.sub("", responder.removeprefix("ResponderBot_")).replace("_", " ").strip()
+    return _WORD_ENDS.sub(" ", plain_name) or responder
 
 
 def slack_date(at_ms: int, style: str = "{time}") -> str:

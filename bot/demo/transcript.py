@@ -5,14 +5,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from bot.cards.runs import MARKS
 from bot.slack_emulator import EmulatedUser, EmulatorView
 
 Message = Mapping[str, Any]
 FOLLOW_TIMEOUT_S = 86_400.0
 
 _LINK = re.compile(r"<(?:[^<>|]+)\|([^<>]+)>")
-_RUN = re.compile(r"([○◐✓✗–]) ([A-Za-z]\w*_\d\w*) (?:waiting|running|done|failed|cancelled)")
-STATUSES = {"○": "Waiting", "◐": "InProgress", "✓": "Success", "✗": "Failure", "–": "Deleted"}
+_RUN = re.compile(f"({'|'.join(MARKS.values())}) (.+?) (?:\\(.*\\) )?(?:needs|waiting|running|done|failed|cancelled)")
+STATUSES = {
+    **{MARKS[state]: "Waiting" for state in ("approval", "waiting")},
+    **{MARKS[state]: "Failure" for state in ("failed", "denied", "expired", "stopped")},
+    MARKS["running"]: "InProgress",
+    MARKS["succeeded"]: "Success",
+    MARKS["cancelled"]: "Deleted",
+}
 _DATE = re.compile(r"<!date\^(\d+)\^[^|]*\|([^>]*)>")
 
 

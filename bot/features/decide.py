@@ -1,9 +1,9 @@
-"""Approve, deny and cancel runs that have not started yet."""
+"""Approve, deny, cancel and stop runs."""
 
 from collections.abc import Awaitable, Callable
 
 from bot.cards import ids, notices, replies, runs
-from bot.cards.text import count, foreign
+from bot.cards.text import count, person_name
 from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
@@ -19,8 +19,30 @@ UNKNOWN_OUTCOME = (
 
 
 async def on_cancel_button(context: Context) -> None:
-    """Cancel the run. Core refuses one that can't be cancelled any more."""
-    await _decide(context, context.core.cancel, lambda run, _: f"You cancelled {run}; it will not run.")
+    """Cancel a run that waits, or stop one that runs. Core refuses one that has ended."""
+    await _decide(context, lambda action_id: _end(context, action_id), _ended)
+
+
+async def _end(context: Context, action_id: str) -> Action:
+    """Have core end the run. A channel's message is the same for all, so this says calmly who else may end it."""
+    action = await context.core.action(action_id)
+    subjects.require_visible(context, await subjects.of_action(context.core, action))
+    person = context.person
+    if person is None or (action.created_by != person.login and person.profile != "org-admin"):
+        raise ResponderBotError(
+            "forbidden",
+            f"{person_name(action.created_by)} started this run, so only they or an org-admin can "
+            f"{'cancel' if action.status == 'Waiting' else 'stop'} it. Nothing changed.",
+        )
+    return await context.core.cancel(action_id)
+
+
+def _ended(run: str, action: Action) -> str:
+    if runs.is_open(action):
+        return f"{run} is being stopped."
+    if runs.state_of(action) == "cancelled":
+        return f"You cancelled {run}; it will not run."
+    return f"{run} {runs.state(action)}."
 
 
 async def on_approve_button(context: Context) -> None:
@@ -53,7 +75,7 @@ async def _decide(
     if home.is_home(context):
         await home.publish(context)
         return
-    run = f"{foreign(action.responder_name, runs.NAME_LIMIT)} on {action.object_id}"
+    run = f"{runs.name(action)} on {action.object_id}"
     await responses.respond(context, notices.notice(confirmation(run, action)), "Done")
 
 

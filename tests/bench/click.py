@@ -41,7 +41,7 @@ QUICK_S, LONG_S = 0.0, 0.5
 """The shortest own time of the responder; up to a polling interval is added, so that it ends at any time within one."""
 INTERVAL_S = 0.25
 ALL_CPUS = SERVER_CPUS | CLIENT_CPUS
-DONE = runs.MARKS["Success"]
+DONE = runs.MARKS["succeeded"]
 
 
 @dataclass(frozen=True)

@@ -291,7 +291,7 @@ class Scene:
     async def _decided(self, who: EmulatedUser, channel: str, card: Json, reply: Json, how: str) -> bool:
         try:
             if how == "cancel":
-                now = next((b for b in blocks(card) if "*Approved_1_0* waiting for" in text_of({"blocks": [b]})), None)
+                now = next((b for b in blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
                 if now is None:  # the card comes behind its thread
                     return False
                 cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))

@@ -19,6 +19,7 @@ from tests.bot.cards.samples import NOW, button
 MARKS: Mapping[int, str] = {0: "qCLEARq", 1: "qGREENq", 2: "qAMBERq", 3: "qREDq"}
 REPORT = "qREPORTq"
 INPUTS = "qINPUTSq"
+NAME, PERSON = "qnameq", "qpersonq"
 
 
 def dump(shown: Any) -> str:
@@ -56,24 +57,26 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     return texts
 
 
-@given(make.alerts(MARKS), st.lists(make.actions(REPORT, INPUTS), max_size=4, unique_by=lambda a: a.id), make.levels)
+@given(
+    make.alerts(MARKS, PERSON),
+    st.lists(make.actions(REPORT, INPUTS, NAME, PERSON), max_size=4, unique_by=lambda a: a.id),
+    make.levels,
+)
 def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: list[Action], clearance: int) -> None:
     forbidden = [mark for tlp, mark in MARKS.items() if not may_see(clearance, tlp)]
     highest = max(alert.tlp, *(a.tlp for a in alert.artifacts), 0)
     if not may_see(clearance, highest):
         forbidden.append(REPORT)
     if not may_see(clearance, alert.tlp):
-        forbidden += [*MARKS.values(), INPUTS]
+        forbidden += [*MARKS.values(), INPUTS, NAME, PERSON]
     for text in everything(alert, actions, clearance):
         assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
     card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button, now_ms=NOW)
-    assert card.blocks[0]["text"]["text"] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
-    assert card.text == (
-        "High alert ~12: details withheld (TLP:RED) · CloseFalsePositive done in 3.2 s: details withheld (TLP:RED)"
-    )
+    assert card.blocks[0]["text"]["text"] == "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details"
+    assert card.text == ("High alert ~12: details withheld (TLP:RED) · A run done in 3.2 s.")
     assert "responder_menu" in dump(card)
 
 

@@ -17,7 +17,7 @@ from tests.bench.servers.slack_app import events_of, serve
 
 POLL_S = 0.25
 ACTIONS = "/api/connector/engine/action"
-MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✓", "Failure": "✗"}
+MARKS = {"Waiting": "○", "InProgress": "◐", "Success": "✅", "Failure": "❌"}
 
 
 def application(given: dict[str, Any]) -> AsyncApp:

@@ -40,7 +40,7 @@ async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(flows: FlowEn
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     await command(page, f"/responder run ResponderBot_Extract {alert_id}")
-    await expect(shown).to_contain_text("ResponderBot_ExtractIndicators_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
     await expect(ephemeral(page, alert_id)).to_be_visible()
     await screenshot(page, "flow-run-by-command")
     await shown.locator(".thread-link").click()
@@ -63,7 +63,7 @@ async def test_the_cards_menu_stays_in_the_window_and_runs_what_is_typed(flows: 
     await screenshot(page, "flow-menu")
     await page.keyboard.press("Escape")
     await choose(page, shown, "false positive")
-    await expect(shown).to_contain_text("CloseAsFalsePositive_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Close As False Positive done", timeout=RUN_ENDS_MS)
     await expect(shown).to_contain_text("false-positive", timeout=RUN_ENDS_MS)
     await screenshot(page, "flow-run-by-menu")
 
@@ -81,7 +81,7 @@ async def test_the_webhook_asks_first_and_cancel_runs_nothing(flows: FlowEnviron
     assert await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
     await choose(page, shown, "webhook")
     await question.get_by_role("button", name="Run", exact=True).click()
-    await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
 
 
 async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: FlowEnvironment) -> None:
@@ -90,7 +90,7 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: F
     shown = await card(anna, title)
     await choose(anna, shown, "detonate")
     theirs = await card(ben, title)
-    await expect(theirs).to_contain_text("Demo_Detonate_1_0 running", timeout=RUN_ENDS_MS)
+    await expect(theirs).to_contain_text("Demo Detonate running", timeout=RUN_ENDS_MS)
     await choose(ben, theirs, "detonate")
     response = ephemeral(ben, "Nothing new was started")
     await expect(response).to_contain_text("anna")
@@ -125,7 +125,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     shown = await card(page, title)
     await shown.locator(".thread-link").click()
     await approve.click()
-    await expect(shown).to_contain_text("Isolate_Host_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Isolate Host done", timeout=RUN_ENDS_MS)
     await expect(approve).to_have_count(0)
     await expect(page.locator("#pane")).to_contain_text("Approved by ben")
     await screenshot(page, "flow-approval-given")
@@ -191,14 +191,14 @@ async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironme
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "mail")
-    await expect(shown).to_contain_text("Mail_1_0 failed", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Mail failed", timeout=RUN_ENDS_MS)
     await screenshot(page, "flow-failed")
     run_body = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
     await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
     await page.click("[data-channel=app]")
     home = page.locator(".home-page")
     await expect(home).to_contain_text("Demo_Isolate_Host")
-    await expect(home).to_contain_text(re.compile("Mail_1_0 failed"))
+    await expect(home).to_contain_text(re.compile("Mail failed"))
     await screenshot(page, "flow-home")
     await home.get_by_role("button", name="Deny").last.click()
     await expect(home).to_contain_text("Waiting for your approval: nothing")
@@ -218,7 +218,7 @@ async def test_the_global_shortcut_leads_from_an_id_to_a_run(flows: FlowEnvironm
     await pick_in_modal(page, "Extract")
     await screenshot(page, "flow-shortcut")
     await page.locator("#modal").get_by_role("button", name="Run", exact=True).click()
-    await expect(shown).to_contain_text("ExtractIndicators_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
     await leave_modal(page)
 
 
@@ -239,7 +239,7 @@ async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(flows
     await expect(page.locator("#modal")).to_contain_text("It can't be called back.")
     await screenshot(page, "flow-message-shortcut")
     await run.click()
-    await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     await leave_modal(page)
 
 
@@ -249,7 +249,7 @@ async def test_the_flows_are_readable_in_the_dark_and_on_a_phone(flows: FlowEnvi
     dark = await flows.open_page(color_scheme="dark")
     shown = await card(dark, title)
     await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
-    await expect(shown).to_contain_text("FalsePositive_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("False Positive done", timeout=RUN_ENDS_MS)
     await shown.locator(".thread-link").click()
     await expect(dark.locator("#pane")).to_contain_text("FalsePositive", timeout=RUN_ENDS_MS)
     await screenshot(dark, "flow-thread-dark")

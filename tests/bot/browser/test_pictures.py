@@ -20,9 +20,9 @@ async def test_an_alert_whose_runs_have_ended_with_its_thread(flows: FlowEnviron
     shown = await card(page, title)
     await choose(page, shown, "webhook")
     await ephemeral(page, "It can't be called back.").get_by_role("button", name="Run", exact=True).click()
-    await expect(shown).to_contain_text("Webhook_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     await choose(page, shown, "extract")
-    await expect(shown).to_contain_text("ExtractIndicators_1_0 done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
     await expect(shown.locator(".thread-link")).to_contain_text("3 replies", timeout=RUN_ENDS_MS)
     for scheme in SCHEMES:
         await taken(await flows.open_page(color_scheme=scheme), title, scheme)

@@ -105,6 +105,13 @@ def button(intent: Intent) -> str:
 
 # --- random ones ----------------------------------------------------------------------------------------------------
 
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "Success": ("succeeded",),
+    "Failure": ("failed", "denied", "expired", "stopped"),
+    "Deleted": ("cancelled",),
+    "Waiting": (),
+    "InProgress": (),
+}
 foreign_text = st.one_of(st.text(max_size=60), st.sampled_from([HOSTILE, "x" * 10_000, "&" * 9_000, "```", "<!here>"]))
 levels = st.integers(0, 3)
 
@@ -127,8 +134,9 @@ def _loud(text: str) -> str:
 
 
 @st.composite
-def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
-    """An alert whose own words carry `mark[tlp]`, and whose artifacts carry the mark of their own TLP."""
+def alerts(draw: st.DrawFn, mark: Mapping[int, str], person: str = "") -> Alert:
+    """An alert whose own words carry `mark[tlp]`, its artifacts the mark of their own TLP, its people `person`."""
+    login = f"{person}ben@soc.example"
     tlp = draw(levels)
     found = draw(st.lists(artifacts(mark), max_size=6))
     # Titles, tags and links often repeat an observable in another case.
@@ -149,14 +157,17 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str]) -> Alert:
         external_link=draw(st.one_of(st.none(), own, own.map(lambda s: f"https://siem.example/{s}"))),
         custom_fields=draw(st.dictionaries(own, st.fixed_dictionaries({"string": own}), max_size=3)),
         artifacts=found,
-        updated_by=draw(st.sampled_from([None, "ben@soc.example"])),
+        created_by=login,
+        assignee=draw(st.sampled_from([None, login])),
+        updated_by=draw(st.sampled_from([None, login])),
         updated_at=draw(st.sampled_from([None, NOW - 5_000])),
     )
 
 
 @st.composite
-def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
+def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "", name_mark: str = "", person: str = "") -> Action:
     """An action in any state; what its responder said carries `mark`, what its requester gave `inputs_mark`."""
+    login = f"{person}cleo@soc.example"
     number = draw(st.integers(40, 400))
     status = draw(st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]))
     text = _marked(mark)
@@ -166,7 +177,7 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
             st.builds(
                 Approval,
                 needed=st.integers(1, 3),
-                approved_by=st.lists(st.just("cleo@soc.example"), max_size=2),
+                approved_by=st.lists(st.just(login), max_size=2),
                 expires_at=st.integers(NOW - 100_000, NOW + 100_000),
             ),
         )
@@ -182,7 +193,11 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "") -> Action:
     return action(
         number,
         parameters=draw(st.sampled_from([json.dumps(inputs), None, "no json", "[1]"])),
-        responder_name=draw(foreign_text),
+        responder_name=draw(_marked(name_mark)),
+        created_by=login,
+        ended_by=draw(st.sampled_from([None, login])) if over else None,
+        outcome=draw(st.sampled_from([None, *OUTCOMES[status]])),
+        dispatched_at=draw(st.sampled_from([None, NOW - 20_000])),
         status=status,
         approval=approval,
         report=draw(st.sampled_from([words, "{}", "no json", "[]"])) if over else "{}",

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 from bot.cards import ids
-from bot.cards.alert import GREY, alert_card, safe_link
+from bot.cards.alert import AMBER, GREY, alert_card, safe_link
 from bot.cards.message import Intent, Message, intents_in
-from core.models import Policy
-from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended
+from bot.cards.replies import end_reply
+from bot.redaction import Subject
+from core.models import Action, Approval, Policy
+from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended
 
 
 def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
@@ -15,67 +17,135 @@ def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
 
 
 def texts_of(message: Message) -> list[str]:
-    """The texts of a message's blocks."""
+    """The texts of a message's blocks, without those of buttons."""
     found: list[str] = []
     for block in message.blocks:
         parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
-        found += [p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+        found += [
+            p["text"]
+            for p in parts
+            if "action_id" not in (p or {}) and isinstance(p, dict) and isinstance(p.get("text"), str)
+        ]
     return found
 
 
-def test_a_card_has_the_linked_title_with_the_severity_word_and_six_short_fields() -> None:
-    shown = texts_of(card(external_link="https://siem.example/?a=1&b=2"))
-    assert shown[0] == "*HIGH* · *<https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>*"
-    assert shown[1:7] == [
-        "*Source*\nsuricata · 8257b4",
-        "*TLP / PAP*\namber / amber",
-        "*Status*\nnew",
-        "*Raised*\n<!date^1763690310^{ago}|2025-11-21 01:58 UTC>",
-        "*Tags*\n`c2` `host:web-3`",
-        "*Artifacts*\nip `203[.]0[.]113[.]1`",
+def test_a_card_has_severity_title_description_observables_and_one_line_of_facts() -> None:
+    observables = [artifact(1), artifact(2), artifact(3, ioc=True, message="destination"), artifact(4)]
+    shown = texts_of(card(external_link="https://siem.example/?a=1&b=2", artifacts=observables, assignee="ben@x"))
+    assert shown[0] == "🟠 *HIGH*  *<https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>*"
+    assert shown[1].splitlines() == [
+        "Beacon every 60 s",
+        "ip `203[.]0[.]113[.]3` · destination · *IOC*",
+        "ip `203[.]0[.]113[.]1` · + 2 more in Details",
     ]
-    assert shown[7].startswith("~12 · Raised by siem · ")
+    assert shown[2] == (
+        "suricata · TLP:AMBER PAP:AMBER · new · *ben* works on it · raised "
+        "<!date^1763690310^{date_short_pretty} {time}|2025-11-21 01:58 UTC> "
+        "(<!date^1763690310^{ago}|2025-11-21 01:58 UTC>) · ~12 · #c2 #host:web-3"
+    )
 
 
 def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
-    lines = texts_of(card(ended(), action(41, status="InProgress"), ended("Failure", "Timed out after 1 minute.", 42)))
-    assert lines[8:] == [
-        "◐ *CloseFalsePositive* running · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>",
-        "✗ *CloseFalsePositive* failed after 3.2 s · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC>"
-        " · Timed out after 1 minute.",
-        "✓ *CloseFalsePositive* done in 3.2 s · anna, <!date^1763690370^{time}|2025-11-21 01:59 UTC> · Marked as read.",
+    failed = ended("Failure", "Timed out after 1 minute.", 42, responder_name="Mail_1_0")
+    lines = texts_of(card(ended(), action(41, status="InProgress", responder_name="Isolate_Host_1_0"), failed))
+    at = "<!date^1763690370^{date_short_pretty} {time}|2025-11-21 01:59 UTC>"
+    assert [line for line in lines[3:] if at in line] == [
+        f"🔄 *Isolate Host* running · anna, {at}",
+        f"❌ *Mail* failed after 3.2 s · anna, {at} · Timed out after 1 minute.",
+        f"✅ *Close False Positive* done in 3.2 s · anna, {at} · Marked as read.",
     ]
 
 
-def test_the_last_change_names_who_made_it() -> None:
-    shown = texts_of(card(status="Ignored", updated_at=NOW, updated_by="ben@soc.example"))
-    assert any(line.startswith("~12 · Marked as read by ben · ") for line in shown)
-    assert any(line.startswith("~12 · anna started CloseFalsePositive · ") for line in texts_of(card(action())))
+def test_ended_runs_of_one_responder_share_a_line() -> None:
+    several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50)]
+    line = texts_of(card(*several))[3]
+    assert line.startswith("❌ *Close False Positive* 5 runs, 1 failed · the last failed after 3.2 s · anna, ")
+    assert line.endswith(" · No route.")
+    assert len(card(*several).blocks) == len(card(ended("Failure")).blocks)
 
 
-def test_a_change_that_a_run_made_names_the_run_and_what_it_did() -> None:
-    def grey(*operations: dict[str, str], by: str = "anna@soc.example", **more: Any) -> str:
+def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
+    return ended(status, "Denied by lea@x: too risky", outcome=outcome, **more)
+
+
+def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
+    """Nor is any but one that expired offered again: somebody wanted it to end so."""
+    told = {
+        "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
+        "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* cancelled by"),
+        "expired": (ended_as("expired"), "⌛ *Close False Positive* expired · anna"),
+        "stopped": (
+            ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
+            "🛑 *Close False Positive* stopped by lea after 1.2 s · ",
+        ),
+    }
+    for outcome, (run, line) in told.items():
+        shown = card(run)
+        assert texts_of(shown)[3].startswith(line)
+        assert ("too risky" in str(shown)) is (outcome == "denied")
+        assert "failed" not in str(shown)
+        assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
+        assert end_reply(run, Subject.alert(alert()), clearance=2, button=button).color == GREY
+        several = texts_of(card(run, ended(number=60)))[3]
+        assert "2 runs · the last" in several
+
+
+def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
+    approval = Approval(needed=1, approved_by=["lea@x"], expires_at=NOW)
+    waited = ended(approval=approval, outcome="succeeded", dispatched_at=NOW - 27_000)
+    assert " done in 0.2 s · anna, " in texts_of(card(waited))[3]
+    assert " · approved by lea · Marked as read." in texts_of(card(waited))[3]
+    assert "0.2 s" in end_reply(waited, Subject.alert(alert()), clearance=2, button=button).text
+    unknown = ended(approval=approval)  # of an earlier release
+    assert " done · anna, " in texts_of(card(unknown))[3]
+
+
+def test_a_run_that_runs_can_be_stopped_after_a_question() -> None:
+    (stop,) = [b["accessory"] for b in card(action(41, status="InProgress")).blocks if "accessory" in b]
+    assert (stop["text"]["text"], stop["style"], stop["confirm"]["deny"]["text"]) == ("Stop", "danger", "Let it run")
+
+
+def test_a_closed_alert_has_its_outcome_and_one_line_of_runs() -> None:
+    runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)]
+    shown = card(*runs, status="Ignored", updated_at=NOW, updated_by="ben@soc.example", assignee="ben@x")
+    texts = texts_of(shown)
+    assert "Beacon every 60 s" not in str(texts)
+    assert " · *closed* by ben, <!date^" in texts[1]
+    assert texts[-1] == "and 5 runs more: `/responder actions ~12` shows all."
+    assert len(shown.blocks) == 5  # title, facts, controls, one run, how many more
+
+
+def test_the_line_of_a_closed_alert_names_the_run_that_closed_it() -> None:
+    def told(*operations: dict[str, str], by: str = "anna@soc.example") -> str:
         run = ended().model_copy(update={"operations": json.dumps(operations)})
-        return texts_of(card(run, updated_at=run.end_date, updated_by=by, **more))[7]
+        return texts_of(card(run, status="Ignored", updated_at=run.end_date, updated_by=by))[1]
 
-    tagged = {"type": "AddTagToAlert", "tag": "has-ip", "status": "Success"}
     read = {"type": "MarkAlertAsRead", "status": "Success"}
-    assert grey(tagged).startswith("~12 · Tagged by CloseFalsePositive (anna) · ")
-    assert grey(tagged, read, status="Ignored").startswith("~12 · Marked as read by CloseFalsePositive (anna) · ")
-    assert grey(tagged, by="ben@soc.example").startswith("~12 · Changed by ben · ")
-    assert grey({**tagged, "status": "Failure"}).startswith("~12 · Changed by anna · ")
+    assert " · *closed* by anna (Close False Positive), " in told(read)
+    assert " · *closed* by ben, " in told(read, by="ben@soc.example")
+    assert " · *closed* by anna, " in told({**read, "status": "Failure"})
 
 
-def test_a_withheld_card_says_where_to_find_details() -> None:
-    assert texts_of(card(tlp=3))[0] == "*HIGH* · ~12 · details withheld (TLP:RED): press Details"
+def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
+    runs = [awaiting(number=41, parameters='{"a": "secret"}'), action(42, status="InProgress"), ended()]
+    shown = card(*runs, tlp=3, assignee="ben@x", updated_by="cleo@x", updated_at=NOW)
+    assert texts_of(shown) == [
+        "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details",
+        "3 runs, 1 waiting for approval, 1 running, details withheld (TLP:RED)",
+    ]
+    for word in ("anna", "ben", "cleo", "siem", "Positive", "secret"):
+        assert word not in str(shown)
 
 
-def test_a_run_can_be_cancelled_only_while_it_waits() -> None:
-    def cancels(*actions: Any) -> list[Intent]:
+def test_a_run_can_be_ended_only_while_it_is_open() -> None:
+    def ends(*actions: Any) -> list[Intent]:
         made = intents_in(lambda b: alert_card(alert(), actions, clearance=2, button=b, now_ms=NOW))
         return [intent for intent in made if intent.what == "cancel"]
 
-    assert cancels(action(40), action(41, status="InProgress"), ended(number=42)) == [Intent("cancel", "~40")]
+    assert ends(action(40), action(41, status="InProgress"), ended(number=42)) == [
+        Intent("cancel", "~41"),
+        Intent("cancel", "~40"),
+    ]
 
 
 def test_what_no_longer_applies_is_not_on_the_card() -> None:
@@ -84,15 +154,18 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
         return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
 
     assert offered(status="Imported", case="~30") == ["refresh"]
-    assert offered(status="New") == ["read", "case", "refresh"]
+    assert offered(status="New") == ["take", "read", "case", "refresh"]
+    assert offered(assignee="ben@x") == ["release", "read", "case", "refresh"]
     assert offered(status="Ignored") == ["unread", "case", "refresh"]
-    assert offered(status="Updated", case="~30") == ["read", "refresh"]
+    assert offered(status="Updated", case="~30") == ["take", "read", "refresh"]
 
 
-def test_a_run_that_waits_for_approval_says_how_many_agreed_and_when_it_expires() -> None:
-    line = texts_of(card(awaiting(("cleo@x",), needed=2)))[8]
-    assert line.startswith("○ *CloseFalsePositive* waiting for approval (1 of 2) · anna, ")
-    assert line.endswith(" · expires <!date^1763694000^{time}|2025-11-21 03:00 UTC>")
+def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expires() -> None:
+    line = texts_of(card(awaiting(("cleo@x",), needed=2)))[3]
+    assert line.startswith("⏳ *Close False Positive* needs 1 approval · anna, ")
+    assert line.endswith(
+        " · approved by cleo · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
+    )
 
 
 def test_a_run_that_waits_for_approval_shows_inputs_and_policy_with_approve_and_deny() -> None:
@@ -105,8 +178,8 @@ def test_a_run_that_waits_for_approval_shows_inputs_and_policy_with_approve_and_
         now_ms=NOW,
         policies={"CloseFalsePositive": Policy(confirm="Cuts the host off.", approval=1)},
     )
-    line = texts_of(shown)[8]
-    assert line.startswith("○ *CloseFalsePositive* (minutes: 60, reason: lateral movement) waiting for approval")
+    line = texts_of(shown)[3]
+    assert line.startswith("⏳ *Close False Positive* (minutes: 60, reason: lateral movement) needs 1 approval")
     assert line.endswith("\nCuts the host off.")
     offered = [e["text"]["text"] for e in shown.blocks[-1]["elements"]]
     assert offered == ["Approve", "Deny", "Cancel"]
@@ -119,9 +192,14 @@ def test_a_closed_alert_has_a_grey_bar() -> None:
     assert card().color != GREY
 
 
+def test_a_closed_alert_is_not_grey_while_an_approval_waits() -> None:
+    assert card(awaiting(), status="Ignored").color == AMBER
+    assert card(awaiting(), status="Imported").color == AMBER
+
+
 def test_the_push_notification_has_the_last_run_without_markup() -> None:
     assert card(ended()).text == (
-        "High alert ~12: ET MALWARE Beacon to known C2 · CloseFalsePositive done in 3.2 s: Marked as read."
+        "High alert ~12: ET MALWARE Beacon to known C2 · Close False Positive done in 3.2 s: Marked as read."
     )
 
 

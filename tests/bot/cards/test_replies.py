@@ -11,7 +11,7 @@ from bot.cards.replies import approval_request, end_reply, report_file, watcher_
 from bot.cards.text import escape
 from bot.redaction import Subject
 from core.models import Approval
-from tests.bot.cards.samples import NOW, action, alert, awaiting, button, ended, report
+from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended, report
 from tests.bot.cards.test_alert import texts_of
 
 SUBJECT = Subject.alert(alert())
@@ -23,7 +23,7 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
         {"type": "CloseTask", "status": "Failure", "message": "there is no task"},
     ]
     taxonomy = {"namespace": "RB", "predicate": "closed", "value": "fp", "level": "info"}
-    text = "\n".join(f"line {n}" for n in range(20))
+    text = "\n".join(f"line {n}" for n in range(30))
     done = ended().model_copy(
         update={
             "operations": json.dumps(operations),
@@ -31,9 +31,9 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
         }
     )
     assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
+        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.",
         "Closed.",
-        "`RB:closed=fp`",
+        "`closed: fp`",
         "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
         "```\n" + "\n".join(f"line {n}" for n in range(8)) + "\n```",
         "The report is longer; core keeps it whole.",
@@ -47,19 +47,43 @@ def test_a_report_leaves_out_its_sentence_and_empty_values() -> None:
         done = ended().model_copy(update={"report": report(message="Closed.", full={"message": "Closed.", **full})})
         return texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[1:]
 
-    assert shown(reason="", tag="fp", left=None, found=0) == ["Closed.", '```\n{\n  "tag": "fp",\n  "found": 0\n}\n```']
+    assert shown(reason="", tag="fp", left=None, found=0) == ["Closed.", "• tag: fp\n• found: 0"]
     assert shown(reason="", rows=[]) == ["Closed."]
-    assert shown(message="Another.", tag="fp")[1] == '```\n{\n  "message": "Another.",\n  "tag": "fp"\n}\n```'
+    assert shown(message="Another.", tag="fp")[1] == "• message: Another.\n• tag: fp"
 
 
 def test_the_file_of_a_long_report_stays_whole() -> None:
-    full = {"message": "Closed.", "reason": "", "rows": list(range(20))}
+    full = {"message": "Closed.", "reason": "", "rows": [[n] for n in range(20)]}
     done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
     name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
     assert (name, json.loads(text)) == ("report-40.txt", full)
     assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == (
         "The report is longer; core keeps it whole."
     )
+
+
+def test_an_empty_result_posts_no_file_and_less_than_a_screen_none_either() -> None:
+    nothing: list[Any] = [None, "", {}, []]
+    empty = {f"field{n}": nothing[n % 4] for n in range(40)}
+    done = ended().model_copy(update={"report": report(message="Closed.", full={"message": "Closed.", **empty})})
+    assert report_file(done, SUBJECT, clearance=2) is None
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[1:] == ["Closed."]
+    short = "\n".join(f"line {n}" for n in range(20))
+    done = ended().model_copy(update={"report": report(message="Closed.", full=short)})
+    assert report_file(done, SUBJECT, clearance=2) is None
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[2] == f"```\n{short}\n```"
+
+
+def test_a_list_of_records_is_a_table() -> None:
+    rows = [{"ip": "192.0.2.1", "hits": 3}, {"ip": "192.0.2.117", "seen": "today"}]
+    done = ended().model_copy(update={"report": report(message="Found.", full={"message": "Found.", "rows": rows})})
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[2].splitlines() == [
+        "```",
+        "ip           hits  seen",
+        "192.0.2.1    3",
+        "192.0.2.117        today",
+        "```",
+    ]
 
 
 def test_only_observables_are_defanged_in_changes() -> None:
@@ -96,7 +120,11 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 
 def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
     assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.",
+        "✅ A run on ~12: done in 3.2 s, details withheld (TLP:AMBER)",
+    ]
+    hidden = Subject.alert(alert(tlp=1, artifacts=[artifact(tlp=2)]))
+    assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), hidden, clearance=1, button=button)) == [
+        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.",
         "Result: details withheld (TLP:AMBER); `/responder actions ~12` shows it to those who may see it.",
     ]
 
@@ -109,9 +137,10 @@ def request(request_action: Any, now_ms: int = NOW) -> Any:
 
 def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
     assert texts_of(request(awaiting()))[:3] == [
-        "*anna* asks to run *CloseFalsePositive* on ~12 (ET MALWARE Beacon to known C2).",
+        "*anna* asks to run *Close False Positive* on ~12 (ET MALWARE Beacon to known C2).",
         "Blocks the host.",
-        "Needs 1 approval · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>",
+        "Needs 1 approval · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
+        " · `CloseFalsePositive`",
     ]
 
 
@@ -149,14 +178,17 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
     assert not offers(awaiting(), NOW + 4_000_000)
     assert not offers(awaiting(("cleo@x",)))
     assert not offers(ended(approval=approved))
-    assert "Approved by cleo." in texts_of(request(ended(approval=approved)))
+    assert "Approved by cleo. · `CloseFalsePositive`" in texts_of(request(ended(approval=approved)))
     denied = Approval(needed=1, approved_by=[], expires_at=NOW + 1)
-    assert "Denied by cleo." in texts_of(request(ended("Failure", "Denied by cleo.", approval=denied)))
+    assert "Denied by cleo. · `CloseFalsePositive`" in texts_of(
+        request(ended("Failure", "Denied by cleo.", approval=denied, outcome="denied", ended_by="cleo@x"))
+    )
 
 
 def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
     assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
-        "✓ *CloseFalsePositive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
+        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\n"
+        "Marked as read.",
         "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
     ]
 
@@ -164,7 +196,7 @@ def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
 def test_a_report_that_is_not_json_raises_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
-        assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("CloseFalsePositive done")
+        assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("Close False Positive done")
 
 
 def test_the_type_of_an_operation_is_never_a_template() -> None:
@@ -182,10 +214,10 @@ def test_an_unreadable_report_still_shows_the_end() -> None:
     ):  # of types that core never sends
         done = ended().model_copy(update=words)
         assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[0].startswith(
-            "✓ *CloseFalsePositive* done"
+            "✅ *Close False Positive* done"
         )
         assert report_file(done, SUBJECT, clearance=2) is None
-        assert watcher_message(done, SUBJECT, clearance=2).text.startswith("CloseFalsePositive done")
+        assert watcher_message(done, SUBJECT, clearance=2).text.startswith("Close False Positive done")
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
-        assert "✓ *CloseFalsePositive* done" in str(card)
+        assert "✅ *Close False Positive* done" in str(card)
         assert "can't be shown here" in str(card)

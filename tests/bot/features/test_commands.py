@@ -74,7 +74,7 @@ async def test_case_without_any_template_is_made_at_once(env: FeatureEnvironment
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder case {alert.id}")
     await env.told("anna", f"was made from alert {alert.id}")
-    assert await env.until("anna", lambda s: card_in(s, SOC, alert.id, "ade into a case"))
+    assert await env.until("anna", lambda s: card_in(s, SOC, alert.id, "made into case"))
 
 
 async def test_approve_command_shows_what_would_run_before_it_is_approved(env: FeatureEnvironment) -> None:

@@ -30,14 +30,14 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await choose(env, "anna", card, "Isolate")
     await env.ephemeral("anna", "needs 1 approval until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
-    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "waiting for approval (0 of 1)"))
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("anna", "You asked for this action; somebody else must approve or deny it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("eve", "manageAction")
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    approved = await env.ephemeral("ben", f"You approved Isolate_1_0 on {alert.id}; it starts now.")
+    approved = await env.ephemeral("ben", f"You approved Isolate on {alert.id}; it starts now.")
     assert approved["thread_ts"] == card["ts"]
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
     assert ids.APPROVE not in text_of(within_limits(decided))
@@ -59,7 +59,7 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
     assert "• minutes: 60\\n• reason: lateral movement" in request
     assert "Cuts the host off." in request
     await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.APPROVE))
-    await env.ephemeral("ben", f"You approved Contain_1_0 on {alert.id}; it starts now.")
+    await env.ephemeral("ben", f"You approved Contain on {alert.id}; it starts now.")
     assert json.loads((await env.ended_run(alert)).parameters or "") == given
 
 
@@ -69,7 +69,7 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.ephemeral("ben", f"You approved Quarantine_1_0 on {alert.id}; it needs 1 more approval.")
+    await env.ephemeral("ben", f"You approved Quarantine on {alert.id}; it needs 1 more approval.")
 
 
 async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
@@ -77,7 +77,7 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
     card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
-    await env["eve"].click(SOC, failed["ts"], action_id=ids.RUN_AGAIN)
+    await env["eve"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
     refused = fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "manageAction")))
     await env["eve"].close(refused["id"])
     await env["eve"].click(SOC, card["ts"], action_id=ids.DETAILS)
@@ -91,9 +91,9 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
-    await env.ephemeral("ben", f"You denied Isolate_1_0 on {alert.id}; it will not run.")
+    await env.ephemeral("ben", f"You denied Isolate on {alert.id}; it will not run.")
     assert (await env.ended_run(alert)).status == "Failure"
-    failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* failed"))
+    failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate* denied by ben"))
     assert "ben" in text_of(within_limits(failed))
 
 
@@ -101,12 +101,81 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
-    waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
+    waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
-    told = await env.ephemeral("anna", f"You cancelled Isolate_1_0 on {alert.id}; it will not run.")
+    told = await env.ephemeral("anna", f"You cancelled Isolate on {alert.id}; it will not run.")
     assert "thread_ts" not in told  # the card was clicked in the channel
-    done = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate_1_0* cancelled"))
+    done = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate* cancelled by anna"))
     assert ids.CANCEL not in text_of(within_limits(done))
+
+
+async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
+    await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
+    told = text_of(await env.told("ben", "anna started this run, so only they or an org-admin can cancel it."))
+    assert "Nothing changed." in told
+    assert "@responder-bot.local" not in told
+    assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+
+
+async def test_a_run_that_runs_is_stopped_from_its_card(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Wait")
+    running = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
+    await env["anna"].click(SOC, within_limits(running)["ts"], action_id=button(running, ids.CANCEL))
+    stopped = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "🛑 *Wait* stopped by anna"))
+    assert ids.RUN_AGAIN not in text_of(within_limits(stopped))
+    assert (await env.ended_run(alert)).outcome == "stopped"
+
+
+async def test_an_alert_is_taken_released_and_taken_over_only_after_a_question(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].click(SOC, card["ts"], action_id=ids.TAKE)
+    taken = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*anna* works on it")))
+    await env["ben"].click(SOC, taken["ts"], action_id=ids.RELEASE)
+    question = await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
+    assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
+    await env["ben"].click(None, view_id=question["id"], action_id=ids.TAKE)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*ben* works on it"))
+    assert (await env.client.alert(alert.id)).assignee == "ben@responder-bot.local"
+    await env["ben"].click(SOC, taken["ts"], action_id=ids.RELEASE)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Take it"))
+    assert (await env.client.alert(alert.id)).assignee is None
+
+
+async def test_a_channel_below_the_alert_names_no_responder_person_or_login(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    here, there = await env.card_of("anna", alert), await env.card_of("anna", alert, OPEN)
+    await env.client.assign_alert(alert.id, "lea@responder-bot.local")
+    await env.client.run({"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id})
+    request = await env.until("ben", in_thread(here["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.ended_run(alert)
+    await env.client.run({"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id})
+
+    def told(view: EmulatorView) -> list[dict[str, Any]] | None:
+        thread = view.thread(OPEN, there["ts"])
+        runs = [m for m in thread if "A run on" in text_of(m)]
+        return thread if len(runs) == 3 and "2 runs" in text_of(thread[0]) else None
+
+    shown = "".join(text_of(m) for m in await env.until("ben", told)).lower()
+    for word in (
+        "contain",
+        "fail_1_0",
+        "*fail*",
+        "anna",
+        "ben",
+        "lea",
+        "admin",
+        "responder-bot.local",
+        "cuts the host",
+    ):
+        assert word not in shown, word
 
 
 async def test_watcher_gets_one_direct_message_at_the_end(env: FeatureEnvironment) -> None:
@@ -163,7 +232,7 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
 async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvironment) -> None:
     red = await env.create_alert(tlp=3)
     card = await env.card_of("anna", red)
-    await pick(env, "anna", card, "Mark as read")
+    await pick(env, "anna", card, "Close")
     told = text_of(await env.told("anna", "You may see up to TLP:AMBER, and it is TLP:RED."))
     assert "Beacon" not in told
     await env["anna"].command(SOC, f"/responder run tell {red.id}")
@@ -174,12 +243,12 @@ async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvir
 
 async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await pick(env, "anna", await env.card_of("anna", alert), "Mark as read")
-    read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Marked as read by anna"))
-    assert '"Mark as read"' not in text_of(within_limits(read))
-    await pick(env, "ben", read, "Mark as unread")
-    unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Changed by ben"))
-    assert '"Mark as read"' in text_of(within_limits(unread))
+    await pick(env, "anna", await env.card_of("anna", alert), "Close")
+    read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*closed* by anna"))
+    assert '"Close"' not in text_of(within_limits(read))
+    await pick(env, "ben", read, "Reopen")
+    unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, " · new · "))
+    assert '"Close"' in text_of(within_limits(unread))
     assert (await env.client.alert(alert.id)).status == "New"
 
 

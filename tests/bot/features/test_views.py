@@ -122,7 +122,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     await choose(env, "anna", card, "Isolate")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "✗ *Fail_1_0* failed"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "❌ *Fail* failed"))
     await env["ben"].open_home()
     home = fine(await env.until("ben", lambda s: s.home))
     assert "*Waiting for your approval* (1)" in text_of(home)
