@@ -250,8 +250,8 @@ class Notifier:
         others = [message for message in self._outbox.messages_of(timeline.root_id) if message.key not in rendered]
         if not others:
             return []
-        if timeline.alert is None:  # a message about an artifact needs that artifact's own level
-            named = {object_id for message in others for object_id in ids_in(message)}
+        named = {object_id for message in others for object_id in ids_in(message)}
+        if not named <= timeline.ids:  # such as an old run, or an artifact whose own level counts
             documents = await self._documents({timeline.root_id: named})
             timeline = self._renderer.timeline(documents.get(timeline.root_id, timeline.document))
         return (await self._enforcer.refresh(others, timeline))[0]

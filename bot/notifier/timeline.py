@@ -57,6 +57,13 @@ class Timeline:
         """None if the root is an alert, or doesn't exist any more."""
         return self.document.case
 
+    @property
+    def ids(self) -> set[str]:
+        """Ids of all that the document has."""
+        found = self.document
+        parts = {part.id for part in (*found.tasks, *found.logs)} | {part.id for part in found.artifacts}
+        return {found.id, *found.unreadable} | parts | {action.id for action in found.actions}
+
     def in_thread_of(self, message: MessageRecord) -> "Timeline":
         """A copy with only the thread of this message."""
         return replace(self, threads=[Thread(message.channel, message.thread_of or message.key)])

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from bot.app import running
 from bot.outbox import RefreshRequest
+from core.client import CoreClient
+from core.common.clock import now_ms
+from core.models import RunInput
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import until
-from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.bot.running import ANNA, CHANNELS, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.test_budget import calls_to_core
 
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 DOCUMENTS = "/api/document"
 
 
@@ -124,3 +129,69 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
         stored(env, "UPDATE message SET key = replace(key, ' ', ':')")
         await until(lambda: not env.bot.notifier.problem)
         await env.card(anna, await env.post_alert(sourceRef="after"))
+
+
+async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        await at_rest(env)
+        stored(env, "UPDATE message SET digest = ''")
+        proxy.hold(f"GET {DOCUMENTS}")
+        await env.bot.outbox.finish([RefreshRequest(alert_id)])
+        await proxy.request_held.wait()  # between the commit of the request and its rendering
+        await env.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
+        await env.bot.close()
+        assert stored(env, "SELECT root_id FROM refresh") == [(alert_id,)]
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=now_ms),
+        ):
+            await until(lambda: not stored(env, "SELECT 1 FROM refresh"))
+            await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+            await until(lambda: not stored(env, "SELECT 1 FROM message WHERE digest = ''"))
+
+
+async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        case_id = (await env.client.create_case({"title": "One", "description": "d", "severity": 4})).id
+        task = await env.client.add_task(case_id, {"title": "Look"})
+        log_id = (await env.client.add_log(task.id, {"message": "Seen"})).id
+        await env.card(anna, log_id)
+        await at_rest(env)
+        proxy.hold(f"GET {DOCUMENTS}")
+        response = await env.core.send("PATCH", f"/api/case/{case_id}", {"tlp": 3})
+        assert response.status_code == 200
+        await proxy.request_held.wait()  # the page is being rendered
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=now_ms) as second,
+        ):
+            stored(env, "UPDATE lease SET holder = 'another machine', until = 0")
+            await second.leading.wait()
+            proxy.release()
+            last = (await env.core.core.feed.page(None, 0)).last
+            await until(lambda: second.outbox.cursor() == last and second.outbox.waiting() == 0)
+            await until(lambda: not env.bot.leading.is_set())
+            assert "Seen" not in str(await anna.messages(SOC))
+
+
+async def test_ends_of_old_runs_come_back_when_the_tlp_does(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, channels=[CHANNELS[0]]) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert(tlp=0)
+        await env.card(anna, alert_id)
+        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
+        for _ in range(33):  # more than a document has without being asked for them
+            await env.client.run(run)
+        ends = "FROM message WHERE key LIKE 'end:%'"
+        await until(lambda: stored(env, f"SELECT count(*) {ends}") == [(33,)])
+        for tlp in (3, 0):
+            assert (await env.core.send("PATCH", f"/api/alert/{alert_id}", {"tlp": tlp})).status_code == 200
+            await at_rest(env)
+        assert stored(env, f"SELECT count(*) {ends} AND payload LIKE '%done%'") == [(33,)]
+        assert "no longer knows" not in str(stored(env, "SELECT payload FROM message"))
