@@ -43,7 +43,15 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
         blocks += _labels(report) + _changes(report) + _report_lines(report)
     if again := run_again_button(action, view, button, confirm):
         blocks.append({"type": "actions", "elements": [again]})
-    return Message(clip(runs.plain_line(action, view), MESSAGE_TEXT_LIMIT), tuple(blocks), _color(action))
+    return Message(_push_text(action, view), tuple(blocks), _color(action))
+
+
+def _push_text(action: Action, view: RedactedView) -> str:
+    """What a locked phone shows of an end: what ran on what and how it went, and what is left to do for whom."""
+    text = f"{approvals.on_what(view.subject, view)}: {runs.plain_line(action, view)}"
+    if view.is_open and runs.has_failed(action):
+        text += f" {person_name(action.created_by)} can run it again."
+    return clip(text, MESSAGE_TEXT_LIMIT)
 
 
 def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
@@ -160,7 +168,7 @@ def approval_request(
     blocks.append(context(f"{approvals.decision(action, now_ms)} · {code(action.responder_name, 200)}"))
     if runs.can_be_approved(action, view, now_ms):
         blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
-    push = f"Approval needed: {name} on {subject.id}, asked by {person_name(action.created_by)}"
+    push = approvals.push_text(action, view, now_ms)
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if is_open else _color(action))
 
 
@@ -183,7 +191,7 @@ def task_log_card(
         },
     ]
     blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
-    text = f"Task log {log.id}: {foreign(view.title(), 200)}"
+    text = f"Task log{by}: {approvals.on_what(subject, view)}"
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks), GREY)
 
 
@@ -196,4 +204,4 @@ def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Mess
         lines.append(result)
     end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))
-    return Message(clip(f"{runs.plain_line(action, view)} ({subject.id})", MESSAGE_TEXT_LIMIT), blocks, _color(action))
+    return Message(_push_text(action, view), blocks, _color(action))

@@ -196,7 +196,7 @@ def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
 def test_a_report_that_is_not_json_raises_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
-        assert end_reply(broken, SUBJECT, clearance=2, button=button).text.startswith("Close False Positive done")
+        assert "Close False Positive done" in end_reply(broken, SUBJECT, clearance=2, button=button).text
 
 
 def test_the_type_of_an_operation_is_never_a_template() -> None:
@@ -217,7 +217,7 @@ def test_an_unreadable_report_still_shows_the_end() -> None:
             "✅ *Close False Positive* done"
         )
         assert report_file(done, SUBJECT, clearance=2) is None
-        assert watcher_message(done, SUBJECT, clearance=2).text.startswith("Close False Positive done")
+        assert "Close False Positive done" in watcher_message(done, SUBJECT, clearance=2).text
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
         assert "✅ *Close False Positive* done" in str(card)
         assert "can't be shown here" in str(card)
