@@ -351,7 +351,7 @@ def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
     names: dict[str, Sequence[str]] = {}
     for responder in responders:
         bare = name_of(responder.name, responder.version)
-        title = responder.title or title_of(bare)
+        title = responder.title or title_of(bare) or responder.name
         with_version = f"{title} {responder.version}".strip()
         names[responder.name] = (title, with_version, f"{spaced(bare)} {responder.version}".strip(), responder.name)
     for _ in range(3):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.actions.offers import distinct_titles
@@ -314,6 +314,7 @@ async def test_titles_that_would_look_alike_get_the_version_or_the_whole_name() 
         unique_by=lambda r: r.name,
     )
 )
+@example([responder("\r", "", "")])
 async def test_titles_are_texts_for_any_names(responders: list[Responder]) -> None:
     titles = distinct_titles(responders)
     assert titles.keys() == {item.name for item in responders}
