@@ -1,16 +1,16 @@
 """The modal that leads to a run: object, responder, parameters, confirmation."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bot.cards import ids, notices, questions, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
-from bot.cards.text import foreign, section
+from bot.cards.text import OPTION_LIMIT, foreign, foreign_plain, plain, section
 from bot.redaction import RedactedView, Subject, may_see
-from core.models import OBJECT_TYPES, Action, Kind, OfferedResponder
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Kind, OfferedResponder
 
 TITLE = "Run a responder"
 
@@ -25,6 +25,7 @@ class WizardState:
     confirmed: bool = False
     anyway: bool = False
     channel: str = ""
+    choices: tuple[str, ...] = ()  # ids that were found in a message, if there are several
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -36,19 +37,20 @@ class WizardState:
             raw = json.loads(text)
             kind: Kind = raw["kind"] if raw["kind"] in OBJECT_TYPES else "alert"
             names = (str(raw["id"]), kind, str(raw["responder"]))
-            return WizardState(*names, raw["confirmed"] is True, raw["anyway"] is True, str(raw["channel"]))
+            choices = tuple(map(str, raw.get("choices") or ()))
+            return WizardState(*names, raw["confirmed"] is True, raw["anyway"] is True, str(raw["channel"]), choices)
         except (ValueError, TypeError, KeyError):
             return WizardState()
 
 
 def start_view(
-    state: WizardState, subject: Subject | None, *, clearance: int, typed: str = "", also: tuple[str, ...] = ()
+    state: WizardState, subject: Subject | None, *, clearance: int, choices: Sequence[Subject] = ()
 ) -> dict[str, Any]:
     """Asks for the object, and once it is known also for the responder and its parameters."""
-    hint = "An id such as ~12, then Enter." if not also else f"Also found: {', '.join(also[:8])}"
-    blocks: list[Block] = [
-        views.text_field("object", "Object", initial=typed or state.id, hint=hint, optional=False, dispatch=True)
-    ]
+    chosen = object_option(subject, clearance) if subject is not None else None
+    offered = [object_option(choice, clearance) for choice in choices]
+    label = "Which one? The message names several." if choices else "Alert"
+    blocks: list[Block] = [views.search_field("object", label, "Search, or type an id such as ~12", offered, chosen)]
     if subject is not None:
         blocks += _about(RedactedView(subject, clearance))
     return views.modal(
@@ -59,6 +61,14 @@ def start_view(
         metadata=state.to_text(),
         close="Cancel",
     )
+
+
+def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
+    """An entry of the menu of alerts: id and title, and its severity or kind."""
+    view = RedactedView(subject, clearance)
+    name = foreign_plain(f"{subject.id} · {view.title()}", OPTION_LIMIT)
+    kind = SEVERITY_NAMES[subject.severity].capitalize() if subject.kind == "alert" else OBJECT_TYPES[subject.kind]
+    return {"text": plain(name), "value": subject.id, "description": plain(kind)}
 
 
 def _about(view: RedactedView) -> list[Block]:

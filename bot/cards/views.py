@@ -97,6 +97,18 @@ def text_field(
     return _input(block_id, label, element, hint, optional, dispatch)
 
 
+def search_field(block_id: str, label: str, placeholder: str, options: Sequence[Block], chosen: Block | None) -> Block:
+    """A menu that tells at once what was chosen: of these options, or of those found for what is typed."""
+    element: dict[str, Any] = {"action_id": _action_id(block_id), "placeholder": plain(clip(placeholder, 150))}
+    if options:
+        element |= {"type": "static_select", "options": list(options)}
+    else:
+        element |= {"type": "external_select", "min_query_length": 0}
+    if chosen is not None:
+        element["initial_option"] = next((o for o in options if o["value"] == chosen["value"]), chosen)
+    return _input(block_id, label, element, "", False, True)
+
+
 def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
     """A menu of a few options (value, text)."""
     made = [{"text": plain(clip(words, 75)), "value": value} for value, words in options]

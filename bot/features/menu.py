@@ -26,7 +26,7 @@ async def on_start_options(context: Context) -> Json:
     """Options for the menu in the run modal; the metadata of the view says which object it is for."""
     metadata = view_metadata(view_of(context))
     if not metadata.get("id"):
-        return message_option("Give an id first, and press Enter.")
+        return message_option("Choose an alert first.")
     return await _options(context, str(metadata["id"]))
 
 

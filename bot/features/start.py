@@ -1,14 +1,14 @@
 """The run modal: from the command alone, the global shortcut, or the shortcut on a message."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from bot.cards import ids, notices, start, views
-from bot.cards.lists import can_run, reasons, responder_of_option
+from bot.cards.lists import MAX_OPTIONS, can_run, message_option, reasons, responder_of_option
 from bot.cards.start import WizardState
 from bot.cards.text import escape
-from bot.features import responses, run, subjects
+from bot.features import find, responses, run, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
@@ -31,7 +31,7 @@ async def on_message_shortcut(context: Context) -> None:
     message = context.payload.get("message")
     places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
     found = [*responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
-    await context.show_modal(await _view_of_first_known(context, list(dict.fromkeys(found))))
+    await context.show_modal(await _view_of_known(context, list(dict.fromkeys(found))))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -47,29 +47,53 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-async def _view_of_first_known(context: Context, object_ids: list[str]) -> dict[str, Any]:
-    """The modal for the first of these ids that core knows; a notice if core is down."""
+async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, Any]:
+    """The modal for the one of these ids that core knows, or asking which of them; a notice if core is down."""
+    try:
+        found = await _known(context, object_ids[:LOOKUP_LIMIT])
+    except ResponderBotError as error:
+        return views.notice("Not now", escape(notices.sentence(error)))
     clearance, state = own_clearance(context), WizardState(channel=context.channel)
-    for number, candidate in enumerate(object_ids[:LOOKUP_LIMIT]):
+    if len(found) == 1:
+        return start.start_view(_for_subject(state, found[0]), found[0], clearance=clearance)
+    state = replace(state, choices=tuple(subject.id for subject in found))
+    return start.start_view(state, None, clearance=clearance, choices=found)
+
+
+async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
+    found: list[Subject] = []
+    for object_id in object_ids:
         try:
-            subject = await subjects.find(context.core, candidate)
+            found.append(await subjects.find(context.core, object_id))
         except ResponderBotError as error:
-            if error.code == "not_found":
-                continue
-            return views.notice("Not now", escape(notices.sentence(error)))
-        also = tuple(object_ids[number + 1 :])
-        return start.start_view(_for_subject(state, subject), subject, clearance=clearance, also=also)
-    return start.start_view(state, None, clearance=clearance)
+            if error.code != "not_found":
+                raise
+    return found
+
+
+async def on_object_options(context: Context) -> Json:
+    """Alerts for what is typed, newest first; an id also finds a case, task, log or artifact."""
+    typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
+    by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
+    alerts = [Subject.alert(alert) for alert in await find.search(context.core, typed, clearance)]
+    shown = {subject.id: start.object_option(subject, clearance) for subject in [*by_id, *alerts]}
+    if not shown:
+        return message_option("No alert that you may see has this text.")
+    return {"options": list(shown.values())[:MAX_OPTIONS]}
 
 
 async def on_object_field(context: Context) -> None:
-    """Show the object that was typed, and its menu of responders, once the person presses Enter in the field."""
+    """Show the object that was chosen, and its menu of responders."""
     view = view_of(context)
-    typed = views.values(view).get("object", "")
-    subject = await _typed_subject(context, typed)
+    subject = await _typed_subject(context, views.values(view).get("object", ""))
     state = _for_subject(_state(view), subject)
-    shown = start.start_view(state, subject, clearance=own_clearance(context), typed=typed)
+    shown = await _start_view(context, state, subject)
     await context.services.slack.views_update(view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=shown)
+
+
+async def _start_view(context: Context, state: WizardState, subject: Subject) -> dict[str, Any]:
+    choices = await _known(context, state.choices)
+    return start.start_view(state, subject, clearance=own_clearance(context), choices=choices)
 
 
 async def on_start_view(context: Context) -> Json | None:
@@ -89,7 +113,7 @@ async def on_start_view(context: Context) -> Json | None:
     state = _for_subject(state, subject)
     selected = views.values(view).get(f"responder:{subject.id}", "")
     if not selected:
-        return views.update(start.start_view(state, subject, clearance=own_clearance(context), typed=typed))
+        return views.update(await _start_view(context, state, subject))
     return await _run(context, state, subject, selected, view)
 
 
@@ -144,13 +168,14 @@ def _for_subject(state: WizardState, subject: Subject) -> WizardState:
 async def _typed_subject(context: Context, typed: str) -> Subject:
     found = parse_id(typed.strip()) or next(iter(find_ids(typed)), None)
     if found is None:
-        raise ResponderBotError("bad_request", "This is not an id; one looks like ~12.")
+        raise ResponderBotError("bad_request", "Choose an alert.")
     return await subjects.find(context.core, found)
 
 
 FEATURE = Feature(
     commands={"start": Command(Entry(on_start_command, modal_title=start.TITLE), "start", "", "manageAction")},
     actions={ids.VALUE: Entry(on_object_field)},
+    options={ids.VALUE: Entry(on_object_options, Ack.ANSWER)},
     views={ids.START_VIEW: Entry(on_start_view, Ack.ANSWER)},
     shortcuts={
         ids.RUN_SHORTCUT: Entry(on_start_command, modal_title=start.TITLE),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, home, lists, questions, replies, start
+from bot.cards import approvals, cases, home, lists, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
@@ -42,6 +42,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(lists.action_list(actions, subject, clearance=clearance, now_ms=NOW)),
         dump(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder")),
         dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
+        dump(lists.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
+        dump(cases.template_picker(subject, [], clearance=clearance, button=button, command="/responder")),
+        dump(start.start_view(place, None, clearance=clearance, choices=[subject])),
         dump(start.start_view(place, subject, clearance=clearance)),
         dump(start.confirm_view(place, offered[0], subject, clearance=clearance, parameters="")),
         dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),

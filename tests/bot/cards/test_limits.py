@@ -202,8 +202,13 @@ def test_the_view_of_a_created_template_fits() -> None:
 @given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)
 def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
     subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
-    fine_view(start.start_view(place, None, clearance=clearance, typed=typed))
-    fine_view(start.start_view(place, subject, clearance=clearance, typed=typed, also=("~13", "~14")))
+    fine_view(start.start_view(place, None, clearance=clearance))
+    fine_view(start.start_view(place, subject, clearance=clearance))
+    fine_view(start.start_view(place, subject, clearance=clearance, choices=[subject]))
+    found = lists.found_alerts([alert], typed, more=True, clearance=clearance, button=button)
+    fine_view(views.message_view("Alerts found", found))
+    listed = lists.responder_list([responder], subject, clearance=clearance, button=button, command="/responder")
+    fine_view(views.message_view("What can run", listed))
     fine_view(start.confirm_view(place, responder, subject, clearance=clearance, parameters=typed))
     fine_view(start.collision_view(place, samples.action(), responder, subject, parameters=typed))
     assert start.WizardState.from_text(place.to_text()) == place

@@ -85,9 +85,12 @@ async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvir
     alert = await env.create_alert()
     await env["anna"].command(SOC, "/responder")
     view = fine(await env.until("anna", topmost(ids.START_VIEW)))
-    answer = await env["anna"].submit(view["id"], typed(object="~99999"))
-    assert "Nothing has the id ~99999" in answer["errors"]["object"]
-    await env["anna"].submit(view["id"], typed(object=alert.id))
+    picker: dict[str, Any] = {"view_id": view["id"], "action_id": "value:object"}
+    (nothing,) = await env["anna"].options(query="~99999", **picker)
+    assert [o["text"]["text"] for o in nothing["options"]] == ["No alert that you may see has this text."]
+    (found,) = await env["anna"].options(query="beacon", **picker)
+    assert [o["value"] for o in found["options"]] == [alert.id]
+    await env["anna"].click(None, value=alert.id, **picker)
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     place: dict[str, Any] = {"view_id": view["id"], "action_id": ids.START_RESPONDER}
     groups = await env["anna"].options(query="Block", **place)
@@ -114,6 +117,20 @@ async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnviron
     said_in_thread = await env.until("anna", reply)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=said_in_thread["ts"])
     await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE"))
+
+
+async def test_message_shortcut_asks_which_of_several_alerts_is_meant(env: FeatureEnvironment) -> None:
+    first = await env.create_alert()
+    second = await env.create_alert(sourceRef="2", title="Login from a new country")
+    await env["anna"].say(SOC, f"{first.id} and {second.id} look alike, ~99999 doesn't")
+    said = await env.until("anna", lambda s: next((m for m in s.messages(SOC) if "look alike" in m["text"]), None))
+    await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=said["ts"])
+    asked = fine(await env.until("anna", topmost(ids.START_VIEW, "Which one?")))
+    assert [o["value"] for o in asked["blocks"][0]["element"]["options"]] == [first.id, second.id]
+    await env["anna"].click(None, view_id=asked["id"], action_id="value:object", value=second.id)
+    shown = fine(await env.until("anna", topmost(ids.START_VIEW, ids.START_RESPONDER)))
+    assert shown["blocks"][0]["element"]["initial_option"]["value"] == second.id
+    assert "*Login from a new country*" in text_of(shown)
 
 
 async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironment) -> None:
