@@ -49,7 +49,7 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
         await shown.locator(".select-box").click()
         await page.locator(".picker .option", has_text="Webhook").click()
         await page.locator("#modal").get_by_role("button", name=re.compile("^Run")).click()
-        await expect(shown).to_contain_text("Webhook", timeout=RUN_ENDS_MS)
+        await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     assert [
         one["status"] for one in await flows.request("GET", f"/api/connector/engine/action/alert/{alert_id}", "lea")
     ]
