@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bot.cards import ids
+from bot.cards.text import readable_name
 from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, DemoEnvironment
 from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
@@ -128,10 +129,12 @@ class DemoScript:
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
         """Wait until the channel shows the action as ended, and check that it succeeded in core."""
 
+        name = readable_name(responder)
+
         def is_shown(view: EmulatorView) -> bool:
             """Both on the card (or the task log's message) and in the thread."""
             lines = [line for m in view.thread(ALERTS, ts) for line in lines_of(m)]
-            ended = [line for line in lines if responder in line and ("done" in line or "failed" in line)]
+            ended = [line for line in lines if name in line and ("done" in line or "failed" in line)]
             return len(ended) >= 2
 
         await self._anna.until(is_shown, STEP_S)

@@ -60,7 +60,7 @@ async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
         alert_id = await scene.post_alert()
         await scene.card(anna, alert_id)
         await scene.client.create_case_from_alert(alert_id)
-        await anna.until(lambda view: "made into a case" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.until(lambda view: "*made into case" in str(find_card(view.messages(SOC), alert_id)))
 
 
 async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
