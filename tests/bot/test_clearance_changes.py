@@ -66,7 +66,7 @@ class PostedAlert:
         self.direct = await self.ben.dm(scene.emulator.bot_user_id)
         for name in ("Report_1_0", "Fail_1_0"):
             await self.ran(name)
-        await self.started("Isolate_1_0")
+        await self.started("Isolate_1_0", address=OBSERVED)  # the card of an alert with a case shows no observables
         self.case_id = (await scene.client.create_case_from_alert(self.alert_id)).id
         self.task_id = (await scene.client.add_task(self.case_id, {"title": "Look"})).id
         await self.log()
@@ -75,10 +75,11 @@ class PostedAlert:
     async def log(self) -> None:
         await self.scene.client.add_log(self.task_id, {"message": LOGGED})
 
-    async def started(self, name: str) -> Action:
-        return await self.scene.client.run(
-            RunInput(responder_id=name, object_type="alert", object_id=self.alert_id, only_if_idle=False)
+    async def started(self, name: str, **inputs: str) -> Action:
+        body = RunInput(
+            responder_id=name, object_type="alert", object_id=self.alert_id, parameters=inputs, only_if_idle=False
         )
+        return await self.scene.client.run(body)
 
     async def ran(self, name: str) -> None:
         action = await self.started(name)

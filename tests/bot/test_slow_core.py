@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import ids
+from bot.cards.text import readable_name
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot
@@ -80,7 +81,7 @@ async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: P
         await proxy.request_held.wait()
 
         def run_line(view: EmulatorView) -> bool:
-            return f"*{CLOSE}*" in str(find_card(view.messages(SOC), alert_id))
+            return f"*{readable_name(CLOSE)}*" in str(find_card(view.messages(SOC), alert_id))
 
         await anna.until(run_line)
         assert not await anna.ephemerals(SOC)

@@ -137,7 +137,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "waiting for approval"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "❌ *Fail* failed"))
     await env["ben"].open_home()
