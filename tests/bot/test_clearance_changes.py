@@ -68,6 +68,7 @@ class PostedAlert:
             await self.ran(name)
         await self.started("Isolate_1_0", address=OBSERVED)  # the card of an alert with a case shows no observables
         self.case_id = (await scene.client.create_case_from_alert(self.alert_id)).id
+        await scene.client.mark_alert_unread(self.alert_id)  # the card of one that is closed has no observables
         self.task_id = (await scene.client.add_task(self.case_id, {"title": "Look"})).id
         await self.log()
         await settled(scene, scene.bot)
