@@ -94,6 +94,11 @@ def ephemeral(page: Page, words: str | re.Pattern[str]) -> Locator:
     return page.locator("main .message.ephemeral").filter(has_text=words).last
 
 
+def modal(page: Page, words: str | re.Pattern[str] = "") -> Locator:
+    """The modal, if it has these words."""
+    return page.locator("#modal").filter(has_text=words)
+
+
 async def command(page: Page, text: str) -> None:
     """Type a command and send it."""
     await page.fill("#box", text)

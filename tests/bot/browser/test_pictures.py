@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from bot.demo.environment import EXTRACT, ISOLATE, MAIL
 from tests.bot.browser.conftest import screenshot
-from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, choose, command, ephemeral
+from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, choose, command, ephemeral, modal
 
 pytestmark = pytest.mark.browser
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -19,7 +19,7 @@ async def test_an_alert_whose_runs_have_ended_with_its_thread(flows: FlowEnviron
     _, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "webhook")
-    await ephemeral(page, "It can't be called back.").get_by_role("button", name="Run", exact=True).click()
+    await modal(page, "It can't be called back.").get_by_role("button", name="Run on").click()
     await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     await choose(page, shown, "extract")
     await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
