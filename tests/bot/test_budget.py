@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import pytest
 
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
@@ -22,6 +23,7 @@ async def test_a_run_seen_in_two_channels_costs_no_more_than_its_budget(tmp_path
     assert commits <= MAX_COMMITS
 
 
+@pytest.mark.slow
 async def test_another_channel_adds_no_call(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()

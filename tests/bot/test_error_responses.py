@@ -81,6 +81,7 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
+@pytest.mark.slow
 async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:

@@ -180,6 +180,7 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
             assert "Seen" not in str(await anna.messages(SOC))
 
 
+@pytest.mark.slow
 async def test_ends_of_old_runs_come_back_when_the_tlp_does(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=[CHANNELS[0]]) as env:
         anna = await env.person(ANNA)

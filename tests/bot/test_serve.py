@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
@@ -74,6 +76,7 @@ async def test_bot_exits_at_once_if_core_refuses_its_key(tmp_path: Path) -> None
             assert err.decode().count("\n") == 1
 
 
+@pytest.mark.slow
 async def test_restart_after_sigkill_posts_what_came_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
     emulator = SlackEmulator(rates=False)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
@@ -63,6 +64,7 @@ async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
     assert await process.stdout.read() == b""
 
 
+@pytest.mark.slow
 async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = await started(tmp_path, "--state", str(state))

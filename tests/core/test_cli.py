@@ -216,6 +216,7 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
     assert installed.err == "There is no responder in mine: no folder in it has a definition (*.json).\n"
 
 
+@pytest.mark.slow
 async def test_check_tells_which_secrets_can_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "address").write_text("https://hooks.example.org/t0ken\n")
     settings = tmp_path / "responder-bot.toml"

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.common.errors import ResponderBotError
 from core.models import Action
 from tests.core.core_process import CoreProcess, CoreSetup, alert_in, core_process, run_body, setup_in, until
@@ -70,6 +72,7 @@ async def stopped(core: CoreProcess) -> int | None:
         return await core.process.wait()
 
 
+@pytest.mark.slow
 async def test_hostile_runs_at_once_end_at_their_deadline(tmp_path: Path) -> None:
     setup = await planting_setup(tmp_path, jobTimeout=0.05)
     async with core_process(setup) as core:

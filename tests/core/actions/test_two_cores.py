@@ -102,6 +102,7 @@ async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
             assert late.runner.followed() == 0
 
 
+@pytest.mark.slow
 async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_path: Path) -> None:
     long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000000) SELECT max(i) FROM n"
     other = ScriptedEngine()
@@ -229,6 +230,7 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
         yield Pair(setup, one, other, await alert_in(one))
 
 
+@pytest.mark.slow
 async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: Path) -> None:
     async with pair(tmp_path) as two:
         names = ["first", "second", "queued"]
