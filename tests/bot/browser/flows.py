@@ -124,6 +124,13 @@ async def choose(page: Page, shown: Locator, typed: str) -> None:
     await page.wait_for_selector(".picker", state="detached")
 
 
+async def leave_modal(page: Page) -> None:
+    """Close the modal, whatever it says; it would cover the windows of the same person."""
+    if await page.locator("#modal").is_visible():
+        await page.keyboard.press("Escape")
+    await expect(page.locator("#modal")).to_be_hidden()
+
+
 async def assert_in_viewport(page: Page, selector: str) -> None:
     """Wait until the whole element is inside the viewport; what grows is moved before the next frame is drawn."""
     await page.wait_for_function(
