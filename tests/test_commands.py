@@ -53,9 +53,10 @@ ENDING: Mapping[str, str] = {
 }
 """Commands that end by themselves and need nothing that runs; what is typed where that differs."""
 
+OPENED = "Open this in your browser: "
 SERVING = {
-    START: "page: ",
-    "responder-bot try": "page: ",
+    START: OPENED,
+    "responder-bot try": OPENED,
     "uv run responder-bot try --workspace-only": "page: ",
     "uv run responder-bot serve": "bot: ",
     "responder-bot serve": "bot: ",
@@ -186,10 +187,10 @@ def shell(tmp_path: Path) -> Shell:
 async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
     for command in (START, "uv run responder-bot try --workspace-only"):
         async with shell.serving(command, SERVING[command]) as lines:
-            assert lines[-1].startswith("page: http://127.0.0.1:")
+            assert lines[-1].startswith(f"{SERVING[command]}http://127.0.0.1:")
     for command, typed in ENDING.items():
         await shell.run(typed or command)
-    async with shell.serving("responder-bot try", "page: "):
+    async with shell.serving("responder-bot try", OPENED):
         pass
     settings = blocks(README, "toml")[0].replace("C0123456789", "C0GENERAL")
     (shell.repository / "responder-bot.toml").write_text(settings)
