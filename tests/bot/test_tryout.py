@@ -45,6 +45,7 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
     assert err.decode() == ""
 
 
+@pytest.mark.slow
 async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = await started(tmp_path, "--state", str(state))
@@ -106,6 +107,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tmp_path: Path) -> None:
     process = await started(tmp_path, "--workspace-only")
     assert process.stdout is not None
@@ -147,6 +149,7 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
     assert "core: Core does not answer at http://127.0.0.1:9;" in out.decode()  # where [core] of the same file has it
 
 
+@pytest.mark.slow
 async def test_an_unavailable_port_or_folder_is_one_sentence_and_exit_status_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -101,6 +101,7 @@ async def test_a_user_s_key_is_all_that_is_printed_and_it_works(tmp_path: Path) 
     assert renewed not in err.decode()
 
 
+@pytest.mark.slow
 async def test_a_second_link_is_refused_and_makes_no_user(tmp_path: Path) -> None:
     await run(tmp_path, "user", "add", "alice", "--profile", "analyst", "--slack-id", "U1")
     again = await run(tmp_path, "user", "link", "alice", "--slack-id", "U2")
@@ -114,6 +115,7 @@ async def test_a_second_link_is_refused_and_makes_no_user(tmp_path: Path) -> Non
     assert (await run(tmp_path, "user", "link", "alice", "--slack-id", "U2")).code == 0
 
 
+@pytest.mark.slow
 async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(tmp_path: Path) -> None:
     await run(tmp_path, "user", "add", "alice", "--profile", "analyst")
     login = "alice@responder-bot.local"
@@ -190,6 +192,7 @@ async def test_a_folder_that_can_not_be_made_is_told_at_the_start(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_path: Path) -> None:
     broken = tmp_path / "mine" / "Broken"
     broken.mkdir(parents=True)
@@ -368,6 +371,7 @@ async def test_core_prints_its_url_and_stops_on_sigterm(tmp_path: Path) -> None:
     assert (answers, process.returncode) == ([200] * 4, 0)
 
 
+@pytest.mark.slow
 async def test_people_are_put_into_groups(tmp_path: Path) -> None:
     await run(tmp_path, "user", "add", "ann", "--profile", "analyst", "--group", "containment", "--group", "night")
     await run(tmp_path, "user", "add", "hook", "--profile", "source")

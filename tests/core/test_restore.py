@@ -40,6 +40,8 @@ from tests.core.scripted_engine import ScriptedEngine
 from tests.core.store.test_database import opened
 from tests.core.test_cli import Ended, is_one_sentence, run
 
+pytestmark = pytest.mark.slow  # each starts several processes
+
 RESPONDERS = {"Stepwise": {}, "Asking": {"approval": 1}}
 RESTORED = "Core was restored from a backup of "
 
