@@ -1,11 +1,14 @@
-"""`/responder take ~id` and `release ~id`: who works on an alert."""
+"""Who works on an alert: `/responder take ~id` and `release ~id`, and the buttons of its card."""
 
-from bot.cards import notices
+from bot.cards import notices, questions
+from bot.cards.message import Intent
 from bot.cards.text import person_name
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
+from bot.features.payload import is_ephemeral, is_in_modal
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
+from core.models import Alert
 
 TAKE, RELEASE = "take ~id", "release ~id"
 ANYWAY = "anyway"
@@ -22,9 +25,8 @@ async def on_take_command(context: Context) -> None:
         raise ResponderBotError(
             "conflict", f"{person_name(alert.assignee or '')} works on {alert_id}. Nothing was changed. {take}"
         )
-    await context.core.assign_alert(alert_id, login)
-    context.refresh(alert_id)
-    await responses.respond(context, notices.notice(f"You work on {alert_id} now."))
+    await _assign(context, alert_id, login)
+    await _confirm(context, alert_id, login)
 
 
 async def on_release_command(context: Context) -> None:
@@ -35,9 +37,48 @@ async def on_release_command(context: Context) -> None:
     if context.person is None or alert.assignee != context.person.login:
         who = f"{person_name(alert.assignee)} works" if alert.assignee else "Nobody works"
         raise ResponderBotError("conflict", f"{who} on {alert_id}, so you can't release it. Nothing was changed.")
-    await context.core.assign_alert(alert_id, "")
+    await _assign(context, alert_id, "")
+    await _confirm(context, alert_id, "")
+
+
+async def on_take_button(context: Context, intent: Intent) -> None:
+    """Assign the alert to this person. One that somebody else has taken meanwhile isn't taken from them unasked."""
+    login = context.person.login if context.person else ""
+    alert = await context.core.alert(intent.object_id)
+    if alert.assignee and alert.assignee not in (login, intent.argument):
+        await _ask_to_take_over(context, alert)
+        return
+    await _assign(context, alert.id, login)
+    if is_ephemeral(context) or is_in_modal(context):  # else the card itself tells
+        await _confirm(context, alert.id, login)
+
+
+async def on_release_button(context: Context, intent: Intent) -> None:
+    """Let nobody work on the alert; ask somebody else than who does whether to take it over."""
+    alert = await context.core.alert(intent.object_id)
+    if alert.assignee and (context.person is None or alert.assignee != context.person.login):
+        await _ask_to_take_over(context, alert)
+        return
+    await _assign(context, alert.id, "")
+
+
+async def _ask_to_take_over(context: Context, alert: Alert) -> None:
+    subjects.require_visible(context, Subject.alert(alert))
+    about, assignee = f"take:{alert.id}", alert.assignee or ""
+    await responses.show_with_buttons(
+        context, "Taken", about, lambda button: questions.take_over(alert.id, assignee, button)
+    )
+
+
+async def _assign(context: Context, alert_id: str, login: str) -> None:
+    await context.core.assign_alert(alert_id, login)
     context.refresh(alert_id)
-    await responses.respond(context, notices.notice(f"Nobody works on {alert_id} now."))
+
+
+async def _confirm(context: Context, alert_id: str, login: str) -> None:
+    await responses.respond(
+        context, notices.notice(f"{'You work' if login else 'Nobody works'} on {alert_id} now."), "Taken"
+    )
 
 
 FEATURE = Feature(

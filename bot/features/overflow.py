@@ -2,14 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from bot.cards import ids, notices, questions
+from bot.cards import ids, notices
 from bot.cards.message import Intent
-from bot.features import actions, case, responses, subjects, watch
+from bot.features import actions, assign, case, responses, subjects, watch
 from bot.features import alert as details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import is_ephemeral, is_in_modal
-from bot.redaction import Subject
-from core.models import Alert
 
 REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
 
@@ -36,40 +34,6 @@ async def _show_actions(context: Context, intent: Intent) -> None:
 
 async def _watch(context: Context, intent: Intent) -> None:
     await watch.watch_object(context, intent.object_id)
-
-
-async def _take(context: Context, intent: Intent) -> None:
-    """Assign the alert to this person. One that somebody else has taken meanwhile isn't taken from them unasked."""
-    login = context.person.login if context.person else ""
-    alert = await context.core.alert(intent.object_id)
-    if alert.assignee and alert.assignee not in (login, intent.argument):
-        await _ask_to_take_over(context, alert)
-        return
-    await _assign(context, alert, login)
-
-
-async def _release(context: Context, intent: Intent) -> None:
-    """Let nobody work on the alert; ask somebody else than who does whether to take it over."""
-    alert = await context.core.alert(intent.object_id)
-    if alert.assignee and (context.person is None or alert.assignee != context.person.login):
-        await _ask_to_take_over(context, alert)
-        return
-    await _assign(context, alert, "")
-
-
-async def _ask_to_take_over(context: Context, alert: Alert) -> None:
-    subjects.require_visible(context, Subject.alert(alert))
-    about, assignee = f"take:{alert.id}", alert.assignee or ""
-    await responses.show_with_buttons(
-        context, "Taken", about, lambda button: questions.take_over(alert.id, assignee, button)
-    )
-
-
-async def _assign(context: Context, alert: Alert, login: str) -> None:
-    await context.core.assign_alert(alert.id, login)
-    context.refresh(alert.id)
-    if is_ephemeral(context) or is_in_modal(context):
-        await responses.respond(context, notices.notice(f"You work on {alert.id} now."), "Taken")
 
 
 async def _mark_read(context: Context, intent: Intent) -> None:
@@ -102,8 +66,8 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
     "actions": _show_actions,
     "watch": _watch,
-    "take": _take,
-    "release": _release,
+    "take": assign.on_take_button,
+    "release": assign.on_release_button,
     "read": _mark_read,
     "unread": _mark_unread,
     "case": _create_case,
