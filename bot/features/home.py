@@ -67,6 +67,8 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
         context.core.search_actions({"_and": [mine, _one_of("status", "Success", "Deleted")]}, FEW),
         _own_alerts(context, login),
     )
+    ended = [*ended, *(action for action in failed if not runs.has_failed(action))]  # such as denied ones
+    failed = [action for action in failed if runs.has_failed(action)]
     asked = [a for a in waiting if runs.awaits_approval(a) and a.created_by != login]
     parts = (asked if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]

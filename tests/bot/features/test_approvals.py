@@ -145,3 +145,15 @@ async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(en
     assert "*Waiting for your approval* (12)" in text_of(home)
     assert "and 4 more" in text_of(home)
     assert len(home["blocks"]) <= 100
+
+
+async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await choose(env, "anna", await env.card_of("anna", alert), "Isolate")
+    waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
+    await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.DENY))
+    assert (await env.ended_run(alert)).outcome == "denied"
+    await env["anna"].open_home()
+    shown = text_of(await env.until("anna", lambda s: s.home))
+    assert "denied" in shown
+    assert "*Failed in the last day*" not in shown
