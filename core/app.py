@@ -19,7 +19,8 @@ from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runner import Runner
-from core.actions.service import IDEMPOTENCY_KEY_MS, Actions
+from core.actions.runs import IDEMPOTENCY_KEY_MS
+from core.actions.service import Actions
 from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api

@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
 
 from core.access import Caller
-from core.actions import inputs, rights
 from core.actions import report as reports
+from core.actions import rights
 from core.actions import target as targets
 from core.actions.lifecycle import Lifecycle, find
-from core.actions.offers import Choice, Offers
-from core.actions.runner import EngineQueue, Runner
+from core.actions.offers import Offers
+from core.actions.runner import Runner
+from core.actions.runs import Runs, StartedRun
 from core.actions.target import Target
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Search, Transaction
+from core.common.database.sqlite import Database, Search, Transaction
 from core.common.errors import ResponderBotError
-from core.engines.base import Job, Report
 from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput
 from core.records.events import Feed
 from core.records.search import SearchResult, search
@@ -25,18 +24,10 @@ from core.store import actions as stored
 from core.store import objects
 from core.store.search import Window, within_limit
 
-IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds the action of the first request
 JOB_ID_WAIT_S = 2.0  # how long an answer waits for a remote engine's job id
 SHORT_LIST = 20  # fewer actions than this are read on the event loop, which is quickest
 SHORT_LIST_CHARS = 262_144
 LIST_LIMIT = 1_000  # of actions in one answer; even with their reports shortened that is 1 to 2 MB
-
-
-class StartedRun(NamedTuple):
-    """The action of a request; `new` is False if an earlier request with the same Idempotency-Key started it."""
-
-    action: Action
-    new: bool
 
 
 class Actions:
@@ -53,73 +44,16 @@ class Actions:
         *,
         spread_load: bool = False,
     ) -> None:
+        self.runs = Runs(lifecycle, runner, offers, database, clock, spread_load=spread_load)
         self._lifecycle = lifecycle
         self._runner = runner
-        self._offers = offers
         self._database = database
         self._feed = feed
         self._clock = clock
-        self._spread_load = spread_load
 
     async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
-        """Record a run, durably, and queue it for its engine (core/docs/semantics.md#starting-an-action).
-
-        `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
-        not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused.
-        """
-        earlier = self._earlier(self._database, caller, key, body)
-        if earlier is not None:
-            return StartedRun(earlier, False)
-        target = targets.load(self._database, request.object_type, objects.parse_id(request.object_id), on_run=True)
-        caller.require_clearance(target.tlp, "create action")
-        choice = self._offers.choose(target, request.responder_id, request.engine_id)
-        section = self._offers.section(choice.offer.name)
-        values = inputs.checked(self._database, self._offers.parameters(choice.offer), request.parameters)
-        request = request.model_copy(update={"parameters": values})
-        parameters = await _serialized(values)
-
-        slot = None if section.approval else self._runner.take_slot(choice.engine.name)
-
-        def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
-            earlier = self._earlier(tx, caller, key, body)
-            if earlier is not None:
-                return StartedRun(earlier, False), None
-            on = _as_now(tx, target)
-            if request.only_if_idle:
-                rights.require_idle(tx, on, choice.offer.name)
-            with_slot = self._with_free_slot(tx, choice, request, on)
-            action = self._lifecycle.record(tx, caller, request, on, with_slot, section, parameters)
-            if key:
-                stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
-            # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
-            # later: after a crash in between nobody could tell whether such an engine has it.
-            job = None
-            if slot is not None and action.engine_job_id and with_slot.engine is choice.engine:
-                job = self._lifecycle.dispatch_in(tx, _number(action))
-            return StartedRun(action, True), job
-
-        # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
-        return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, choice.engine.name, slot)))
-
-    async def _record_and_follow(
-        self,
-        work: Callable[[Transaction], tuple[StartedRun, Job | Report | None]],
-        engine_name: str,
-        slot: EngineQueue | None,
-    ) -> StartedRun:
-        """Record a run and follow or queue it; `slot` is one of that engine which it may take."""
-        try:
-            started, job = await self._database.transaction(work)
-            action = started.action
-            if slot is not None and job is not None:
-                self._runner.follow(_number(action), engine_name, slot, job)
-                slot = None
-            elif started.new and action.approval is None:
-                self._runner.accept(_number(action), action.engine_id)
-            return started
-        finally:
-            if slot is not None:
-                self._runner.return_slot(engine_name, slot)
+        """As `Runs.start`."""
+        return await self.runs.start(caller, request, key=key, body=body)
 
     async def with_job_id(self, action: Action) -> Action:
         """The action with its engine's job id; waits up to JOB_ID_WAIT_S for one that the engine has yet to give."""
@@ -236,40 +170,6 @@ class Actions:
     def running_on(self, target: Target) -> Mapping[str, str]:
         """Responder name to requester, for each open action on an object."""
         return {row["responder_name"]: row["created_by"] for row in stored.open_on(self._database, target.id)}
-
-    def _with_free_slot(self, tx: Transaction, choice: Choice, request: RunInput, target: Target) -> Choice:
-        """The choice, or with `spread_load`, if its engine is full, the next engine with a free slot.
-
-        Decided in the transaction that takes the slot, so that two runs never count on the same one.
-        """
-        if not self._spread_load or request.engine_id is not None or choice.engine.capacity is None:
-            return choice
-        full = self._offers.full(stored.slots_taken(tx, self._lifecycle.holder))
-        return self._offers.choose(target, request.responder_id, None, full=full)
-
-    def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
-        """The action that this caller started with the same key. Raises ResponderBotError("key_reused")."""
-        known = stored.remembered(reads, caller.login, key, self._clock() - IDEMPOTENCY_KEY_MS) if key else None
-        if known is None:
-            return None
-        if known["body"] != body:
-            raise ResponderBotError(
-                "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."
-            )
-        row = stored.find(reads, known["action_id"])
-        return None if row is None else Action.model_validate_json(row["doc"])
-
-
-def _as_now(reads: Reads, target: Target) -> Target:
-    """The target; an artifact with the id and the case that it may have got since it was read."""
-    return targets.load(reads, target.kind, target.id) if target.kind == "case_artifact" else target
-
-
-async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:
-    """Without parameters, as usual, at once; else in a thread, since they may be as large as a request."""
-    if not parameters:
-        return reports.SerializedParameters.of(parameters)
-    return await asyncio.to_thread(reports.SerializedParameters.of, parameters)
 
 
 def _number(action: Action) -> int:

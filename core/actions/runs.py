@@ -1,0 +1,183 @@
+"""Starting runs: each is checked, recorded and queued for its engine (core/docs/semantics.md#starting-an-action)."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from core.access import Caller
+from core.actions import inputs, rights
+from core.actions import report as reports
+from core.actions import target as targets
+from core.actions.lifecycle import Lifecycle
+from core.actions.offers import Choice, Offers
+from core.actions.runner import EngineQueue, Runner
+from core.actions.target import Target
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Reads, Transaction
+from core.common.errors import ResponderBotError
+from core.engines.base import Job, Report
+from core.models import Action, RunInput
+from core.settings import ResponderSection
+from core.store import actions as stored
+from core.store import objects
+
+IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
+
+
+class StartedRun(NamedTuple):
+    """The action of a request; `new` is False if an earlier request with the same Idempotency-Key started it."""
+
+    action: Action
+    new: bool
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A request that may be recorded; what may have changed since is checked again in that transaction."""
+
+    caller: Caller
+    request: RunInput
+    """With the inputs as the responder gets them."""
+    target: Target
+    choice: Choice
+    section: ResponderSection
+
+
+class Runs:
+    """Starts runs: every one, whoever or whatever asks for it, goes through `check` and `record`."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        runner: Runner,
+        offers: Offers,
+        database: Database,
+        clock: Clock,
+        *,
+        spread_load: bool = False,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._runner = runner
+        self._offers = offers
+        self._database = database
+        self._clock = clock
+        self._spread_load = spread_load
+
+    async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
+        """Record a run, durably, and queue it for its engine.
+
+        `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
+        not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused.
+        """
+        earlier = self._earlier(self._database, caller, key, body)
+        if earlier is not None:
+            return StartedRun(earlier, False)
+        checked = self.check(self._database, caller, request)
+        parameters = await _serialized(checked.request.parameters)
+
+        engine = checked.choice.engine
+        slot = None if checked.section.approval else self._runner.take_slot(engine.name)
+
+        def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
+            earlier = self._earlier(tx, caller, key, body)
+            if earlier is not None:
+                return StartedRun(earlier, False), None
+            action = self.record(tx, checked, parameters)
+            if key:
+                stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
+            # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
+            # later: after a crash in between nobody could tell whether such an engine has it.
+            job = None
+            if slot is not None and action.engine_job_id and action.engine_id == engine.name:
+                job = self._lifecycle.dispatch_in(tx, _number(action))
+            return StartedRun(action, True), job
+
+        # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
+        return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, engine.name, slot)))
+
+    def check(self, reads: Reads, caller: Caller, request: RunInput) -> CheckedRun:
+        """What a request would run; raises as `start` does. What may change meanwhile is left to `record`."""
+        target = targets.load(reads, request.object_type, objects.parse_id(request.object_id), on_run=True)
+        caller.require_clearance(target.tlp, "create action")
+        choice = self._offers.choose(target, request.responder_id, request.engine_id)
+        values = inputs.checked(reads, self._offers.parameters(choice.offer), request.parameters)
+        checked = request.model_copy(update={"parameters": values})
+        return CheckedRun(caller, checked, target, choice, self._offers.section(choice.offer.name))
+
+    def record(self, tx: Transaction, checked: CheckedRun, parameters: reports.SerializedParameters) -> Action:
+        """Record a run, with all that has to be checked in the same transaction; `queue` it once that is committed.
+
+        Raises as `start` does, before anything is written.
+        """
+        request, choice = checked.request, checked.choice
+        target = _as_now(tx, checked.target)
+        if request.only_if_idle:
+            rights.require_idle(tx, target, choice.offer.name)
+        with_slot = self._with_free_slot(tx, choice, request, target)
+        return self._lifecycle.record(tx, checked.caller, request, target, with_slot, checked.section, parameters)
+
+    def queue(self, action: Action) -> None:
+        """Queue a recorded action for its engine, unless it waits for approval."""
+        if action.approval is None:
+            self._runner.accept(_number(action), action.engine_id)
+
+    async def _record_and_follow(
+        self,
+        work: Callable[[Transaction], tuple[StartedRun, Job | Report | None]],
+        engine_name: str,
+        slot: EngineQueue | None,
+    ) -> StartedRun:
+        """Record a run and follow or queue it; `slot` is one of that engine which it may take."""
+        try:
+            started, job = await self._database.transaction(work)
+            if slot is not None and job is not None:
+                self._runner.follow(_number(started.action), engine_name, slot, job)
+                slot = None
+            elif started.new:
+                self.queue(started.action)
+            return started
+        finally:
+            if slot is not None:
+                self._runner.return_slot(engine_name, slot)
+
+    def _with_free_slot(self, tx: Transaction, choice: Choice, request: RunInput, target: Target) -> Choice:
+        """The choice, or with `spread_load`, if its engine is full, the next engine with a free slot.
+
+        Decided in the transaction that takes the slot, so that two runs never count on the same one.
+        """
+        if not self._spread_load or request.engine_id is not None or choice.engine.capacity is None:
+            return choice
+        full = self._offers.full(stored.slots_taken(tx, self._lifecycle.holder))
+        return self._offers.choose(target, request.responder_id, None, full=full)
+
+    def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
+        """The action that this caller started with the same key. Raises ResponderBotError("key_reused")."""
+        number = self.remembered(reads, caller, key, body)
+        row = None if number is None else stored.find(reads, number)
+        return None if row is None else Action.model_validate_json(row["doc"])
+
+    def remembered(self, reads: Reads, caller: Caller, key: str, body: str) -> int | None:
+        """What this caller started with the same key. Raises ResponderBotError("key_reused")."""
+        known = stored.remembered(reads, caller.login, key, self._clock() - IDEMPOTENCY_KEY_MS) if key else None
+        if known is not None and known["body"] != body:
+            raise ResponderBotError(
+                "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."
+            )
+        return None if known is None else int(known["action_id"])
+
+
+def _as_now(reads: Reads, target: Target) -> Target:
+    """The target; an artifact with the id and the case that it may have got since it was read."""
+    return targets.load(reads, target.kind, target.id) if target.kind == "case_artifact" else target
+
+
+async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:
+    """Without parameters, as usual, at once; else in a thread, since they may be as large as a request."""
+    if not parameters:
+        return reports.SerializedParameters.of(parameters)
+    return await asyncio.to_thread(reports.SerializedParameters.of, parameters)
+
+
+def _number(action: Action) -> int:
+    return int(action.id[1:])
