@@ -4,14 +4,14 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile
-from core.store import users
+from core.store import people, users
 
 KEY_BYTES = 32
 DEFAULT_CLEARANCE = 2  # amber
@@ -76,8 +76,7 @@ class Access:
 
     def normalize_login(self, name: str) -> str:
         """A login or its first part as a full login: in lower case, with the domain."""
-        name = name.strip().lower()
-        return name if "@" in name else f"{name}@{self._user_domain}"
+        return full_login(name, self._user_domain)
 
     def authenticate(self, key: str, *, login: str | None = None) -> Caller:
         """The caller with this key, and with this login if one is given. Raises ResponderBotError("authentication")."""
@@ -228,6 +227,23 @@ def require_person(reads: Reads, name: str) -> str:
         sentence = f"User {login} is unknown, disabled or a program; give the whole login of somebody with access."
         raise ResponderBotError("bad_request", sentence)
     return login
+
+
+def full_login(name: str, user_domain: str) -> str:
+    """A login or its first part as a full login: in lower case, with the domain."""
+    name = name.strip().lower()
+    return name if "@" in name else f"{name}@{user_domain}"
+
+
+def expand(reads: Reads, names: Iterable[str], user_domain: str) -> frozenset[str]:
+    """The logins that a policy names: logins or their first parts, and groups as `@containment` with all members.
+
+    Read it in the transaction that decides by it. Rights are no part of it: a member may be disabled.
+    """
+    found: set[str] = set()
+    for name in names:
+        found |= {*people.members_of(reads, name[1:])} if name.startswith("@") else {full_login(name, user_domain)}
+    return frozenset(found)
 
 
 def current_clearance(reads: Reads, login: str) -> int:

@@ -162,6 +162,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     actions = Actions(lifecycle, runner, offers, database, feed, clock, spread_load=section.spread_load)
     stack.push_async_callback(_cancel, asyncio.create_task(_prune_hourly(feed, database, clock, section.event_days)))
 
+    people = People(database, access, clock)
+    stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
+
     probe = health.StoreProbe(database)
     metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()))
     comments = Comments(database, clock)
@@ -183,7 +186,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
-        *people_api.endpoints(People(database, access, clock)),
+        *people_api.endpoints(people),
         *health.endpoints(
             probe,
             metrics,

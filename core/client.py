@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.common.errors import Code, ResponderBotError
 from core.models import (
+    AccessRequest,
     Action,
     Alert,
     AlertInput,
@@ -25,6 +26,7 @@ from core.models import (
     CaseTemplateInput,
     DocumentList,
     EventPage,
+    Group,
     Kind,
     Log,
     LogInput,
@@ -34,6 +36,7 @@ from core.models import (
     RunInput,
     Task,
     TaskInput,
+    UserEntry,
 )
 
 CONNECTIONS = 100
@@ -208,6 +211,51 @@ class CoreClient:
     async def deny(self, action_id: str, message: str = "") -> Action:
         return await self._post(Action, f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
 
+    # --- people -----------------------------------------------------------------------------------------------------
+
+    async def request_access(self, team: str, slack_user: str, name: str) -> AccessRequest:
+        """Ask for access for somebody in Slack; the request that waits already, if there is one.
+
+        Raises "conflict" with a sentence for that person.
+        """
+        body = {"team": team, "slackUser": slack_user, "name": name}
+        return await self._post(AccessRequest, "/api/access", body)
+
+    async def access_requests(self) -> list[AccessRequest]:
+        """The newest 200 requests, pending ones first."""
+        return self._parse(await self._request("GET", "/api/access"), _ACCESS_REQUESTS.validate_json)
+
+    async def access_request(self, request_id: str) -> AccessRequest:
+        return await self._get(AccessRequest, f"/api/access/{_quoted(request_id)}")
+
+    async def approve_access(self, request_id: str, profile: str, login: str = "") -> AccessRequest:
+        """Give access with this profile; with the login that the request has, or another.
+
+        Raises "conflict" if it was decided or has expired, "exists" if the login or the link does.
+        """
+        body = {"profile": profile, **({"login": login} if login else {})}
+        return await self._post(AccessRequest, f"/api/access/{_quoted(request_id)}/approve", body)
+
+    async def deny_access(self, request_id: str, message: str = "") -> AccessRequest:
+        return await self._post(AccessRequest, f"/api/access/{_quoted(request_id)}/deny", _decision(message))
+
+    async def users(self) -> list[UserEntry]:
+        """All users with their links and groups."""
+        return self._parse(await self._request("GET", "/api/user"), _USERS.validate_json)
+
+    async def set_disabled(self, login: str, disabled: bool) -> UserEntry:
+        """End somebody's access, or give it back."""
+        return await self._post(UserEntry, f"/api/user/{_quoted(login)}/{'disable' if disabled else 'enable'}")
+
+    async def groups(self) -> list[Group]:
+        """All groups that have members."""
+        return self._parse(await self._request("GET", "/api/group"), _GROUPS.validate_json)
+
+    async def set_group(self, name: str, logins: Sequence[str]) -> Group:
+        """Let a group have these members and no others."""
+        response = await self._request("PUT", f"/api/group/{_quoted(name)}", {"members": list(logins)})
+        return self._parse(response, Group.model_validate_json)
+
     # --- event feed and health --------------------------------------------------------------------------------------
 
     async def events(self, after: int | None, wait_s: float, *, documents: bool = False) -> EventPage:
@@ -317,6 +365,9 @@ class CoreClient:
 _OBJECT = TypeAdapter(dict[str, Any])
 _OBJECTS = TypeAdapter(list[dict[str, Any]])
 _ACTIONS = TypeAdapter(list[Action])
+_ACCESS_REQUESTS = TypeAdapter(list[AccessRequest])
+_USERS = TypeAdapter(list[UserEntry])
+_GROUPS = TypeAdapter(list[Group])
 _RESPONDERS = TypeAdapter(list[OfferedResponder])
 
 

@@ -4,26 +4,35 @@ What an org-admin may do through the bot is limited, as the bot's key must not b
 (core/docs/semantics.md#people-managed-in-slack).
 """
 
+import asyncio
 import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
+
+import structlog
 
 from core.access import KEY_BYTES, Access, Caller, hash_key, parse_slack_id, require_person
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import PROGRAM_PROFILES, AccessRequest, ApproveAccessInput, Group, NewKey, UserEntry
-from core.store import objects, users
+from core.store import events, objects, users
 from core.store import people as stored
 
 DAY_MS = 86_400_000
 KEPT_MS = 30 * DAY_MS
 MAX_PENDING = 100
+MAX_A_DAY = 3
+"""How often one person can ask in a day."""
 MAX_LISTED = 200
 NAME_CHARS = 100
+EXPIRE_EVERY_S = 1.0
 _GROUP = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+
+log = structlog.get_logger("core.people")
 
 T = TypeVar("T")
 
@@ -38,16 +47,19 @@ class People:
 
     # --- requests for access ----------------------------------------------------------------------------------------
 
-    async def request(self, slack_id: str, name: str) -> tuple[AccessRequest, bool]:
+    async def request(self, caller: Caller, slack_id: str, name: str) -> tuple[AccessRequest, bool]:
         """The pending request of somebody in Slack, and whether it is new. It expires after a day.
 
-        Raises ResponderBotError: bad_request, conflict (linked already, too many).
+        Raises ResponderBotError: bad_request, conflict (linked already, disabled, too many).
         """
         team, slack_user = parse_slack_id(slack_id)
         name = " ".join(name.split())[:NAME_CHARS] or slack_user
 
         def work(tx: Transaction, now: int) -> tuple[AccessRequest, bool]:
             linked = users.by_slack(tx, team, slack_user) or users.by_slack(tx, "", slack_user)
+            if linked is not None and linked["disabled"]:
+                sentence = f"The access of {linked['login']} was ended; only an org-admin can give it back."
+                raise ResponderBotError("conflict", sentence)
             if linked is not None:
                 raise ResponderBotError(
                     "conflict", f"The Slack id {slack_user} is linked to {linked['login']} already."
@@ -55,6 +67,9 @@ class People:
             known = stored.newest_request(tx, team, slack_user)
             if known is not None and known["status"] == "pending" and known["expires_at"] > now:
                 return _shown(known, now), False
+            if stored.count_since(tx, team, slack_user, now - DAY_MS) >= MAX_A_DAY:
+                sentence = f"You have asked {MAX_A_DAY} times today; speak with an org-admin, or ask again tomorrow."
+                raise ResponderBotError("conflict", sentence)
             if stored.count_pending(tx, now) >= MAX_PENDING:
                 sentence = f"{MAX_PENDING} requests wait for an admin already; ask again later."
                 raise ResponderBotError("conflict", sentence)
@@ -62,6 +77,7 @@ class People:
             number = objects.next_id(tx)
             login = self._access.normalize_login(_login(name) or slack_user)
             stored.insert_request(tx, number, team, slack_user, name, login, now, now + DAY_MS)
+            _record(tx, "created", number, caller.login, now)
             return _shown(_request(tx, number), now), True
 
         return await self._change(work)
@@ -90,7 +106,8 @@ class People:
         def work(tx: Transaction, now: int) -> AccessRequest:
             row = _pending(tx, request_id, now)
             login = self._access.new_login(row["login"] if wanted.login is None else wanted.login)
-            if caller.login in (row["login"], login):
+            own_ids = [link["slack_user"] for link in users.links_of(tx, caller.login)]
+            if caller.login in (row["login"], login) or row["slack_user"] in own_ids:
                 sentence = "This request names your own login; somebody else must decide on it."
                 raise ResponderBotError("forbidden", sentence)
             # Nobody needs the key to work in Slack; an admin can make another.
@@ -98,6 +115,7 @@ class People:
             users.insert(tx, login, wanted.profile, wanted.clearance, unknown_key, now)
             users.link(tx, row["team"], row["slack_user"], login)
             stored.decide(tx, row["id"], "approved", login, wanted.profile, "", caller.login, now)
+            _record(tx, "ended", row["id"], caller.login, now)
             return _shown(_request(tx, row["id"]), now)
 
         return await self._change(work)
@@ -109,15 +127,29 @@ class People:
         def work(tx: Transaction, now: int) -> AccessRequest:
             row = _pending(tx, request_id, now)
             stored.decide(tx, row["id"], "denied", row["login"], None, message, caller.login, now)
+            _record(tx, "ended", row["id"], caller.login, now)
             return _shown(_request(tx, row["id"]), now)
 
         return await self._change(work)
 
+    async def expire_forever(self) -> None:
+        """End the requests on which nobody decides in time, each once, also with several cores."""
+        while True:
+            try:
+                if due := stored.due(self._database, self._clock()):
+                    await self._change(partial(_expire, numbers=due))
+            except ResponderBotError as error:
+                log.warning("requests_not_expired", reason=error.message)
+            except Exception:
+                log.exception("requests_not_expired")
+            await asyncio.sleep(EXPIRE_EVERY_S)
+
     # --- users ------------------------------------------------------------------------------------------------------
 
     def users(self, caller: Caller) -> Sequence[UserEntry]:
-        """All users. Raises ResponderBotError("forbidden")."""
-        _require_admin(caller, "see all users")
+        """All users, for org-admins and the bot itself. Raises ResponderBotError("forbidden")."""
+        if not caller.may("actOnBehalf"):
+            _require_admin(caller, "see all users")
         return self._entries(self._database)
 
     async def set_disabled(self, caller: Caller, name: str, disabled: bool) -> UserEntry:
@@ -134,7 +166,13 @@ class People:
         return await self._change(work)
 
     async def new_key(self, caller: Caller, name: str) -> NewKey:
-        """Replace a user's key. Raises ResponderBotError: forbidden, not_found."""
+        """Replace a user's key. Raises ResponderBotError: forbidden, not_found.
+
+        Never through the bot: its key would be worth that of the user, and Slack would have read it.
+        """
+        if caller.is_on_behalf:
+            sentence = f"Keys don't pass through Slack; run `responder-bot user key {name}` where core runs."
+            raise ResponderBotError("forbidden", sentence)
         key = secrets.token_urlsafe(KEY_BYTES)
 
         def work(tx: Transaction, _: int) -> NewKey:
@@ -214,6 +252,18 @@ class People:
         return await self._database.transaction(lambda tx: work(tx, now))
 
 
+def _record(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
+    """Record an event, which is how the bot learns of a request and of its end."""
+    kind, type_ = "AccessRequest", f"access_request.{verb}"
+    events.append(tx, at=now, type=type_, object_type=kind, object_ids=[number], root_id=number, user=user)
+
+
+def _expire(tx: Transaction, now: int, *, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        if stored.expire(tx, number):
+            _record(tx, "ended", number, _request(tx, number)["login"], now)
+
+
 def _require_admin(caller: Caller, what: str) -> None:
     # The profile and not manageUser, which one who acts through the bot lacks.
     if caller.profile != "org-admin":
@@ -229,11 +279,11 @@ def _request(reads: Reads, number: int | None) -> Row:
 
 def _pending(reads: Reads, request_id: str, now: int) -> Row:
     row = _request(reads, objects.parse_id(request_id))
+    if row["expires_at"] <= now and row["status"] in ("pending", "expired"):
+        raise ResponderBotError("conflict", "This request has expired; the person can ask again.")
     if row["status"] != "pending":
         sentence = f"This request was {row['status']} by {row['decided_by']} already."
         raise ResponderBotError("conflict", sentence)
-    if row["expires_at"] <= now:
-        raise ResponderBotError("conflict", "This request has expired; the person can ask again.")
     return row
 
 

@@ -157,8 +157,8 @@ class _DocumentReader:
         """Of all that was read."""
 
     def add_event(self, event: Event) -> None:
-        """Add what an event is about. Case templates have no document."""
-        if event.object_type == "CaseTemplate":
+        """Add what an event is about. Case templates and requests for access have no document."""
+        if event.object_type in ("CaseTemplate", "AccessRequest"):
             return
         number, root_id = int(event.object_id[1:]), int(event.root_id[1:])
         document = self._document(root_id)

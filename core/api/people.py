@@ -26,7 +26,7 @@ def endpoints(people: People) -> Sequence[Endpoint]:
     async def ask(request: Request) -> Response:
         body: AccessInput = request.body
         slack_id = f"{body.team}:{body.slack_user}"
-        found, is_new = await people.request(slack_id, body.name)
+        found, is_new = await people.request(request.caller, slack_id, body.name)
         return json_response(found, status=201 if is_new else 200)
 
     async def list_requests(request: Request) -> Response:

@@ -39,6 +39,28 @@ def count_pending(reads: Reads, now: int) -> int:
     return row["total"] if row else 0
 
 
+def count_since(reads: Reads, team: str, slack_user: str, since: int) -> int:
+    """How often this person has asked since then (ms)."""
+    sql = (
+        "SELECT count(*) AS total FROM access_request"
+        " WHERE team = :team AND slack_user = :slack_user AND created_at > :since"
+    )
+    row = reads.row(sql, {"team": team, "slack_user": slack_user, "since": since})
+    return row["total"] if row else 0
+
+
+def due(reads: Reads, now: int) -> list[int]:
+    """Pending requests that nobody has decided on in time."""
+    sql = "SELECT id FROM access_request WHERE status = 'pending' AND expires_at <= :now"
+    return [row["id"] for row in reads.rows(sql, {"now": now})]
+
+
+def expire(tx: Transaction, number: int) -> int:
+    """0 if it has been decided meanwhile."""
+    sql = "UPDATE access_request SET status = 'expired' WHERE id = :id AND status = 'pending'"
+    return tx.run(sql, {"id": number})
+
+
 def newest_requests(reads: Reads, limit: int) -> list[Row]:
     """The newest requests, pending ones first."""
     sql = f"SELECT {_COLUMNS} FROM access_request ORDER BY status = 'pending' DESC, id DESC LIMIT :limit"
@@ -78,6 +100,11 @@ def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
         "DELETE FROM group_member WHERE name = :name AND login NOT IN (SELECT value FROM json_each(:logins))", values
     )
     tx.run("INSERT OR IGNORE INTO group_member (name, login) SELECT :name, value FROM json_each(:logins)", values)
+
+
+def members_of(reads: Reads, group: str) -> list[str]:
+    """The logins in a group; none if there is no such group."""
+    return [row["login"] for row in reads.rows("SELECT login FROM group_member WHERE name = :name", {"name": group})]
 
 
 def members(reads: Reads) -> list[Row]:

@@ -10,7 +10,8 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.people import DAY_MS, MAX_PENDING
+from core.access import expand
+from core.people import DAY_MS, MAX_A_DAY, MAX_PENDING
 from core.store import people as stored
 from tests.core.running import RunningCore, running_core
 
@@ -71,6 +72,59 @@ async def test_a_denied_request_has_its_reason_and_one_can_ask_again(core: Runni
     assert (denied["status"], denied["message"]) == ("denied", "who?")
     await bot(core, "GET", "/api/user/by-slack/T1/U0DAN", status=404)
     assert (await ask(core, "U0DAN"))["id"] != asked["id"]
+
+
+async def test_one_person_asks_three_times_a_day(core: RunningCore) -> None:
+    for _ in range(MAX_A_DAY):
+        asked = await ask(core, "U0FLO")
+        await bot(core, "POST", f"/api/access/{asked['id']}/deny", {}, by=ADMIN)
+    refused = await ask(core, "U0FLO", status=409)
+    assert refused["message"] == "You have asked 3 times today; speak with an org-admin, or ask again tomorrow."
+
+
+async def test_the_feed_tells_of_requests_and_their_ends(core: RunningCore) -> None:
+    last = (await bot(core, "GET", "/api/event"))["last"]
+    one, other = await ask(core, "U0IVY"), await ask(core, "U0JAN")
+    await bot(core, "POST", f"/api/access/{one['id']}/deny", {}, by=ADMIN)
+    over = {"id": int(other["id"][1:])}
+    await core.core.database.transaction(
+        lambda tx: tx.run("UPDATE access_request SET expires_at = 1 WHERE id = :id", over)
+    )
+    told: list[dict[str, Any]] = []
+    while len(told) < 4:  # the expiry is an event of its own
+        page = await bot(core, "GET", f"/api/event?after={last}&wait=30&include=documents")
+        assert page["documents"] == []
+        told, last = [*told, *page["events"]], page["last"]
+    assert [(event["type"], event["objectId"], event["rootId"]) for event in told] == [
+        ("access_request.created", one["id"], one["id"]),
+        ("access_request.created", other["id"], other["id"]),
+        ("access_request.ended", one["id"], one["id"]),
+        ("access_request.ended", other["id"], other["id"]),
+    ]
+    row = core.core.database.row("SELECT status FROM access_request WHERE id = :id", over)
+    assert row is not None
+    assert row["status"] == "expired"
+
+
+async def test_who_was_disabled_cannot_ask_and_nobody_decides_on_their_own_slack_id(core: RunningCore) -> None:
+    await core.key("analyst", "kim")
+    await core.core.access.link("kim", "T1:U0KIM")
+    await core.core.access.disable("kim")
+    refused = await ask(core, "U0KIM", status=409)
+    assert "was ended; only an org-admin can give it back" in refused["message"]
+    asked = await ask(core, "U0ADA", "Ada")
+    await core.core.access.link("org-admin", "T2:U0ADA")  # the same person, linked meanwhile under another team
+    own = await bot(core, "POST", f"/api/access/{asked['id']}/approve", {"profile": "analyst"}, by=ADMIN, status=403)
+    assert "somebody else must decide" in own["message"]
+
+
+async def test_a_policy_names_people_and_groups(core: RunningCore) -> None:
+    await bot(core, "PUT", "/api/group/oncall", {"members": ["analyst", "org-admin"]})
+    names = ["@oncall", "Zoe", "max@example.org", "@nobody"]
+    found = expand(core.core.database, names, "responder-bot.local")
+    own = {f"{name}@responder-bot.local" for name in ("analyst", "org-admin", "zoe")}
+    assert found == {*own, "max@example.org"}
+    await bot(core, "PUT", "/api/group/oncall", {"members": []})
 
 
 async def test_a_request_expires_after_a_day(core: RunningCore) -> None:
@@ -147,7 +201,9 @@ async def test_an_admin_sees_people_and_changes_their_access(core: RunningCore) 
     ida = {"Authorization": f"Bearer {core.keys['ida']}"}
     assert (await core.send("GET", "/api/user/current", headers=ida)).status_code == 401
     assert (await bot(core, "POST", "/api/user/ida/enable", by=ADMIN))["disabled"] is False
-    key = (await bot(core, "POST", "/api/user/ida/key", by=ADMIN))["key"]
+    refused = await bot(core, "POST", "/api/user/ida/key", by=ADMIN, status=403)
+    assert refused["message"] == "Keys don't pass through Slack; run `responder-bot user key ida` where core runs."
+    key = (await core.send("POST", "/api/user/ida/key")).json()["key"]
     assert (await core.send("GET", "/api/user/current", headers=ida)).status_code == 401
     ida = {"Authorization": f"Bearer {key}"}
     assert (await core.send("GET", "/api/user/current", headers=ida)).status_code == 200
@@ -165,10 +221,11 @@ async def test_who_acts_through_the_bot_cannot_take_over_admins_and_programs(cor
     for login in ("lead", "service", "source"):
         for verb in ("disable", "enable", "key"):
             refused = await bot(core, "POST", f"/api/user/{login}/{verb}", by=ADMIN, status=403)
-            assert "command line" in refused["message"]
+            assert ("user key" if verb == "key" else "command line") in refused["message"]
     own = {"Authorization": f"Bearer {core.keys['lead']}"}
     assert (await core.send("POST", "/api/user/source/key", headers=own)).status_code == 200  # with one's own key
-    assert "key" in await bot(core, "POST", "/api/user/lead/key", by={"X-On-Behalf-Of": "lead"})
+    # The bot's key would otherwise be worth an admin's.
+    await bot(core, "POST", "/api/user/lead/key", by={"X-On-Behalf-Of": "lead"}, status=403)
 
 
 async def test_groups_have_members(core: RunningCore) -> None:
