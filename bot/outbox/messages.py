@@ -3,29 +3,43 @@
 # ruff: noqa: S608  # every fragment is a constant of this module or a made-up parameter name, every value is bound
 
 import secrets
-from collections.abc import Collection
 
-from bot.outbox.models import MessageRecord
+from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT, NEWS, OTHER, WITHHOLDING, MessageRecord
 from core.common.database.sqlite import Reads, Row, Transaction
 
 POST_ID_BYTES = 16
 
-_FROM = "FROM message m LEFT JOIN message root ON root.key = m.thread_of LEFT JOIN file f ON f.message_key = m.key"
 _COLUMNS = (
     "m.*, m.rowid AS number, coalesce(root.ts, '') AS root_ts, coalesce(f.name, '') AS file_name,"
     " coalesce(f.text, '') AS file_text, coalesce(f.slack_id, '') AS file_id, f.status AS file_status,"
     " coalesce(f.failures, 0) AS file_failures"
 )
-_RECORDS = f"SELECT {_COLUMNS} {_FROM}"
 PENDING = "status IN ('unsent', 'posting', 'outdated')"
-"""Slack lacks the desired content. Word for word the condition of the partial index `message_pending`."""
+"""Slack lacks the desired content. Word for word the condition of the indexes `message_pending` and `message_next`."""
 UNKNOWN = -1  # the clearance of a message that must be checked before it is sent
 
+# What Slack shows may be more than the channel or person may see now, unless only their clearance rose.
+_MUST_GO = (
+    "message.status <> 'unsent' AND message.fingerprint <> :fingerprint"
+    " AND (message.clearance < 0 OR :clearance <= message.clearance)"
+)
+_NEXT_RANK = f"""min(CASE WHEN {_MUST_GO} THEN {WITHHOLDING} ELSE {IN_BULK} END,
+    CASE message.status WHEN 'shown' THEN :rank WHEN 'unsent' THEN min(message.rank, :post_rank)
+        ELSE min(message.rank, :rank) END)"""
 # Events update a message at most once in `update_every_ms`; progress doesn't hold up what is more than that.
 _NEXT_UPDATE = (
     "max(:now, CASE WHEN :is_progress = 1 THEN message.event_updated_at ELSE message.nonprogress_updated_at END"
     " + :update_every_ms)"
 )
+
+
+def selected(messages: str) -> str:
+    """The beginning of a query for records; `messages` are tables with the message as `m`, perhaps its file as `f`."""
+    file = "" if " f " in messages else " LEFT JOIN file f ON f.message_key = m.key"
+    return f"SELECT {_COLUMNS} FROM {messages} LEFT JOIN message root ON root.key = m.thread_of{file}"
+
+
+_RECORDS = selected("message m")
 
 
 # --- transitions (bot/docs/delivery.md#states-of-a-message) ---------------------------------------------------------
@@ -35,20 +49,20 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
     """Insert a message or change its desired content; equal content changes nothing. A deleted one stays deleted."""
     tx.run(
         f"""INSERT INTO message (key, channel, conversation, root_id, thread_of, payload, digest, status, version,
-               attempted_version, attempted_at, post_id, ts, priority, is_progress, pending_since, due_at, changed_at,
+               attempted_version, attempted_at, post_id, ts, rank, is_progress, pending_since, due_at, changed_at,
                event_updated_at, failures, problem, is_plain, created_at, clearance, about, fingerprint)
            VALUES (:key, :channel, '', :root_id, :thread_of, :payload, :digest, 'unsent', 1,
-               0, 0, :post_id, '', :priority, 1, :now, :now, 0,
+               0, 0, :post_id, '', :post_rank, 1, :now, :now, 0,
                0, 0, '', 0, :now, :clearance, :about, :fingerprint)
            ON CONFLICT (key) DO UPDATE SET
                payload = :payload, digest = :digest, version = message.version + 1, is_plain = 0,
                status = CASE message.status WHEN 'shown' THEN 'outdated' ELSE message.status END,
                pending_since = CASE message.status WHEN 'shown' THEN :now ELSE message.pending_since END,
-               priority = CASE message.status WHEN 'shown' THEN :priority ELSE max(message.priority, :priority) END,
+               rank = {_NEXT_RANK},
                is_progress = CASE message.status WHEN 'shown' THEN :is_progress
                    ELSE min(message.is_progress, :is_progress) END,
-               due_at = CASE WHEN :priority = 1 THEN :now WHEN message.status = 'shown' THEN {_NEXT_UPDATE}
-                   ELSE min(message.due_at, {_NEXT_UPDATE}) END
+               due_at = CASE WHEN {_NEXT_RANK} <= {WITHHOLDING} THEN :now
+                   WHEN message.status = 'shown' THEN {_NEXT_UPDATE} ELSE min(message.due_at, {_NEXT_UPDATE}) END
            WHERE message.digest <> :digest""",
         values,
     )
@@ -62,7 +76,8 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
 def prioritize(tx: Transaction, root_id: str, now: int) -> None:
     """Send what is pending for an alert or a case at once, since a person waits for it, and repost deleted cards."""
     tx.run(
-        f"UPDATE message SET priority = 1, due_at = :now WHERE root_id = :root_id AND priority < 1 AND {PENDING}",
+        f"""UPDATE message SET rank = {FOR_PERSON}, due_at = :now
+            WHERE root_id = :root_id AND rank <> {FOR_PERSON} AND {PENDING}""",
         {"root_id": root_id, "now": now},
     )
     deleted = tx.rows(
@@ -77,7 +92,7 @@ def prioritize(tx: Transaction, root_id: str, now: int) -> None:
 def post_again(tx: Transaction, key: str, now: int) -> None:
     """Post a deleted message as a new one, since a person waits for it."""
     tx.run(
-        """UPDATE message SET status = 'unsent', ts = '', priority = 1, pending_since = :now, due_at = :now,
+        f"""UPDATE message SET status = 'unsent', ts = '', rank = {FOR_PERSON}, pending_since = :now, due_at = :now,
                failures = 0, problem = '' WHERE key = :key AND status = 'deleted'""",
         {"key": key, "now": now},
     )
@@ -119,14 +134,15 @@ def post_failed(tx: Transaction, key: str, began_at: int) -> None:
 def mark_sent(tx: Transaction, key: str, version: int, now: int, ts: str, conversation: str) -> None:
     """Note that Slack has this version, under this `ts` in this conversation."""
     tx.run(
-        """UPDATE message SET status = CASE WHEN version > :version THEN 'outdated' ELSE 'shown' END,
+        f"""UPDATE message SET status = CASE WHEN version > :version THEN 'outdated' ELSE 'shown' END,
                attempted_version = 0, attempted_at = 0, ts = :ts, conversation = :conversation, changed_at = :now,
-               event_updated_at = CASE WHEN priority = 1 OR ts = '' THEN event_updated_at ELSE :now END,
-               nonprogress_updated_at = CASE WHEN priority = 1 OR ts = '' OR is_progress = 1
+               event_updated_at = CASE WHEN rank = {FOR_PERSON} OR ts = '' THEN event_updated_at ELSE :now END,
+               nonprogress_updated_at = CASE WHEN rank = {FOR_PERSON} OR ts = '' OR is_progress = 1
                    THEN nonprogress_updated_at ELSE :now END,
                is_progress = CASE WHEN version > :version THEN is_progress ELSE 1 END,
                failures = 0, problem = '',
-               priority = CASE WHEN version > :version THEN priority ELSE 0 END
+               rank = CASE WHEN version = :version THEN {OTHER} WHEN rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT}
+                   THEN {NEWS} ELSE rank END
            WHERE key = :key AND status <> 'deleted'""",
         {"key": key, "version": version, "now": now, "ts": ts, "conversation": conversation},
     )
@@ -145,8 +161,8 @@ def mark_deleted(tx: Transaction, message: MessageRecord, now: int) -> None:
            WHERE key = :key AND ts = :ts""",
         values,
     )
-    row = tx.row("SELECT priority FROM message WHERE key = :key", values)
-    if is_noted and row and row["priority"] == 1 and not message.thread_of:
+    row = tx.row("SELECT rank FROM message WHERE key = :key", values)
+    if is_noted and row and row["rank"] == FOR_PERSON and not message.thread_of:
         post_again(tx, message.key, now)
     elif is_noted:
         tx.run("UPDATE message SET status = 'deleted' WHERE thread_of = :key AND status = 'unsent'", values)
@@ -157,6 +173,15 @@ def retry_at(tx: Transaction, key: str, due_at: int, problem: str) -> None:
     tx.run(
         "UPDATE message SET due_at = :due_at, failures = failures + 1, problem = :problem WHERE key = :key",
         {"key": key, "due_at": due_at, "problem": problem},
+    )
+
+
+def retry_channel_at(tx: Transaction, channel: str, now: int, due_at: int, problem: str) -> None:
+    """Try all that is due in this channel again at `due_at`, since Slack refuses the channel."""
+    tx.run(
+        f"""UPDATE message SET due_at = :due_at, problem = :problem
+            WHERE channel = :channel AND {PENDING} AND due_at <= :now""",
+        {"channel": channel, "now": now, "due_at": due_at, "problem": problem},
     )
 
 
@@ -209,30 +234,6 @@ def new_post_id() -> str:
 def by_key(reads: Reads, key: str) -> Row | None:
     """The message with this key."""
     return reads.row(f"{_RECORDS} WHERE m.key = :key", {"key": key})
-
-
-def due(reads: Reads, now: int, busy: Collection[str]) -> list[Row]:
-    """What to send next: of each channel that isn't busy at most one post, one update and one file, since each has its
-    own rate limit; what people wait for first, then the oldest, and an update before a post that became due with it. A
-    reply waits until its root is posted, a file until its message is shown."""
-    names = {f"c{n}": channel for n, channel in enumerate(busy)}
-    idle = f"m.channel NOT IN ({','.join(f':{name}' for name in names)})"
-    return reads.rows(
-        f"""SELECT * FROM (
-              SELECT *, row_number() OVER (
-                  PARTITION BY channel, call ORDER BY priority DESC, pending_since, number) AS nth
-              FROM (
-                SELECT {_COLUMNS}, CASE m.status WHEN 'outdated' THEN 'update' ELSE 'post' END AS call {_FROM}
-                WHERE m.{PENDING} AND m.due_at <= :now AND (m.thread_of = '' OR root.ts <> '') AND {idle}
-                UNION ALL
-                SELECT {_COLUMNS}, 'file' AS call FROM file f JOIN message m ON m.key = f.message_key
-                LEFT JOIN message root ON root.key = m.thread_of
-                WHERE f.status <> 'shown' AND f.due_at <= :now AND (m.status = 'shown' OR f.status = 'removing')
-                    AND {idle}
-              )
-            ) WHERE nth = 1 ORDER BY priority DESC, pending_since, call = 'update' DESC""",
-        {"now": now, **names},
-    )
 
 
 def next_due_at(reads: Reads, now: int) -> int | None:

@@ -9,11 +9,15 @@ from bot.cards.message import Intent, Message
 from bot.redaction import RedactedView
 from core.common.database.sqlite import Row
 
-# Values of the column `priority`: what is sent first has the highest.
-FOR_PERSON = 1  # a person waits for it
-FOR_EVENT = 0
-IN_BULK = -1  # one of many that are rendered again
+# Values of the column `rank`: what is sent first has the lowest (bot/docs/delivery.md#what-goes-first).
+FOR_PERSON = 0  # a person waits for it
+WITHHOLDING = 1  # Slack may show what may no longer be seen
+FIRST_ALERT, LAST_ALERT = 2, 5  # new alerts, from critical to low
+NEWS = 6  # ends of runs, approvals, changes of cards
+OTHER = 7  # progress
+IN_BULK = 8  # one of many that are rendered again
 
+NEWS_KINDS = ("end", "approval", "ask", "watch")  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it
@@ -80,11 +84,23 @@ class DesiredMessage:
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
 
     @property
-    def priority(self) -> int:
-        """FOR_PERSON, FOR_EVENT or IN_BULK."""
+    def rank(self) -> int:
+        """How urgent an update of it is."""
         if self.by_person:
             return FOR_PERSON
-        return IN_BULK if self.in_bulk else FOR_EVENT
+        if self.in_bulk:
+            return IN_BULK
+        return OTHER if self.is_progress else NEWS
+
+    @property
+    def post_rank(self) -> int:
+        """How urgent its post is: that of an alert by severity."""
+        kind, _, _ = self.key.partition(":")
+        if self.by_person:
+            return FOR_PERSON
+        if kind == "alert":
+            return LAST_ALERT + 1 - max(1, self.view.subject.severity if self.view else 1)
+        return NEWS if kind in NEWS_KINDS else OTHER
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ class MessageRecord:
     attempted_at: int  # when that began
     post_id: str  # random, in the message's metadata, by which a post is found in Slack
     ts: str
-    priority: int  # FOR_PERSON, FOR_EVENT or IN_BULK
+    rank: int  # from FOR_PERSON to IN_BULK
     pending_since: int  # since when Slack lacks something
     failures: int
     problem: str  # why it couldn't be sent, for `doctor`
@@ -126,12 +142,12 @@ class MessageRecord:
     @property
     def by_person(self) -> bool:
         """Whether a person waits for it."""
-        return self.priority == FOR_PERSON
+        return self.rank == FOR_PERSON
 
     @property
     def in_bulk(self) -> bool:
         """Whether it is one of many that are rendered again."""
-        return self.priority == IN_BULK
+        return self.rank == IN_BULK
 
     @property
     def is_delivered(self) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 BURST_SHARE = 0.4  # of a minute's updates, this share may go at once
-EVENT_RESERVE = 5.0  # of the updates, this many are kept for what people cause
+EVENT_RESERVE = 5.0  # of the updates, this many are kept for what people cause and what must go
 
 
 @dataclass
@@ -24,7 +24,7 @@ class _Bucket:
 class RateLimiter:
     """Token buckets in memory; after a restart the first 429 says how long to wait. All times are in ms."""
 
-    def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 1.0, updates_a_minute: float = 50.0) -> None:
+    def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 0.95, updates_a_minute: float = 50.0) -> None:
         self._post_burst = post_burst
         self._posts_per_s = posts_per_s
         # A burst and what refills within a minute are together no more than Slack takes in any minute.
@@ -36,12 +36,12 @@ class RateLimiter:
         self._posts: dict[str, _Bucket] = {}
         self._blocked_until: dict[str, int] = {}
 
-    def wait_ms(self, method: str, channel: str, now: int, *, by_person: bool, ahead: int = 0) -> int:
+    def wait_ms(self, method: str, channel: str, now: int, *, is_urgent: bool, ahead: int = 0) -> int:
         """How long a call must wait, with `ahead` others of its method that aren't recorded yet; 0: not at all."""
         until = max(self._blocked_until.get(name, 0) for name in (method, f"{method} {channel}", ""))
         if until > now:
             return until - now
-        need = 1.0 if by_person or method != "chat.update" else 1.0 + EVENT_RESERVE
+        need = 1.0 if is_urgent or method != "chat.update" else 1.0 + EVENT_RESERVE
         return self._bucket(method, channel, now).wait_ms(now, need + (ahead if method in self._tier_3 else 0))
 
     def record(self, method: str, channel: str, now: int) -> None:

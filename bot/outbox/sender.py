@@ -10,9 +10,9 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import files, lookup, messages
+from bot.outbox import files, lookup, messages, order
 from bot.outbox.errors import DeliveryError, classify, classify_upload
-from bot.outbox.models import MessageRecord, is_person, record_of
+from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.redaction import RED
@@ -56,6 +56,8 @@ class _Call:
 
     message: MessageRecord
     method: str
+    is_for_age: bool = False
+    """Of a post: it goes ahead of more urgent ones because it has waited for so long."""
     post_began_at: int = 0
     """When the post that this call makes was recorded."""
 
@@ -86,6 +88,9 @@ class Sender:
         self._guard = guard
         self._uploads = Uploads(store, slack)
         self._wake = asyncio.Event()
+        self._served: dict[str, int] = {}  # by channel: the number of its last call
+        self._calls = 0
+        self._aged: set[str] = set()  # channels whose last post went ahead for its age
         self._busy: set[str] = set()  # channels with a call under way, or whose outcome isn't recorded
         self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
         self._record_at = 0.0  # on the monotonic clock, while there are any
@@ -141,9 +146,14 @@ class Sender:
         calls, until = self._choose(now)
 
         def start(call: _Call) -> None:
-            self._rate_limiter.record(call.method, call.message.channel, now)
-            self._busy.add(call.message.channel)
-            group.create_task(self._run(call.message.channel, self._send(call)))
+            channel = call.message.channel
+            self._rate_limiter.record(call.method, channel, now)
+            self._busy.add(channel)
+            self._calls += 1
+            self._served[channel] = self._calls
+            if call.method == POST:
+                (self._aged.add if call.is_for_age else self._aged.discard)(channel)
+            group.create_task(self._run(channel, self._send(call)))
 
         posts = [call for call in calls if call.is_new_post]
         for call in calls:
@@ -164,23 +174,29 @@ class Sender:
         found = (messages.next_due_at(self._store, now), messages.next_duplicate_check_at(self._store, now))
         until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
         chosen: dict[str, _Call] = {}
-        for row in messages.due(self._store, now, self._busy):
+        for one in self._in_turn(order.due(self._store, now, self._busy, self._aged)):
             if len(self._busy) + len(chosen) >= MAX_CALLS:
                 break
-            message = record_of(row)
+            message = one.message
             if message.channel in chosen:
                 continue
-            method = _method(row["call"], message)
+            method = _method(one.call, message)
             if method != DELETE_FILE and not self._is_cleared(message):
                 self._guard.on_blocked()
                 continue
             ahead = sum(call.method == method for call in chosen.values())
-            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, by_person=message.by_person, ahead=ahead)
+            wait_ms = self._rate_limiter.wait_ms(
+                method, message.channel, now, is_urgent=one.rank <= WITHHOLDING, ahead=ahead
+            )
             if wait_ms:
                 until = min(until, now + wait_ms)
             else:
-                chosen[message.channel] = _Call(message, method)
+                chosen[message.channel] = _Call(message, method, one.is_for_age)
         return list(chosen.values()), until
+
+    def _in_turn(self, found: Sequence[order.Candidate]) -> Sequence[order.Candidate]:
+        """By rank; of one rank that of the channel first which was served longest ago."""
+        return sorted(found, key=lambda one: (one.rank, self._served.get(one.message.channel, 0)))
 
     def _is_cleared(self, message: MessageRecord) -> bool:
         return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.clearance_of(message.channel)
@@ -281,7 +297,9 @@ class Sender:
             content = {"text": first_lines or "A message of responder-bot.", "blocks": [], "attachments": []}
         waited_ms = self._clock() - message.pending_since
         # Only Slack's own limits are worth a line, and not where many are rendered again.
-        was_limited = not message.in_bulk and (not message.problem or "429" in message.problem)
+        was_limited = (
+            not message.in_bulk and message.rank != WITHHOLDING and (not message.problem or "429" in message.problem)
+        )
         if was_limited and waited_ms >= LATE_MS:
             content = _with_late_note(content, waited_ms)
         return {**content, "metadata": lookup.metadata(message.post_id)}
@@ -350,7 +368,10 @@ def _record_failure(tx: Transaction, call: _Call, failure: DeliveryError, now: i
     else:
         retry_at = files.retry_at if is_file else messages.retry_at
         failures = message.file_failures if is_file else message.failures
-        retry_at(tx, message.key, now + _wait_ms(failure, failures), failure.message)
+        due_at = now + _wait_ms(failure, failures)
+        retry_at(tx, message.key, due_at, failure.message)
+        if call.method == POST and failure.kind == "channel_unavailable":
+            messages.retry_channel_at(tx, message.channel, now, due_at, failure.message)
 
 
 def _wait_ms(failure: DeliveryError, failures: int) -> int:
@@ -362,7 +383,7 @@ def _wait_ms(failure: DeliveryError, failures: int) -> int:
     return ADMIN_RETRY_MS
 
 
-def _method(call: str, message: MessageRecord) -> str:
+def _method(call: order.Call, message: MessageRecord) -> str:
     """The method of Slack's for what a message needs."""
     if call == "file":
         return DELETE_FILE if message.file_status == "removing" else UPLOAD_FILE

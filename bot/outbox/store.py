@@ -67,7 +67,7 @@ def first_tables(db: sqlite_utils.Database) -> None:
             "tried_at": int,  # when the first post without a known outcome began; 0: none
             "mark": str,  # random, in the message's metadata, by which a lost post is found
             "ts": str,
-            "by_person": int,  # FOR_PERSON, FOR_EVENT or IN_BULK of models.py
+            "by_person": int,  # 1: a person waits for it; -1: one of many
             "wanted_at": int,
             "due_at": int,
             "changed_at": int,
@@ -217,4 +217,17 @@ def states_of_messages(db: sqlite_utils.Database) -> None:
         """CREATE TABLE refresh (
              number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL,
              after_event INTEGER NOT NULL)"""
+    )
+
+
+@migrations()
+def rank_of_messages(db: sqlite_utils.Database) -> None:
+    """What is sent first, in more than three steps."""
+    message = db.table("message")
+    message.add_column("rank", int, not_null_default=7)  # from FOR_PERSON to IN_BULK of models.py
+    db.execute("UPDATE message SET rank = CASE priority WHEN 1 THEN 0 WHEN -1 THEN 8 ELSE 7 END")
+    db.execute("ALTER TABLE message DROP COLUMN priority")
+    db.execute(
+        """CREATE INDEX message_next ON message(channel, status, rank, pending_since)
+           WHERE status IN ('unsent', 'posting', 'outdated')"""
     )

@@ -1,0 +1,120 @@
+"""What goes to Slack next: see bot/docs/delivery.md#what-goes-first."""
+
+# ruff: noqa: S608  # every fragment is a constant of this module or of `messages`, every value is bound
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.outbox.messages import PENDING, selected
+from bot.outbox.models import LAST_ALERT, WITHHOLDING, MessageRecord, record_of
+from core.common.database.sqlite import Reads, Row
+
+AGE_MS = 100_000  # a message that has waited for this long goes with those of the next higher rank
+STARVING_MS = 600_000
+NEWEST_FIRST_ABOVE = 30  # new alerts of one severity in a channel
+
+Call = Literal["post", "update", "file"]
+
+_OF_RANK = f"m.{PENDING} AND m.channel = :channel AND m.status = :status AND m.rank = :rank"
+_HEAD = f"""{selected("message m INDEXED BY message_next")}
+    WHERE {_OF_RANK} AND m.due_at <= :now AND (m.thread_of = '' OR root.ts <> '')"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A message that may be sent now, and what has to be called for it."""
+
+    message: MessageRecord
+    call: Call
+    rank: int
+    """The message's rank, which rises with its age, but not to that of what a person waits for or what must go."""
+    is_for_age: bool = False
+    """It goes ahead of a higher rank because it has waited for so long."""
+
+
+def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) -> list[Candidate]:
+    """What may be sent next, the most urgent first: of each channel that isn't busy at most one post, one update and
+    one file, since each has its own rate limit.
+
+    A reply waits until its root is posted, a file until its message is shown. `aged`: the channels whose last post went
+    ahead for its age; there the next one doesn't.
+    """
+    heads: dict[tuple[str, Call], list[Row]] = {}
+    for channel, status, rank in _lines(reads):
+        if channel not in busy:
+            values = {"channel": channel, "status": status, "rank": rank, "now": now}
+            call: Call = "update" if status == "outdated" else "post"
+            rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.rowid LIMIT 1", values)
+            heads.setdefault((channel, call), []).extend(rows)
+    found = [
+        _chosen(reads, rows, call, now, may_be_for_age=channel not in aged)
+        for (channel, call), rows in heads.items()
+        if rows
+    ]
+    found += _files(reads, now, busy)
+    return sorted(found, key=lambda one: (one.rank, one.message.pending_since, one.call != "update"))
+
+
+def _lines(reads: Reads) -> Iterator[tuple[str, str, int]]:
+    """Channel, status and rank of which something is pending; a loose index scan, since they are few."""
+    last: dict[str, str | int] = {"channel": "", "status": "", "rank": 0}
+    while row := reads.row(
+        f"""SELECT channel, status, rank FROM message INDEXED BY message_next
+            WHERE {PENDING} AND (channel, status, rank) > (:channel, :status, :rank)
+            ORDER BY channel, status, rank LIMIT 1""",
+        last,
+    ):
+        last = {name: row[name] for name in last}
+        yield row["channel"], row["status"], row["rank"]
+
+
+def _chosen(reads: Reads, heads: Sequence[Row], call: Call, now: int, *, may_be_for_age: bool) -> Candidate:
+    """Of the oldest messages of each rank: that of the highest rank, or one that has waited too long.
+
+    Of many new alerts of one severity the newest goes first.
+    """
+    first = min(heads, key=lambda row: (row["rank"], row["status"] != "posting", row["pending_since"]))
+    if first["rank"] <= WITHHOLDING:
+        return Candidate(record_of(first), call, first["rank"])
+    oldest = min(heads, key=lambda row: row["rank"] * AGE_MS + row["pending_since"])
+    is_starving = now - oldest["pending_since"] >= STARVING_MS
+    row = _newest(reads, first, now) if first["status"] == "unsent" and first["rank"] <= LAST_ALERT else first
+    if row["key"] != oldest["key"] and may_be_for_age and (oldest["rank"] > first["rank"] or is_starving):
+        return Candidate(record_of(oldest), call, _risen(oldest, now), is_for_age=True)
+    return Candidate(record_of(row), call, _risen(row, now))
+
+
+def _newest(reads: Reads, oldest: Row, now: int) -> Row:
+    """The newest alert of this one's channel and severity if many wait, else this one."""
+    values = {"channel": oldest["channel"], "status": oldest["status"], "rank": oldest["rank"], "now": now}
+    many = reads.row(
+        f"""SELECT m.key FROM message m INDEXED BY message_next WHERE {_OF_RANK}
+            ORDER BY m.pending_since LIMIT 1 OFFSET {NEWEST_FIRST_ABOVE}""",
+        values,
+    )
+    newest = reads.row(f"{_HEAD} ORDER BY m.pending_since DESC, m.rowid DESC LIMIT 1", values) if many else None
+    return newest or oldest
+
+
+def _risen(row: Row, now: int) -> int:
+    """A rank that has risen with the message's age."""
+    rank, waited_ms = int(row["rank"]), max(0, now - row["pending_since"])
+    return rank if rank <= WITHHOLDING else max(WITHHOLDING + 1, rank - waited_ms // AGE_MS)
+
+
+def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Candidate]:
+    names = {f"c{n}": channel for n, channel in enumerate(busy)}
+    rows = reads.rows(
+        f"""SELECT * FROM (
+              SELECT *, row_number() OVER (
+                  PARTITION BY channel ORDER BY file_status = 'removing' DESC, rank, pending_since, number) AS nth
+              FROM ({selected("file f JOIN message m ON m.key = f.message_key")}
+                WHERE f.status <> 'shown' AND f.due_at <= :now AND (m.status = 'shown' OR f.status = 'removing')
+                    AND m.channel NOT IN ({",".join(f":{name}" for name in names)}))
+            ) WHERE nth = 1""",
+        {"now": now, **names},
+    )
+    for row in rows:
+        must_go = row["file_status"] == "removing" and row["rank"] > WITHHOLDING
+        yield Candidate(record_of(row), "file", WITHHOLDING if must_go else _risen(row, now))
