@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -309,6 +310,7 @@ class Runtime:
                 done = subprocess.run(  # noqa: S603 - podman or docker, without a shell
                     [self.program, *arguments],
                     env={**self._environment, **(environment or {})},
+                    cwd=tempfile.gettempdir(),  # podman's conmon leaves a file `oom` where it was started
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,

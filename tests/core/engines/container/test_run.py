@@ -102,6 +102,7 @@ async def test_out_of_memory_says_what_to_raise(run_script: RunScript) -> None:
     assert not report.success
     assert "all of its 32 MiB of memory" in report.message
     assert 'raise memory_mib in [responder."Script_1_0"]' in report.message
+    assert not Path("oom").exists(), "podman's conmon left a file where core was started"
 
 
 async def test_a_container_is_stopped_at_its_time_limit(run_script: RunScript, podman: Podman) -> None:
