@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.cards import ids, notices, runs
+from bot.cards import ids, names, notices, runs
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
@@ -35,8 +35,8 @@ def can_run(offered: OfferedResponder) -> bool:
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
-    """Those that can run and those that can't, each by name."""
-    ordered = sorted(offered, key=lambda r: r.name.casefold())
+    """Those that can run and those that can't, each by title."""
+    ordered = sorted(offered, key=lambda r: (names.title(r).casefold(), r.name))
     return [r for r in ordered if can_run(r)], [r for r in ordered if not can_run(r)]
 
 
@@ -54,7 +54,7 @@ def responder_list(
     blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
-    why_not = [f"✗ *{foreign(r.name, runs.NAME_LIMIT)}*: {foreign(reasons(r), 300)}" for r in cannot]
+    why_not = [f"✗ *{names.shown(r)}*: {foreign(reasons(r), 300)}" for r in cannot]
     blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
     if can:
         blocks.append(
@@ -64,8 +64,7 @@ def responder_list(
                 "elements": [responder_menu("Run a responder")],
             }
         )
-        name = f'"{can[0].name}"' if " " in can[0].name else can[0].name
-        example = code(f"{command} run {name} {subject.id}", 200)
+        example = code(f"{command} run {names.example(can[0])} {subject.id}", 200)
         blocks.append(context(f"Or type {example}."))
     return Message(text, tuple(blocks))
 
@@ -73,7 +72,7 @@ def responder_list(
 def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
     notes = [*(responder.reasons or []), *_asks(responder)]
-    line = f"✓ *{foreign(responder.name, runs.NAME_LIMIT)}*" + (f" – {about}" if about else "")
+    line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
     return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
 
 
@@ -112,7 +111,7 @@ def _lines(head: str, lines: Sequence[str]) -> list[Block]:
 def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[str, Any]:
     """The entries of a menu, filtered by what is typed: those that can run, then those that can't, at most 100."""
     query = typed.casefold().strip()
-    found = [r for r in offered if query in r.name.casefold() or query in r.description.casefold()]
+    found = [r for r in offered if any(query in words.casefold() for words in (*names.typed_names(r), r.description))]
     can, cannot = split(found)
     can = can[:MAX_OPTIONS]
     cannot = cannot[: MAX_OPTIONS - len(can)]
@@ -131,7 +130,7 @@ def message_option(words: str) -> dict[str, Any]:
 
 def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
     option: dict[str, Any] = {
-        "text": plain(foreign_plain(responder.name, OPTION_LIMIT)),
+        "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
         "value": option_value(responder),
     }
     if about.strip():

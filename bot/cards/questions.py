@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bot.cards import ids, runs
+from bot.cards import ids, names, runs
 from bot.cards.alert import headline
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
@@ -62,13 +62,13 @@ def confirm(
     intent = run_intent("run", subject, responder.id, again=again)
     run = _button(f"Run on {subject.id}", ids.RUN, button(intent), style="danger")
     blocks.append({"type": "actions", "elements": [run, _dismiss(subject, button)]})
-    return Message(f"Run {foreign(responder.name, runs.NAME_LIMIT)} on {subject.id}?", tuple(blocks))
+    return Message(f"Run {names.shown(responder)} on {subject.id}?", tuple(blocks))
 
 
 def confirmation(responder: OfferedResponder, view: RedactedView, repeated: Action | None = None) -> list[Block]:
     """What somebody confirms: what runs on what with which inputs, the policy's words, and how it can be undone."""
     policy = responder.policy
-    blocks: list[Block] = [section(f"*{foreign(responder.name, runs.NAME_LIMIT)}* on"), target(view)]
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on"), target(view)]
     if repeated is not None and (lines := runs.input_lines(repeated, view, 300)[:MAX_INPUTS]):
         blocks.append(section("\n".join(["*Inputs*", *(f"• {line}" for line in lines)])))
     if policy and policy.confirm:
@@ -96,14 +96,14 @@ def collision(
     intent = run_intent("run_anyway", subject, responder.id, again=again, running=running.id)
     anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent), style="danger")
     buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
-    name = foreign(responder.name, runs.NAME_LIMIT)
+    name = names.shown(responder)
     text = section(open_run(running, responder, subject))
     return Message(f"{name} already {_open_word(running)} on {subject.id}.", (text, buttons))
 
 
 def open_run(running: Action, responder: OfferedResponder, subject: Subject) -> str:
     """Who started the same run before, when, and that nothing new was started."""
-    name, at = foreign(responder.name, runs.NAME_LIMIT), slack_date(running.start_date, DAY_AND_TIME)
+    name, at = names.shown(responder), slack_date(running.start_date, DAY_AND_TIME)
     return (
         f"*{name}* already {_open_word(running)} on {subject.id}. {person_name(running.created_by)} started it "
         f"{at} ({runs.state(running)}). Nothing new was started."
@@ -116,14 +116,14 @@ def _open_word(running: Action) -> str:
 
 def cannot_run(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
     """Why a responder was not run."""
-    name = foreign(responder.name, runs.NAME_LIMIT)
+    name = names.shown(responder)
     text = f"*{name}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
     return Message(f"{name} can't run on {subject.id}.", (section(text),))
 
 
 def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
     """Asks which of several responders with such a name is meant."""
-    lines = [f"• {code(f'{command} run {r.name} {subject.id}', 250)}" for r in found[:10]]
+    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in found[:10]]
     more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
     text = f"{foreign(typed, 100)} could be {count(len(found), 'responder')}; which one?\n" + "\n".join(lines) + more
     return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))

@@ -165,7 +165,7 @@ def approval_request(
         blocks.append(section(given))
     if confirm:
         blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
-    blocks.append(context(f"{approvals.decision(action, now_ms)} · {code(action.responder_name, 200)}"))
+    blocks.append(context(approvals.decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms):
         blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
     push = approvals.push_text(action, view, now_ms)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from bot.cards import ids
 from bot.cards.message import ButtonIds, Intent
+from bot.cards.names import NAME_LIMIT
 from bot.cards.reports import read_report
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -39,7 +40,6 @@ MARKS: Mapping[State, str] = {
 _WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as they are
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
-NAME_LIMIT = 120  # characters
 RESULT_LIMIT = 300
 INPUT_LIMIT = 120
 OWN_PARAMETERS = ("user", "organisation")  # which core adds to the parameters in a report
@@ -97,7 +97,7 @@ def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str
     given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
     given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
     return {
-        "title": plain(foreign_plain(f"Run {repeated.responder_name}?", 100)),
+        "title": plain(foreign_plain(f"Run {title(repeated)}?", 100)),
         "text": plain(foreign_plain(on + given + strip_markup(words), 300)),
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
@@ -121,9 +121,21 @@ def mark(action: Action) -> str:
     return MARKS[state_of(action)]
 
 
+def title(action: Action) -> str:
+    """What people call its responder; foreign text, not escaped."""
+    return action.responder_title or readable_name(action.responder_name)
+
+
 def name(action: Action) -> str:
-    """The responder's name for people; mrkdwn."""
-    return foreign(readable_name(action.responder_name), NAME_LIMIT)
+    """As `title`; mrkdwn."""
+    return foreign(title(action), NAME_LIMIT)
+
+
+def titled(action: Action, titles: Mapping[str, str]) -> Action:
+    """The action with its responder's title, by the name of the responder, unless it has one."""
+    return action.model_copy(
+        update={"responder_title": action.responder_title or titles.get(action.responder_name, "")}
+    )
 
 
 def has_failed(action: Action) -> bool:

@@ -9,6 +9,8 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
+from core.common.words import spaced
+
 # Slack's limits, in characters
 SECTION_LIMIT = 3000
 OPTION_LIMIT = 75
@@ -20,7 +22,6 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
 _VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
-_WORD_ENDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 
@@ -122,9 +123,8 @@ def person_name(login: str) -> str:
 
 
 def readable_name(responder: str) -> str:
-    """A responder's name for people: `Extract Indicators` for `ResponderBot_ExtractIndicators_1_0`."""
-    plain_name = _VERSION.sub("", responder.removeprefix("ResponderBot_")).replace("_", " ").strip()
-    return _WORD_ENDS.sub(" ", plain_name) or responder
+    """What people call a responder of which core tells no title: `Mailer` for `Mailer_1_0`."""
+    return spaced(_VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
 
 
 def slack_date(at_ms: int, style: str = "{time}") -> str:

@@ -1,5 +1,8 @@
 """`/responder actions ~id`: what ran on an object."""
 
+import asyncio
+
+from bot.cards import names, runs
 from bot.cards.lists import action_list
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
@@ -17,8 +20,12 @@ async def on_actions_command(context: Context) -> None:
 
 async def show(context: Context, subject: Subject) -> None:
     """Show the runs on this object to the person."""
-    actions = await context.core.actions(subject.kind, subject.id)
-    now = context.services.clock_ms()
+    listed, offered = await asyncio.gather(
+        context.core.actions(subject.kind, subject.id),
+        context.core.responders(subject.kind, subject.id, explain=True),
+    )
+    titles = {r.name: names.title(r) for r in offered}
+    actions, now = [runs.titled(action, titles) for action in listed], context.services.clock_ms()
     shown = action_list(actions, subject, clearance=own_clearance(context), now_ms=now)
     await responses.show(context, f"What ran on {subject.id}", shown)
 

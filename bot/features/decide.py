@@ -26,7 +26,8 @@ async def on_cancel_button(context: Context) -> None:
 async def _end(context: Context, action_id: str) -> Action:
     """Have core end the run. A channel's message is the same for all, so this says calmly who else may end it."""
     action = await context.core.action(action_id)
-    subjects.require_visible(context, await subjects.of_action(context.core, action))
+    _, subject = await subjects.of_action(context.core, action)
+    subjects.require_visible(context, subject)
     person = context.person
     if person is None or (action.created_by != person.login and person.profile != "org-admin"):
         raise ResponderBotError(
@@ -70,7 +71,7 @@ async def _decide(
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
-    subject = await subjects.of_action(context.core, action)
+    action, subject = await subjects.of_action(context.core, action)
     responses.refresh_cards(context, subject)
     if home.is_home(context):
         await home.publish(context)
@@ -101,7 +102,7 @@ async def on_approve_command(context: Context) -> None:
         if error.code != "not_found":
             raise
         raise _no_run(context, action_id) from error
-    subject = await subjects.of_action(context.core, action)
+    action, subject = await subjects.of_action(context.core, action)
     subjects.require_visible(context, subject)
     offered = await context.core.responders(subject.kind, subject.id, explain=True)
     policy = next((r.policy for r in offered if r.name == action.responder_name), None)

@@ -103,6 +103,7 @@ class _Documents:
     context: Context
     subjects: Mapping[str, Subject]  # by action
     policies: Mapping[str, Policy]  # by responder
+    titles: Mapping[str, str]  # by responder
 
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "_Documents":
@@ -115,22 +116,26 @@ class _Documents:
         by_action = {action.id: document for document in documents for action in document.actions}
         found: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}
+        titles: dict[str, str] = {}
         for action in actions:
             document = by_action.get(action.id)
             subject = Subject.in_document(document, action.object_id) if document else None
             found[action.id] = subject or Subject.unknown(action)
             policies.update(document.policies if document else {})
-        return _Documents(context, found, policies)
+            titles.update(document.titles if document else {})
+        return _Documents(context, found, policies, titles)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what the Home shows beside it."""
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
-        return HomeRun(action, subject, policy.confirm if policy else "", _link(self.context, subject.root_id))
+        confirm, link = policy.confirm if policy else "", _link(self.context, subject.root_id)
+        return HomeRun(runs.titled(action, self.titles), subject, confirm, link)
 
 
 async def _whole(context: Context, run: HomeRun) -> HomeRun:
     """With all inputs, since searches shorten long ones, and somebody decides by them."""
-    return replace(run, action=await context.core.action(run.action.id))
+    whole = await context.core.action(run.action.id)
+    return replace(run, action=runs.titled(whole, {whole.responder_name: run.action.responder_title}))
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

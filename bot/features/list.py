@@ -4,7 +4,7 @@ from bot.cards.lists import responder_list
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.command_text import match_names
+from bot.features.run import matching
 
 USAGE = "list ~id"
 
@@ -14,8 +14,7 @@ async def on_list_command(context: Context) -> None:
     name, object_id = subjects.require_id(context, USAGE)
     subject, offered = await subjects.offered(context.core, object_id)
     if name:
-        names = set(match_names(name, [r.name for r in offered]))
-        offered = [r for r in offered if r.name in names]
+        offered = matching(name, offered)
     clearance, command = own_clearance(context), context.services.command
     await responses.show_with_buttons(
         context,

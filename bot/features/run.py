@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.cards import ids, notices, questions, runs
+from bot.cards import ids, names, notices, questions, runs
 from bot.cards.lists import can_run, reasons, responder_of_option
 from bot.cards.message import Message
-from bot.cards.text import count, foreign, slack_date
+from bot.cards.text import count, slack_date
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
@@ -65,20 +65,29 @@ def _usage_error(rest: str, command: str) -> str:
 
 
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
-    """The responders that a typed name or id may mean."""
+    """The responders that a typed name, title or id may mean."""
     exact = [r for r in offered if name in (r.id, r.name)]
-    if exact:
-        return exact[:1]
-    names = set(match_names(name, [r.name for r in offered]))
-    return [r for r in offered if r.name in names]
+    return exact[:1] or matching(name, offered)
+
+
+def matching(typed: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    """The responders that a typed name or title may mean; those whose title or name is the same before others."""
+    found = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
+    return [r for r in offered if not found.isdisjoint(names.typed_names(r))]
+
+
+def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder | None:
+    """The responder that was probably meant; None if none is called anything like it."""
+    meant = closest_match(typed, [known for r in offered for known in names.typed_names(r)])
+    return next((r for r in offered if meant in names.typed_names(r)), None)
 
 
 def _no_such_responder(
     name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
 ) -> ResponderBotError:
-    meant = closest_match(name, [r.name for r in offered])
+    meant = closest(name, offered)
     hint = (
-        f"Did you mean `{command} run {meant} {subject.id}`?"
+        f"Did you mean `{command} run {names.example(meant)} {subject.id}`?"
         if meant
         else f"{command} list {subject.id} shows what there is."
     )
@@ -137,6 +146,7 @@ async def on_run_again_button(context: Context) -> None:
         return
     previous = await context.core.action(intent.object_id)
     subject, responder = await _offered(context, previous.object_id, previous.responder_id)
+    previous = runs.titled(previous, {previous.responder_name: names.title(responder)})
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     request = RunRequest(subject, responder, confirmed=intent.argument == "confirmed")
     await start(context, _repeating(request, previous))
@@ -149,7 +159,7 @@ def _repeating(request: RunRequest, previous: Action | None) -> RunRequest:
     if runs.lost_secret(previous):
         raise ResponderBotError(
             "conflict",
-            f"{previous.responder_name} can't be repeated: its inputs had a secret, which isn't kept. Nothing was run. "
+            f"{runs.title(previous)} can't be repeated: its inputs had a secret, which isn't kept. Nothing was run. "
             "Run it with new inputs.",
         )
     return replace(request, parameters=runs.given_inputs(previous), repeated=previous)
@@ -248,7 +258,7 @@ async def create_action(context: Context, request: RunRequest) -> Action:
     action = await _run_with_retries(context.core, body, key)
     if action is None:
         raise _unknown_outcome(request, context.services.command)
-    return action
+    return runs.titled(action, {action.responder_name: names.title(request.responder)})
 
 
 async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Action | None:
@@ -268,7 +278,7 @@ async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Actio
 
 
 def _unknown_outcome(request: RunRequest, command: str) -> ResponderBotError:
-    name, object_id = request.responder.name[:100], request.subject.id
+    name, object_id = names.title(request.responder)[:100], request.subject.id
     return ResponderBotError(
         "unavailable",
         f"{name} may have started on {object_id}: the responder service stopped answering. Before you ask again, "
@@ -294,7 +304,7 @@ async def _confirm_start(context: Context, action: Action, subject: Subject) -> 
 
 def started_message(action: Action, subject: Subject) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
-    name = foreign(action.responder_name, runs.NAME_LIMIT)
+    name = runs.name(action)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
         approvals = count(approval.needed - len(approval.approved_by), "approval")
@@ -312,7 +322,7 @@ FEATURE = Feature(
         "run": Command(
             Entry(on_run_command, Ack.WRITE),
             USAGE,
-            "run a responder; the beginning of its name will do",
+            "run a responder; a part of its name will do",
             "manageAction",
             usage_error=_usage_error,
         )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bot.cards import notices
+from bot.cards.runs import titled
 from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id
-from bot.redaction import RedactedView, Subject, kind_of
+from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import Action, Artifact, Case, Kind, Log, OfferedResponder, Task
 
@@ -58,10 +59,12 @@ async def of_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject:
     return await _LOOKUPS[kind](core, object_id)
 
 
-async def of_action(core: "CoreClient", action: Action) -> Subject:
-    """Look up what an action ran on; if it was deleted, a subject of which nothing is shown."""
-    found = await _find_kind(core, kind_of(action.object_type), action.object_id)
-    return found or Subject.unknown(action)
+async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject]:
+    """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
+    for document in (await core.documents([action.id])).documents:
+        subject = Subject.in_document(document, action.object_id)
+        return titled(action, document.titles), subject or Subject.unknown(action)
+    return action, Subject.unknown(action)
 
 
 def require_visible(context: Context, subject: Subject) -> None:

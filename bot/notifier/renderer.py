@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bot.cards import approvals, replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
+from bot.cards.runs import titled
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.links import card_link
@@ -154,7 +155,9 @@ class Renderer:
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
         """The action with its whole report and parameters."""
-        return await self._core.action(action.id) if action.id in timeline.document.shortened else action
+        if action.id not in timeline.document.shortened:
+            return action
+        return titled(await self._core.action(action.id), timeline.document.titles)
 
     def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _confirm_text(action, timeline), self._clock()

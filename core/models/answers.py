@@ -1,10 +1,9 @@
 """The models of core's answers; the store keeps the same JSON."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from core.field_types import (
     AlertStatus,
@@ -201,6 +200,8 @@ class Action(ApiModel):
     id: ObjectId
     responder_id: str
     responder_name: str
+    responder_title: SkipJsonSchema[str] = Field("", exclude=True)
+    """What people call the responder; only of actions in a document, which has it beside them."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -308,6 +309,12 @@ class Document(ApiModel):
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
     """By artifact of an alert that was named, if they were asked for: the names of those that can run on it."""
+
+    @model_validator(mode="after")
+    def _actions_have_titles(self) -> Self:
+        for action in self.actions:
+            object.__setattr__(action, "responder_title", self.titles.get(action.responder_name, ""))
+        return self
 
 
 class DocumentList(ApiModel):

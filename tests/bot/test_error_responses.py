@@ -17,7 +17,7 @@ from tests.bot.features.test_decisions import button
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+CLOSE, TITLE = "ResponderBot_CloseAsFalsePositive_1_0", "Close As False Positive"
 RUN = "POST /api/connector/engine/action"
 COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": SOC}
 
@@ -75,9 +75,7 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         proxy.drop_responses(RUN, times=2)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert responses[0]["text"].startswith(f"{CLOSE} done in") or responses[0]["text"].startswith(
-            f"Started {CLOSE}"
-        )
+        assert responses[0]["text"].startswith((f"{TITLE} done in", f"Started {TITLE}"))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -90,7 +88,7 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
         proxy.drop_responses(RUN, times=100)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert f"{CLOSE} may have started on {alert_id}" in responses[0]["text"]
+        assert f"{TITLE} may have started on {alert_id}" in responses[0]["text"]
         assert f"/responder actions {alert_id}" in responses[0]["text"]
         assert len(await env.client.actions("alert", alert_id)) == 1
 

@@ -131,7 +131,7 @@ def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
     offered = [samples.responder("Mailer", verdict="cannot_run", reasons=["TLP:RED is too high"]), samples.responder()]
     groups = lists.responder_options(offered, "")["option_groups"]
     assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
-        (lists.CAN, "CloseFalsePositive"),
+        (lists.CAN, "Close False Positive"),
         (lists.CANNOT, "Mailer"),
     ]
     assert groups[1]["options"][0]["description"]["text"] == "TLP:RED is too high"

@@ -47,6 +47,18 @@ if config.get("go"):
         go.readline()
 (job / "output" / "output.json").write_text(config["answer"])
 '''
+BAN = "Ban an address"
+"""The title of the responder that declares an input of each type."""
+INPUTS: list[dict[str, Any]] = [
+    {"name": "reason", "title": "Reason", "description": "Why; it stands in the log", "required": True},
+    {"name": "notes", "type": "text"},
+    {"name": "minutes", "type": "number", "default": 60, "minimum": 1, "maximum": 600},
+    {"name": "everywhere", "type": "boolean", "default": True},
+    {"name": "list", "title": "Which list", "type": "choice", "options": ["inbound", "outbound"], "required": True},
+    {"name": "tell", "type": "choices", "options": ["owner", "helpdesk", "provider"]},
+    {"name": "until", "type": "date"},
+    {"name": "owner", "title": "Who answers for it", "type": "user"},
+]
 VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 LONG = "\n".join(f"line {n} of the report" for n in range(200))
 DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
@@ -68,6 +80,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),
         "Quarantine": ({"answer": DONE}, {"approval": 2}),
         "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
+        "Vendor_Ban": ({"answer": DONE}, {"confirm": "Nobody reaches it any more.", "approval": 1}),
     }
     home = folder / "responders"
     sections: dict[str, ResponderSection] = {}
@@ -94,6 +107,8 @@ def _write(folder: Path, name: str) -> None:
         "baseConfig": name,
         "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],
     }
+    if name == "Vendor_Ban":
+        definition |= {"title": BAN, "parameters": INPUTS}
     (folder / f"{name}.json").write_text(json.dumps(definition))
     (folder / "run.py").write_text(SCRIPT)
 
