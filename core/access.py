@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
@@ -15,6 +16,7 @@ from core.store import people, users
 
 KEY_BYTES = 32
 DEFAULT_CLEARANCE = 2  # amber
+WHO_LIMIT = 5  # people that are named when somebody has to be asked
 _PERMISSIONS = {profile: frozenset(permissions) for profile, permissions in PROFILES.items()}
 LOGIN_LIMIT_CHARS = 254  # as for an e-mail address
 # Characters that fit into a header (`X-On-Behalf-Of`); no colon, since Basic has the key after the first one.
@@ -50,7 +52,7 @@ class Caller:
     def require(self, permission: Permission, what: str) -> None:
         """Raises ResponderBotError("forbidden") if the permission is missing."""
         if sentence := self.why_not(permission, what):
-            raise ResponderBotError("forbidden", sentence)
+            raise ResponderBotError("forbidden", sentence, details={"permission": permission})
 
     def why_not_cleared(self, tlp: int) -> str:
         """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.
@@ -104,6 +106,13 @@ class Access:
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
         return person_of(row)
+
+    def who(self, clearance: int, permission: Permission | None = None) -> Sequence[Person]:
+        """The first people with access who may see this TLP and have this permission, by login."""
+        rows = (row for row in users.list_all(self._database) if not row["disabled"])
+        people = (person_of(row) for row in rows if row["profile"] not in PROGRAM_PROFILES)
+        able = (p for p in people if p.clearance >= clearance and (permission is None or permission in p.permissions))
+        return list(islice(able, WHO_LIMIT))
 
     async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
         """Add a user, linked to `slack_id` if given; returns the key, which is stored only as a hash.

@@ -32,6 +32,7 @@ from core.models import (
     LogInput,
     ObjectInContext,
     OfferedResponder,
+    Permission,
     Person,
     RunInput,
     Task,
@@ -92,6 +93,11 @@ class CoreClient:
     async def person_by_slack(self, team: str, user: str) -> Person:
         """The user linked to a person in Slack."""
         return await self._get(Person, f"/api/user/by-slack/{_quoted(team)}/{_quoted(user)}")
+
+    async def who(self, *, clearance: int = 0, permission: Permission | None = None) -> Sequence[Person]:
+        """The first people who may see this TLP and have this permission; for a key that acts for others."""
+        params = {"clearance": str(clearance), **({"permission": permission} if permission else {})}
+        return self._parse(await self._request("GET", "/api/user/who", params=params), _PEOPLE.validate_json)
 
     async def current_user(self) -> Person:
         """The user that this client acts as."""
@@ -368,6 +374,7 @@ _ACTIONS = TypeAdapter(list[Action])
 _ACCESS_REQUESTS = TypeAdapter(list[AccessRequest])
 _USERS = TypeAdapter(list[UserEntry])
 _GROUPS = TypeAdapter(list[Group])
+_PEOPLE = TypeAdapter(list[Person])
 _RESPONDERS = TypeAdapter(list[OfferedResponder])
 
 

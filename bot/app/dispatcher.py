@@ -16,7 +16,7 @@ from bot.app.replies import Replies
 from bot.app.workers import Workers, cancel_and_wait
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
-from bot.features.access import refusal
+from bot.features.access import refusal, whom_to_ask
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
@@ -209,7 +209,7 @@ class Dispatcher:
                 await self._outbox.finish(requests)
                 return result
         except ResponderBotError as error:
-            refused = notices.for_error(error)
+            refused = notices.for_error(error, await whom_to_ask(self._services, error))
         except Exception:
             refused = notices.internal(self._log_internal_error(item.interaction))
         return _as_acknowledgement(item.interaction, refused)
@@ -259,7 +259,7 @@ class Dispatcher:
             return refused
         except ResponderBotError as error:
             log.info("interaction_refused", type=item.interaction.type, code=error.code)
-            return notices.for_error(error)
+            return notices.for_error(error, await whom_to_ask(self._services, error))
         except SlackApiError as error:
             return self._slack_error(item.interaction, error)
         except Exception:

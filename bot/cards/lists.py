@@ -41,16 +41,29 @@ def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], 
 
 
 def responder_list(
-    offered: Sequence[OfferedResponder], subject: Subject, *, clearance: int, button: ButtonIds, command: str
+    offered: Sequence[OfferedResponder],
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    command: str,
+    refused: str = "",
+    who: str = "",
 ) -> Message:
-    """What can run on an object, and why the rest can't."""
+    """What can run on an object, and why the rest can't; `refused` is why this person can't run anything.
+
+    `who` can open it if this person can't.
+    """
     view = RedactedView(subject, clearance)
     if not view.is_open:
-        return notices.notice(notices.above_clearance(view))
+        return notices.error(notices.withheld_from(clearance, who))
+    if refused:
+        for_others = [names.shown(r) for r in split(offered)[1] if len(r.reasons or []) == 1][:MAX_LINES]
+        others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
+        return Message(refused, (_about(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
-    about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
-    blocks: list[Block] = [headline(view) if subject.kind == "alert" else section(about)]
+    blocks: list[Block] = [_about(view)]
     blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
@@ -67,6 +80,12 @@ def responder_list(
         example = code(f"{command} run {names.example(can[0])} {subject.id}", 200)
         blocks.append(context(f"Or type {example}."))
     return Message(text, tuple(blocks))
+
+
+def _about(view: RedactedView) -> Block:
+    subject = view.subject
+    about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    return headline(view) if subject.kind == "alert" else section(about)
 
 
 def _can_line(responder: OfferedResponder) -> str:
@@ -165,15 +184,14 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
     return Message(f"{runs.summary(newest, len(newest))} on {subject.id}", tuple(parts))
 
 
-def alert_in_full(alert: Alert, *, clearance: int, note: str = "") -> Message:
-    """An alert in full, within the clearance of the person who asked."""
+def alert_in_full(alert: Alert, *, clearance: int, note: str = "", who: str = "") -> Message:
+    """An alert in full for the person who asked; if it is above their clearance, only `who` can open it."""
     view = RedactedView(Subject.alert(alert), clearance)
+    if not view.is_open:
+        return notices.error(notices.withheld_from(clearance, who))
     blocks: list[Block] = [headline(view)]
-    if view.is_open:
-        blocks += [section(foreign(view.text(alert.description), 2900, lines=True) or "(no description)")]
-        blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
-    else:
-        blocks.append(section(notices.limits("this", alert.tlp, clearance) + ". Ask somebody who may see it."))
+    blocks += [section(foreign(view.text(alert.description), 2900, lines=True) or "(no description)")]
+    blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
@@ -203,7 +221,7 @@ def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: i
 def _facts(alert: Alert, view: RedactedView) -> list[str]:
     facts: Mapping[str, str] = {
         "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
-        "TLP / PAP": f"{TLP_NAMES[alert.tlp]} / {TLP_NAMES[alert.pap]}",
+        "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
         "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
         "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
         "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
@@ -229,8 +247,8 @@ def _artifact_lines(view: RedactedView) -> list[Block]:
     ]
     if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
-        lines.append(f"• {count(hidden, 'artifact')}: {withheld(level)}")
+        lines.append(f"• {count(hidden, 'observable')}: {withheld(level)}")
     shown = lines[: MAX_LINES - 1]
     if len(lines) > len(shown):
         shown.append(f"and {len(lines) - len(shown)} more.")
-    return _lines("*Artifacts*", shown)
+    return _lines("*Observables*", shown)

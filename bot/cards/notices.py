@@ -1,12 +1,16 @@
 """Short answers that only one person sees: not linked, channel not set up, errors, confirmations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
-from bot.redaction import RedactedView, tlp_name
+from bot.redaction import tlp_name
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
+from core.models import Person
+
+MAX_PEOPLE = 3  # that are named
 
 # Requests that may have run something although their answer was lost have sentences of their own.
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
@@ -23,34 +27,32 @@ def error(text: str) -> Message:
     return notice(foreign(text, 2800, lines=True) or "That did not work.")
 
 
-def for_error(cause: ResponderBotError) -> Message:
+def for_error(cause: ResponderBotError, who: str = "") -> Message:
     """An error of core, with `sentence`."""
-    return error(sentence(cause))
+    return error(sentence(cause, who))
 
 
-def sentence(cause: ResponderBotError) -> str:
-    """What people read of an error: not core's address, and for a missing permission also who can give it."""
+def sentence(cause: ResponderBotError, who: str = "") -> str:
+    """What people read of an error: not core's address, and `who` can do or give what they may not."""
     if UNANSWERED in cause.details:
         return NOT_ANSWERING
     if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():
-        return _above("it", cause.details["tlp"], cause.details["clearance"])
-    if cause.code == "forbidden" and "permission" in cause.message and "org-admin" not in cause.message:
-        return f"{cause.message.rstrip('.')}. An org-admin of responder-bot can give it."
+        return f"{withheld_from(cause.details['clearance'], who)} Nothing was done."
+    if cause.code == "forbidden" and "permission" in cause.details:
+        return f"{cause.message.rstrip('.')}. Ask {who or 'an org-admin of responder-bot'}."
     return cause.message
 
 
-def above_clearance(view: RedactedView) -> str:
-    """Tells somebody that they may not act on what they may not see, and what to do."""
-    return _above(view.subject.id, view.subject.tlp, view.clearance)
+def withheld_from(clearance: object, who: str = "") -> str:
+    """Why somebody with this clearance doesn't see an object, and `who` does; foreign text, not escaped."""
+    ask = f"{who} can open this." if who else "Ask somebody who may see more."
+    return f"You may see up to {tlp_name(clearance)}. {ask}"
 
 
-def _above(what: str, tlp: object, clearance: object) -> str:
-    return f"{limits(what, tlp, clearance)}. Nothing was done. Ask somebody who may see it."
-
-
-def limits(what: str, tlp: object, clearance: object) -> str:
-    """Why somebody doesn't see something: their clearance and its TLP, in numbers that may come from elsewhere."""
-    return f"You may see up to {tlp_name(clearance)}, and {what} is {tlp_name(tlp)}"
+def either(people: Sequence[Person]) -> str:
+    """`ann`, `ann or ben`, `ann, ben or cleo`: whom somebody may ask; foreign text, not escaped."""
+    names = [person.login.partition("@")[0] for person in people][:MAX_PEOPLE]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def acknowledgement(message: Message) -> dict[str, Any]:
@@ -62,9 +64,8 @@ def unlinked(slack_user: str, team: str = "") -> Message:
     """For somebody who isn't linked to a user of core."""
     slack_id = f"{team}:{slack_user}" if team else slack_user
     return notice(
-        "Your Slack account isn't linked to a user of responder-bot yet. "
-        f"Ask an administrator to run `responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, "
-        "then try again."
+        "*You're not linked yet.* Nothing works here before that. Ask an administrator to run "
+        f"`responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, then try again."
     )
 
 

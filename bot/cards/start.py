@@ -8,7 +8,7 @@ from typing import Any
 from bot.cards import ids, notices, questions, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
-from bot.cards.text import OPTION_LIMIT, foreign, foreign_plain, plain, section
+from bot.cards.text import OPTION_LIMIT, escape, foreign, foreign_plain, plain, section
 from bot.redaction import RedactedView, Subject, may_see
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Kind, OfferedResponder
 
@@ -44,15 +44,18 @@ class WizardState:
 
 
 def start_view(
-    state: WizardState, subject: Subject | None, *, clearance: int, choices: Sequence[Subject] = ()
+    state: WizardState, subject: Subject | None, *, clearance: int, choices: Sequence[Subject] = (), who: str = ""
 ) -> dict[str, Any]:
-    """Asks for the object, and once it is known also for the responder and its parameters."""
+    """Asks for the object, and once it is known also for the responder and its parameters.
+
+    `who` can open the object if this person can't.
+    """
     chosen = object_option(subject, clearance) if subject is not None else None
     offered = [object_option(choice, clearance) for choice in choices]
     label = "Which one? The message names several." if choices else "Alert"
     blocks: list[Block] = [views.search_field("object", label, "Search, or type an id such as ~12", offered, chosen)]
     if subject is not None:
-        blocks += _about(RedactedView(subject, clearance))
+        blocks += _about(RedactedView(subject, clearance), who)
     return views.modal(
         TITLE,
         blocks,
@@ -71,10 +74,10 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
     return {"text": plain(name), "value": subject.id, "description": plain(kind)}
 
 
-def _about(view: RedactedView) -> list[Block]:
+def _about(view: RedactedView, who: str) -> list[Block]:
     subject = view.subject
     if not view.is_open:
-        return [section(notices.limits(subject.id, subject.tlp, view.clearance) + ". Ask somebody who may see it.")]
+        return [section(escape(notices.withheld_from(view.clearance, who)))]
     named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     menu = {
         "type": "input",

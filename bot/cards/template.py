@@ -361,8 +361,7 @@ def describe(body: Mapping[str, Any]) -> list[str]:
     fields = body.get("customFields") if isinstance(body.get("customFields"), Mapping) else {}
     tags = body.get("tags") if isinstance(body.get("tags"), list) else []
     head = f"*{foreign(str(body.get('name') or '(no name)'), 200)}*\n{foreign(str(body.get('description') or ''), 500)}"
-    levels = ", ".join(f"{key} {foreign(str(body.get(key, 2)), 20)}" for key in ("severity", "tlp", "pap"))
-    lines = [head.rstrip(), levels]
+    lines = [head.rstrip(), ", ".join(_level(key, body.get(key, 2)) for key in ("severity", "tlp", "pap"))]
     if tags:
         lines.append("Tags " + " ".join(code(str(tag), 60) for tag in tags[:20]))
     if tasks:
@@ -373,6 +372,14 @@ def describe(body: Mapping[str, Any]) -> list[str]:
     if fields:
         lines.append("Custom fields " + ", ".join(foreign(str(name), 60) for name in list(fields)[:20]))
     return lines
+
+
+def _level(key: str, value: object) -> str:
+    """`High`, `TLP:AMBER`; what is no level as it is, since core says what is wrong with it."""
+    names = SEVERITY_NAMES if key == "severity" else TLP_NAMES
+    if not isinstance(value, int) or value not in range(len(names)) or not names[value]:
+        return f"{key} {foreign(str(value), 20)}"
+    return names[value].capitalize() if key == "severity" else f"{key.upper()}:{names[value].upper()}"
 
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:

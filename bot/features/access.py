@@ -1,9 +1,19 @@
 """Who may use the bot: people who are linked, in channels that are in the settings."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from bot.cards import notices
 from bot.cards.message import Message
-from bot.features.base import Context, Entry
+from bot.features.base import Context, Entry, Services
+from core.common.errors import ResponderBotError
+from core.models import Permission
 
+TASKS: Mapping[Permission, str] = {
+    "manageAction": "run responders",
+    "manageCase": "make cases",
+    "manageCaseTemplate": "make case templates",
+}
 DIRECT_MESSAGE = "D"  # first letter of the ids of direct messages
 
 
@@ -26,6 +36,46 @@ def channel_clearance(context: Context) -> int | None:
     if context.channel.startswith(DIRECT_MESSAGE):
         return context.person.clearance if context.person else None
     return context.services.clearance(context.channel)
+
+
+async def who_may_see(services: Services, tlp: int) -> str:
+    """Whom somebody may ask to open an object with this TLP; "" if nobody is found."""
+    return await _either(services, clearance=tlp)
+
+
+async def who_gives_rights(services: Services) -> str:
+    """Whom somebody may ask for a permission; "" if nobody is found."""
+    return await _either(services, permission="manageUser")
+
+
+async def _either(services: Services, **wanted: Any) -> str:
+    try:
+        return notices.either(await services.core.who(**wanted))
+    except ResponderBotError:  # it only completes a sentence
+        return ""
+
+
+async def whom_to_ask(services: Services, error: ResponderBotError) -> str:
+    """Who can do, or give, what core or we have refused somebody; "" for other errors."""
+    if error.code != "forbidden":
+        return ""
+    if isinstance(tlp := error.details.get("tlp"), int):
+        return await who_may_see(services, tlp)
+    return await who_gives_rights(services) if "permission" in error.details else ""
+
+
+async def why_not_run(context: Context) -> str:
+    """Why this person can't run anything, in a sentence; "" if they can."""
+    if context.person is None or "manageAction" in context.person.permissions:
+        return ""
+    return notices.sentence(missing_permission(context, "manageAction"), await who_gives_rights(context.services))
+
+
+def missing_permission(context: Context, permission: Permission) -> ResponderBotError:
+    """The refusal of what needs this permission."""
+    profile = context.person.profile if context.person else "not linked"
+    task = TASKS.get(permission, "do this")
+    return ResponderBotError("forbidden", f"You can't {task} ({profile}).", details={"permission": permission})
 
 
 def own_clearance(context: Context) -> int:

@@ -2,8 +2,9 @@
 
 from bot.cards.lists import alert_in_full
 from bot.features import responses, subjects
-from bot.features.access import own_clearance
+from bot.features.access import own_clearance, who_may_see
 from bot.features.base import Command, Context, Entry, Feature
+from bot.redaction import may_see
 from core.common.errors import ResponderBotError
 
 USAGE = "alert ~id"
@@ -23,10 +24,12 @@ async def show(context: Context, object_id: str) -> None:
     except ResponderBotError as error:
         if error.code != "not_found":
             raise
-        hint = f"if it is a case, task, log or artifact, {command} list {object_id} shows what can run on it"
+        hint = f"if it is a case, task, log or observable, {command} list {object_id} shows what can run on it"
         raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
     note = f"`{command} list {alert.id}` shows what can run on it."
-    shown = alert_in_full(alert, clearance=own_clearance(context), note=note)
+    clearance = own_clearance(context)
+    who = "" if may_see(clearance, alert.tlp) else await who_may_see(context.services, alert.tlp)
+    shown = alert_in_full(alert, clearance=clearance, note=note, who=who)
     await responses.show(context, f"Alert {alert.id}", shown)
 
 

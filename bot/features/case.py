@@ -29,7 +29,7 @@ async def ask(context: Context, alert_id: str) -> None:
     """Ask which template to use; without templates the case is made at once."""
     subject = Subject.alert(await context.core.alert(alert_id))
     subjects.require_visible(context, subject)
-    responses.require_permission(context, "manageCase", "make cases")
+    responses.require_permission(context, "manageCase")
     templates = await _templates(context)
     if not templates:
         await _create(context, alert_id, "")

@@ -55,7 +55,7 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
     if person is not None and "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An org-admin of responder-bot can change that.")
     if person is None:
-        lines.append("Your Slack account isn't linked yet; an administrator does that with `responder-bot user link`.")
+        lines.append("You're not linked yet; an administrator does that with `responder-bot user link`.")
     return lines
 
 

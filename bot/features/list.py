@@ -2,9 +2,10 @@
 
 from bot.cards.lists import responder_list
 from bot.features import responses, subjects
-from bot.features.access import own_clearance
+from bot.features.access import own_clearance, who_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.run import matching
+from bot.redaction import may_see
 
 USAGE = "list ~id"
 
@@ -16,11 +17,15 @@ async def on_list_command(context: Context) -> None:
     if name:
         offered = matching(name, offered)
     clearance, command = own_clearance(context), context.services.command
+    refused = await why_not_run(context)
+    who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
     await responses.show_with_buttons(
         context,
         "What can run",
         f"list:{subject.id}",
-        lambda button: responder_list(offered, subject, clearance=clearance, button=button, command=command),
+        lambda button: responder_list(
+            offered, subject, clearance=clearance, button=button, command=command, refused=refused, who=who
+        ),
     )
 
 

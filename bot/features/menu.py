@@ -3,7 +3,7 @@
 from bot.cards import ids, notices
 from bot.cards.lists import message_option, responder_options
 from bot.features import subjects
-from bot.features.access import own_clearance
+from bot.features.access import own_clearance, who_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_metadata, view_of
 from bot.redaction import RedactedView
@@ -34,7 +34,9 @@ async def _options(context: Context, object_id: str) -> Json:
     subject, offered = await subjects.offered(context.core, object_id)
     view = RedactedView(subject, own_clearance(context))
     if not view.is_open:
-        return message_option(notices.limits("this", subject.tlp, view.clearance))
+        return message_option(notices.withheld_from(view.clearance, await who_may_see(context.services, subject.tlp)))
+    if why_not := await why_not_run(context):
+        return message_option(why_not)
     return responder_options(offered, str(context.payload.get("value") or ""))
 
 

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from bot.cards import questions
 from bot.cards.message import ButtonIds, Intent, Message, intents_in
+from bot.features.access import missing_permission
 from bot.features.base import Context
 from bot.features.payload import button_token, is_ephemeral, is_in_modal
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
+from core.models import Permission
 
 
 async def respond(context: Context, message: Message, title: str = "Responder") -> None:
@@ -71,13 +73,7 @@ def roots_at(context: Context, *message_ts: str) -> list[str]:
     return [message.root_id for message in messages if message is not None and message.root_id]
 
 
-def require_permission(context: Context, permission: str, task: str) -> None:
-    """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden").
-
-    `task` completes the sentence "You may not ...".
-    """
+def require_permission(context: Context, permission: Permission) -> None:
+    """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden")."""
     if context.person is None or permission not in context.person.permissions:
-        raise ResponderBotError(
-            "forbidden",
-            f"You may not {task}: you haven't the permission {permission}. An org-admin of responder-bot can give it.",
-        )
+        raise missing_permission(context, permission)

@@ -114,6 +114,7 @@ async def on_responder_menu(context: Context) -> None:
 
 async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
     subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageAction")
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
@@ -189,6 +190,7 @@ async def start(context: Context, request: RunRequest) -> bool:
     """Start the run and say so. Else say why it can't run, ask for confirmation, or show the open run; return False."""
     responder, subject = request.responder, request.subject
     subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageAction")
     if not can_run(responder):
         await responses.show(context, "Can't run", questions.cannot_run(responder, subject, reasons(responder)))
         return False

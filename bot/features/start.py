@@ -9,11 +9,11 @@ from bot.cards.lists import MAX_OPTIONS, can_run, message_option, reasons, respo
 from bot.cards.start import WizardState
 from bot.cards.text import escape
 from bot.features import find, responses, run, subjects
-from bot.features.access import own_clearance
+from bot.features.access import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import view_of
-from bot.redaction import Subject
+from bot.redaction import Subject, may_see
 from core.common.errors import ResponderBotError
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
@@ -55,7 +55,7 @@ async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, A
         return views.notice("Not now", escape(notices.sentence(error)))
     clearance, state = own_clearance(context), WizardState(channel=context.channel)
     if len(found) == 1:
-        return start.start_view(_for_subject(state, found[0]), found[0], clearance=clearance)
+        return await _start_view(context, _for_subject(state, found[0]), found[0])
     state = replace(state, choices=tuple(subject.id for subject in found))
     return start.start_view(state, None, clearance=clearance, choices=found)
 
@@ -72,7 +72,7 @@ async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
 
 
 async def on_object_options(context: Context) -> Json:
-    """Alerts for what is typed, newest first; an id also finds a case, task, log or artifact."""
+    """Alerts for what is typed, newest first; an id also finds a case, task, log or observable."""
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
     alerts = [Subject.alert(alert) for alert in await find.search(context.core, typed, clearance)]
@@ -93,7 +93,9 @@ async def on_object_field(context: Context) -> None:
 
 async def _start_view(context: Context, state: WizardState, subject: Subject) -> dict[str, Any]:
     choices = await _known(context, state.choices)
-    return start.start_view(state, subject, clearance=own_clearance(context), choices=choices)
+    clearance = own_clearance(context)
+    who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
+    return start.start_view(state, subject, clearance=clearance, choices=choices, who=who)
 
 
 async def on_start_view(context: Context) -> Json | None:

@@ -19,14 +19,14 @@ from core.models import Action, Artifact, Case, Kind, Log, OfferedResponder, Tas
 if TYPE_CHECKING:
     from core.client import CoreClient
 
-NOTHING = "Nothing has the id {}: no alert, case, task, log or artifact."
+NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 
 Lookup = Callable[["CoreClient", str], Awaitable[Subject]]
 
 
 async def find(core: "CoreClient", object_id: str) -> Subject:
-    """Look up an id of unknown kind: an alert first, then a case, task, log or artifact.
+    """Look up an id of unknown kind: an alert first, then a case, task, log or observable.
 
     Raises ResponderBotError("not_found").
     """
@@ -71,7 +71,8 @@ def require_visible(context: Context, subject: Subject) -> None:
     """Refuse early what core would refuse: acting on what this person may not see. Raises ResponderBotError."""
     view = RedactedView(subject, own_clearance(context))
     if not view.is_open:
-        raise ResponderBotError("forbidden", notices.above_clearance(view))
+        details = {"tlp": subject.tlp, "clearance": view.clearance}
+        raise ResponderBotError("forbidden", notices.withheld_from(view.clearance), details=details)
 
 
 def require_id(context: Context, usage: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ MAX_LENGTH = 200_000  # characters of JSON; core's own limit is 1 MiB
 
 async def on_template_command(context: Context) -> None:
     """Open the modal."""
-    require_permission(context, "manageCaseTemplate", "create case templates")
+    require_permission(context, "manageCaseTemplate")
     await context.show_modal(template.template_view(Draft()))
 
 

@@ -40,7 +40,7 @@ async def watch_object(context: Context, object_id: str) -> None:
 
 
 async def _watch_approvals(context: Context) -> None:
-    responses.require_permission(context, "manageAction", "approve runs")
+    responses.require_permission(context, "manageAction")
     await _watch(context, APPROVALS, APPROVALS, "a run waits for an approval that you may give")
 
 

@@ -95,7 +95,7 @@ def require_vote(reads: Reads, caller: Caller, row: Row, now: int) -> tuple[Acti
     """
     if not may_run(reads, caller.login):
         sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
-        raise ResponderBotError("forbidden", sentence)
+        raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
     if row["created_by"] == caller.login:
         raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
     action = require_open(row, "approved or denied")

@@ -1,14 +1,15 @@
 """Routes of users."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 from starlette.responses import Response
 
-from core.access import Access
-from core.api.endpoint import Endpoint, Request, json_response
-from core.models import Person
+from core.access import WHO_LIMIT, Access
+from core.api.endpoint import Endpoint, Request, json_list_response, json_response
+from core.common.errors import ResponderBotError
+from core.models import TLP_NAMES, Permission, Person
 
 
 class CurrentUser(Person):
@@ -26,6 +27,15 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
 
     async def find_by_slack(request: Request) -> Response:
         return json_response(access.person_by_slack(request.path["team"], request.path["user"]))
+
+    async def who(request: Request) -> Response:
+        clearance, permission = request.query.get("clearance", "0"), request.query.get("permission")
+        if clearance not in map(str, range(len(TLP_NAMES))):
+            raise ResponderBotError("bad_request", "clearance must be a number from 0 to 3.")
+        permissions: Sequence[Permission] = get_args(Permission)
+        if permission is not None and permission not in permissions:
+            raise ResponderBotError("bad_request", f"permission must be one of {', '.join(permissions)}.")
+        return json_list_response(access.who(int(clearance), next((p for p in permissions if p == permission), None)))
 
     async def current(request: Request) -> Response:
         caller = request.caller
@@ -51,6 +61,16 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
             permission="actOnBehalf",
             purpose="look up who is who in Slack",
             errors=(404,),
+        ),
+        Endpoint(
+            "GET",
+            "/api/user/who",
+            who,
+            f"Name people who may see a TLP or have a permission, at most {WHO_LIMIT}",
+            response=list[Person],
+            permission="actOnBehalf",
+            purpose="look up who may do what",
+            query={"clearance": "the TLP that they may see, 0 to 3", "permission": "the permission that they have"},
         ),
         Endpoint(
             "GET",

@@ -28,6 +28,10 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
     "properties": {
         "type": {"type": "string", "enum": sorted({kind for _, kind in ERRORS.values()})},
         "message": {"type": "string", "description": "what happened, and what to do next"},
+        "tlp": {"type": "integer", "description": "of a 403 for a clearance: the object's level, 0 to 3"},
+        "clearance": {"type": "integer", "description": "of the same 403: what the user may see in Slack, 0 to 3"},
+        "permission": {"type": "string", "description": "of a 403 for a permission: the one that the user hasn't"},
+        "action": {"type": "object", "description": "of a 409: the action that stands in the way, if one does"},
         "requestId": {"type": "string", "description": "identifies the request in the log"},
         "errors": {
             "type": "array",

@@ -249,4 +249,5 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
         hint = "a key with the profile source may only create alerts"
         reason = f"{reason or 'You are not authorized to read this'}; {hint}"
     if reason:
-        raise ResponderBotError("forbidden", reason)
+        is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
+        raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})

@@ -42,7 +42,7 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
 async def test_mistyped_command_tells_unlinked_people_and_channels_what_is_missing(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (_, slack, _):
         _, text = await slack.send({**COMMAND, "text": "list", "user_id": NINA, "trigger_id": "1"})
-        assert "isn't linked" in text
+        assert "You're not linked yet" in text
         _, text = await slack.send({**COMMAND, "text": "list", "channel_id": UNCONFIGURED, "trigger_id": "2"})
         assert "not set up" in text
 

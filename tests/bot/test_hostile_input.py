@@ -204,7 +204,12 @@ async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -
         alert_id = await env.post_alert()
         ts = (await env.card(anna, alert_id))["ts"]
         read_it, case = await issue_button(env, alert_id, "read"), await issue_button(env, alert_id, "case")
-        for user, words in ((NINA, "isn't linked"), (BOT, "isn't linked"), ("", "isn't linked"), (ROB, "manageAlert")):
+        for user, words in (
+            (NINA, "You're not linked yet"),
+            (BOT, "You're not linked yet"),
+            ("", "You're not linked yet"),
+            (ROB, "manageAlert"),
+        ):
             responses.received.clear()
             await slack.send(click(ids.MORE, read_it, responses, ts=ts, user=user, at=f"{user}1"))
             await responses.until(words)

@@ -68,6 +68,7 @@ def is_refused(answer: httpx.Response) -> None:
     assert (answer.status_code, body["type"]) == (403, "AuthorizationError"), answer.text
     assert body["message"].startswith("You are not authorized to ")
     assert body["message"].endswith(REFUSED)
+    assert (body["tlp"], body["clearance"]) == (3, 2)
 
 
 @pytest.mark.parametrize("login", ["amber", "lead"])

@@ -7,7 +7,7 @@ from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
 from tests.bot.features.test_runs import menu_block
 from tests.bot.running import SOC
 
-CALM = "You may see up to TLP:AMBER, and {} is TLP:RED. Nothing was done. Ask somebody who may see it."
+ABOVE = "You may see up to TLP:AMBER. ben or lea can open this."
 
 
 async def test_menu_and_list_offer_nothing_on_what_one_may_not_see(env: FeatureEnvironment) -> None:
@@ -15,11 +15,11 @@ async def test_menu_and_list_offer_nothing_on_what_one_may_not_see(env: FeatureE
     card = await env.card_of("anna", alert)
     place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
     ((group,),) = [await env["anna"].options(SOC, card["ts"], **place)]
-    assert [o["text"]["text"] for o in group["options"]] == ["You may see up to TLP:AMBER, and this is TLP:RED"]
+    assert [o["text"]["text"] for o in group["options"]] == [ABOVE]
     offered = await env["ben"].options(SOC, card["ts"], **place)
     assert offered[0]["label"]["text"] == "Can run"
     await env["anna"].command(SOC, f"/responder list {alert.id}")
-    listed = text_of(await env.told("anna", "You may see up to TLP:AMBER"))
+    listed = text_of(await env.told("anna", ABOVE))
     assert "*Tell*" not in listed
     assert ids.MENU not in listed
 
@@ -28,7 +28,7 @@ async def test_run_command_says_calmly_that_one_may_not_see_it(env: FeatureEnvir
     alert = await env.create_alert(tlp=3)
     for name in ("tell", "nonsense"):
         await env["anna"].command(SOC, f"/responder run {name} {alert.id}")
-        await env.told("anna", CALM.format(alert.id))
+        await env.told("anna", f"{ABOVE} Nothing was done.")
     assert await env.client.actions("alert", alert.id) == []
 
 
@@ -36,7 +36,7 @@ async def test_run_modal_offers_no_menu_for_what_one_may_not_see(env: FeatureEnv
     alert = await env.create_alert(tlp=3)
     card = await env.card_of("anna", alert)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
-    view = await env.until("anna", topmost(ids.START_VIEW, "You may see up to TLP:AMBER"))
+    view = await env.until("anna", topmost(ids.START_VIEW, ABOVE))
     assert ids.START_RESPONDER not in text_of(view)
     place = {"view_id": view["id"], "action_id": "value:object"}
     (found,) = await env["anna"].options(query="beacon", **place)

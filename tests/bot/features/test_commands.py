@@ -64,7 +64,7 @@ async def test_case_command_takes_the_beginning_of_a_template_or_says_what_was_m
     await env["anna"].command(SOC, f"/responder case {alert.id} Fishing")
     await env.told("anna", f"Did you mean `/responder case {alert.id} Phishing`?")
     await env["eve"].command(SOC, f"/responder case {alert.id}")
-    await env.told("eve", "manageCase")
+    await env.told("eve", "You can't make cases (read-only). Ask admin or lea.")
     await env["anna"].command(SOC, f"/responder case {alert.id} phish")
     await env.told("anna", "with the template `Phishing`")
     assert (await env.client.alert(alert.id)).status == "Imported"

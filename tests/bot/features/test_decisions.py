@@ -78,10 +78,14 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
     await env["eve"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
-    refused = fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "manageAction")))
+    refused = fine(
+        await env.until("eve", topmost(ids.NOTICE_VIEW, "You can't run responders (read-only). Ask admin or lea."))
+    )
     await env["eve"].close(refused["id"])
     await env["eve"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "host web-3 beacons")))
+    shown = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))))
+    assert "*Observables*" in shown
+    assert "TLP:AMBER PAP:AMBER" in shown
     assert not env["eve"].live_view.ephemerals(SOC)
 
 
@@ -225,7 +229,7 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     red = await env.create_alert(tlp=3, sourceRef="red")
     card = await env.card_of("anna", red)
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    told = await env.told("anna", "You may see up to TLP:AMBER, and this is TLP:RED.")
+    told = await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this.")
     assert "Beacon" not in text_of(told)
 
 
@@ -233,10 +237,10 @@ async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvir
     red = await env.create_alert(tlp=3)
     card = await env.card_of("anna", red)
     await pick(env, "anna", card, "Close")
-    told = text_of(await env.told("anna", "You may see up to TLP:AMBER, and it is TLP:RED."))
+    told = text_of(await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this. Nothing was done."))
     assert "Beacon" not in told
     await env["anna"].command(SOC, f"/responder run tell {red.id}")
-    await env.told("anna", f"You may see up to TLP:AMBER, and {red.id} is TLP:RED.")
+    await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this. Nothing was done.")
     assert (await env.client.alert(red.id)).status == "New"
     assert await env.client.actions("alert", red.id) == []
 

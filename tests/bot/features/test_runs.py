@@ -235,12 +235,21 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         await env.told("anna", words)
 
 
-async def test_missing_permission_is_named_with_who_gives_it(env: FeatureEnvironment) -> None:
+CANNOT = "You can't run responders (read-only). Ask admin or lea."
+
+
+async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["eve"].command(SOC, f"/responder run tell {alert.id}")
-    told = text_of(await env.told("eve", "manageAction"))
-    assert "org-admin" in told
+    await env.told("eve", CANNOT)
     assert await env.client.actions("alert", alert.id) == []
+    await env["eve"].command(SOC, f"/responder list {alert.id}")
+    listed = text_of(await env.told("eve", CANNOT))
+    assert "manageAction" not in listed
+    assert listed.count("Fail") == 1
+    card = await env.card_of("eve", alert)
+    ((group,),) = [await env["eve"].options(SOC, card["ts"], action_id=ids.MENU, block_id=menu_block(card))]
+    assert [option["text"]["text"] for option in group["options"]] == [CANNOT]
 
 
 async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
@@ -257,7 +266,7 @@ async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: Featur
 async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder help")
     told = text_of(await env.ephemeral("uma", "What you can do with"))
-    assert "isn't linked" in told
+    assert "You're not linked yet" in told
     assert [verb for verb in ("list", "alert", "actions", "run", "watch") if f"/responder {verb}" in told] == []
     assert "/responder doctor" in told
 
@@ -284,7 +293,7 @@ async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironme
 
 async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder list ~1")
-    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env.ephemeral("uma", "isn't linked"))
+    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env.ephemeral("uma", "You're not linked yet"))
 
 
 async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:

@@ -44,6 +44,7 @@ async def test_template_from_json_is_shown_before_it_is_created(env: FeatureEnvi
     body = json.dumps({"name": "Ransom", "tasks": [{"title": "Unplug"}], "severity": 4})
     await lea.submit(above["id"], typed(json=body))
     check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
+    assert "Critical, TLP:AMBER, PAP:AMBER" in text_of(check)
     await lea.submit(check["id"], typed(json=body))
     await env.until("lea", topmost(ids.NOTICE_VIEW, "was created"))
     await env.until("lea", lambda s: len(s.modals) == 1)  # no empty form is left below
@@ -78,7 +79,7 @@ async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEn
 
 async def test_missing_permission_for_templates_is_told_before_the_modal_opens(env: FeatureEnvironment) -> None:
     await env["anna"].command(SOC, "/responder template")
-    await env.ephemeral("anna", "manageCaseTemplate")
+    await env.ephemeral("anna", "You can't make case templates (analyst). Ask admin or lea.")
 
 
 async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvironment) -> None:
@@ -162,4 +163,4 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
 async def test_home_tells_unlinked_people_how_to_get_linked(env: FeatureEnvironment) -> None:
     await env["uma"].open_home()
     home = fine(await env.until("uma", lambda s: s.home))
-    assert "isn't linked" in text_of(home)
+    assert "You're not linked yet" in text_of(home)

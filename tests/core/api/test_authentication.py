@@ -156,7 +156,7 @@ async def test_every_key_reads_everything(core: RunningCore) -> None:
         path = endpoint.path.replace("{kind}", "alert").replace("{", "").replace("}", "")
         body: Any = {} if endpoint.method == "POST" else None
         answer = await core.send(endpoint.method, path, body, profile="read-only")
-        is_about_people = "/by-slack/" in path or "/api/access" in path or path == "/api/user"
+        is_about_people = "/by-slack/" in path or "/api/access" in path or path in ("/api/user", "/api/user/who")
         assert (answer.status_code == 403) == is_about_people, (endpoint.method, path, answer.text)
 
 
@@ -190,6 +190,30 @@ async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None
         assert answer.json()["message"].startswith(words)
         if endpoint.path == f"{ENGINE}/action":
             assert answer.json()["message"] == f"{words} (manageTask)"
+
+
+async def test_the_bot_finds_whom_somebody_may_ask(core: RunningCore) -> None:
+    access = core.core.access
+    for name, profile, clearance in (("ann", "analyst", 3), ("boss", "org-admin", 1), ("left", "analyst", 3)):
+        await access.add(name, profile, clearance=clearance)  # type: ignore[arg-type]  # the names of profiles
+    await access.disable("left")
+
+    async def who(query: str, profile: Any = "service") -> Any:
+        answer = await core.send("GET", f"/api/user/who?{query}", profile=profile)
+        return [one["login"].partition("@")[0] for one in answer.json()] if answer.status_code == 200 else answer
+
+    assert await who("clearance=3") == ["ann"]
+    assert "ann" not in await who("permission=manageUser")
+    assert "boss" in await who("permission=manageUser")
+    assert await who("clearance=3&permission=manageUser") == []
+    for number in range(8):
+        await access.add(f"more{number}", "analyst", clearance=3)
+    assert len(await who("clearance=3")) == 5
+    assert (await who("clearance=4")).status_code == 400
+    assert (await who("permission=x")).status_code == 400
+    for profile in ("analyst", "org-admin", "read-only", "source"):
+        refused = await who("clearance=3", profile)
+        assert (refused.status_code, refused.json()["permission"]) == (403, "actOnBehalf")
 
 
 async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) -> None:
