@@ -15,6 +15,7 @@ from core import engines
 from core.access import Access
 from core.actions import operations
 from core.actions import report as reports
+from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
@@ -25,6 +26,7 @@ from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
 from core.api import alias, health, openapi, v1
+from core.api import bulks as bulks_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import choices as choices_api
@@ -178,6 +180,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
     table: list[Endpoint] = [
         *actions_api.endpoints(actions),
+        *bulks_api.endpoints(Bulks(actions.runs, offers, database, clock)),
         *responders_api.endpoints(offers, actions, database),
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),

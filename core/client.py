@@ -20,6 +20,9 @@ from core.models import (
     ApiModel,
     Artifact,
     ArtifactInput,
+    Bulk,
+    BulkAnswer,
+    BulkInput,
     Case,
     CaseInput,
     CaseTemplate,
@@ -205,6 +208,22 @@ class CoreClient:
         return self._parse(
             await self._request("POST", f"{_ENGINE}/action", request, headers=headers), Action.model_validate_json
         )
+
+    async def run_bulk(self, request: BulkInput | Json, idempotency_key: str = "") -> BulkAnswer:
+        """Run a responder on up to 100 objects; the answer says of each what became of it."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        response = await self._request("POST", f"{_ENGINE}/action/_bulk", request, headers=headers)
+        return self._parse(response, BulkAnswer.model_validate_json)
+
+    async def bulk(self, bulk_id: str) -> Bulk:
+        """How far a run on several objects is."""
+        return await self._get(Bulk, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}")
+
+    async def retry_bulk(self, bulk_id: str, idempotency_key: str = "") -> BulkAnswer:
+        """Run again on the objects that failed or were refused; "conflict" while some are still open."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
+        return self._parse(await self._request("POST", path, headers=headers), BulkAnswer.model_validate_json)
 
     async def cancel(self, action_id: str) -> Action:
         return self._parse(

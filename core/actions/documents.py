@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from core.access import Caller
+from core.actions import bulks
 from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.offers import Offers
@@ -17,6 +18,7 @@ from core.models import OBJECT_TYPES, Event, Kind
 from core.records import artifacts
 from core.records.events import Feed
 from core.store import actions as stored
+from core.store import bulks as stored_bulks
 from core.store import objects
 
 LIMIT_CHARS = 4 * 1_048_576  # of a page, which ends after the event or id that reaches it
@@ -62,6 +64,7 @@ class Documents:
                 "database": json.dumps(page.database),
                 "asOf": str(self._feed.last(reads)),
                 "documents": _array(self._json(document) for document in found.documents.values()),
+                "bulks": self._bulks(reads, found),
             }
             return _object(shown).encode()
 
@@ -86,7 +89,7 @@ class Documents:
                 kind = found.add(number or 0)
                 if kind is None:
                     missing.append(text)
-                elif with_responders and kind != "action":
+                elif with_responders and kind != "action" and kind != "bulk":
                     found.add_responders(kind, number or 0, self._offers, caller)
                 if found.chars >= LIMIT_CHARS:
                     left = unique[position + 1 :]
@@ -97,10 +100,15 @@ class Documents:
                 "documents": _array(self._json(document) for document in found.documents.values()),
                 "missing": json.dumps(missing),
                 "left": json.dumps(left),
+                "bulks": self._bulks(reads, found),
             }
             return _object(shown).encode()
 
         return await self._database.snapshot(read)
+
+    def _bulks(self, reads: Reads, found: "_DocumentReader") -> str:
+        counts = bulks.read_counts(reads, self._offers, found.bulk_ids) if found.bulk_ids else ()
+        return _array(bulk.to_json() for bulk in counts)
 
     def _json(self, document: "_Document") -> str:
         names = sorted(document.responder_names)
@@ -155,6 +163,8 @@ class _DocumentReader:
         self.documents: dict[int, _Document] = {}
         self.chars = 0
         """Of all that was read."""
+        self.bulk_ids: set[int] = set()
+        """Those that were named, and those of the actions that were."""
 
     def add_event(self, event: Event) -> None:
         """Add what an event is about. Case templates and requests for access have no document."""
@@ -175,8 +185,8 @@ class _DocumentReader:
         for number in objects.alerts_with(self._reads, artifact_id)[:MAX_ALERTS]:
             self._add_action(self._document(number), action_id)
 
-    def add(self, number: int) -> Kind | Literal["action"] | None:
-        """Add an object or an action. Returns its kind; None if there is none that documents show."""
+    def add(self, number: int) -> Kind | Literal["action", "bulk"] | None:
+        """Add an object, an action or a bulk. Returns its kind; None if there is none that documents show."""
         row = objects.find_any(self._reads, number)
         stored_artifact = artifacts.find(self._reads, number) if row is None else None
         if stored_artifact is not None:
@@ -185,7 +195,10 @@ class _DocumentReader:
         if row is None:
             action = stored.find_shown(self._reads, number)
             if action is None:
-                return None
+                if stored_bulks.find(self._reads, number) is None:
+                    return None
+                self.bulk_ids.add(number)
+                return "bulk"
             self._add_action(self._document(action["root_id"]), number)
             return "action"
         kind: Kind | None = next((known for known in OBJECT_TYPES if known == row["kind"]), None)
@@ -306,6 +319,8 @@ class _DocumentReader:
         row = stored.find_shown(self._reads, number)
         if row is None:
             return
+        if is_named and row["bulk_id"] is not None:
+            self.bulk_ids.add(row["bulk_id"])
         if document.kind == "case" and row["kind"] in document.parts:
             self._add_part(document, row["kind"], row["object_id"])
         if is_named and (number not in document.actions or number in document.compacted):

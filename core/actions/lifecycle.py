@@ -96,10 +96,11 @@ class Lifecycle:
         choice: Choice,
         section: ResponderSection,
         parameters: reports.SerializedParameters,
+        bulk_id: int | None = None,
     ) -> Action:
         """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease.
 
-        `parameters` are those of the request.
+        `parameters` are those of the request; `bulk_id` is that of the bulk that it belongs to.
         """
         now, number = self._clock(), objects.next_id(tx)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if section.approval else None
@@ -124,6 +125,7 @@ class Lifecycle:
             created_by=caller.login,
             created_at=now,
             approval=approval,
+            bulk=None if bulk_id is None else f"~{bulk_id}",
         )
         row = {
             "id": number,
@@ -142,6 +144,7 @@ class Lifecycle:
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
             "approval_expires_at": expires_at,
+            "bulk_id": bulk_id,
             "doc": action.to_json(),
         }
         stored.insert(tx, row)

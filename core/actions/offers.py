@@ -188,7 +188,7 @@ class Offers:
         """
         if engine_name is not None:
             self.engine(engine_name)
-        offer = self._by_name.get(self._names_by_id.get(responder_id, responder_id))
+        offer = self._by_name.get(self.name(responder_id))
         entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []
         if offer is None or not entries:
             raise self._missing(responder_id, offer.name if offer else responder_id, engine_name)
@@ -259,6 +259,10 @@ class Offers:
             }
             found.setdefault(responder.name, offered.model_copy(update=verdict))
         return list(found.values())
+
+    def name(self, responder_id: str) -> str:
+        """The name of a responder that a request names by its id or its name; what it says, if there is none."""
+        return self._names_by_id.get(responder_id, responder_id)
 
     def title(self, responder_name: str) -> str:
         """A responder's name as people read it, unlike that of any other on offer."""

@@ -18,6 +18,7 @@ from core.common.database.sqlite import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, RunInput
+from core.records import artifacts
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import objects
@@ -105,17 +106,26 @@ class Runs:
         checked = request.model_copy(update={"parameters": values})
         return CheckedRun(caller, checked, target, choice, self._offers.section(choice.offer.name))
 
-    def record(self, tx: Transaction, checked: CheckedRun, parameters: reports.SerializedParameters) -> Action:
+    def record(
+        self,
+        tx: Transaction,
+        checked: CheckedRun,
+        parameters: reports.SerializedParameters,
+        *,
+        bulk_id: int | None = None,
+    ) -> Action:
         """Record a run, with all that has to be checked in the same transaction; `queue` it once that is committed.
 
-        Raises as `start` does, before anything is written.
+        Raises as `start` does.
         """
         request, choice = checked.request, checked.choice
         target = _as_now(tx, checked.target)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.offer.name)
         with_slot = self._with_free_slot(tx, choice, request, target)
-        return self._lifecycle.record(tx, checked.caller, request, target, with_slot, checked.section, parameters)
+        return self._lifecycle.record(
+            tx, checked.caller, request, target, with_slot, checked.section, parameters, bulk_id
+        )
 
     def queue(self, action: Action) -> None:
         """Queue a recorded action for its engine, unless it waits for approval."""
@@ -169,7 +179,13 @@ class Runs:
 
 def _as_now(reads: Reads, target: Target) -> Target:
     """The target; an artifact with the id and the case that it may have got since it was read."""
-    return targets.load(reads, target.kind, target.id) if target.kind == "case_artifact" else target
+    if target.kind != artifacts.KIND:
+        return target
+    number = artifacts.current_number(reads, target.id)
+    was_in_case, is_in_case = "case" in target.json, number is not None and objects.exists(reads, target.kind, number)
+    # The usual case: its alert, which may be large, need not be read again.
+    is_unmoved = number == target.id and was_in_case == is_in_case
+    return target if is_unmoved else targets.load(reads, target.kind, target.id)
 
 
 async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:

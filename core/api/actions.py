@@ -22,14 +22,22 @@ _RANGE = {
 KEY_LIMIT = 255
 
 
+def idempotency_key(request: Request) -> tuple[str, str]:
+    """The key of a request, and its body as repeats are compared with; both empty without one.
+
+    Raises ResponderBotError("bad_request") for a key that is too long.
+    """
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_LIMIT:
+        raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
+    return key, json.dumps(request.raw, sort_keys=True) if key else ""
+
+
 def endpoints(actions: Actions) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
 
     async def run(request: Request) -> Response:
-        key = request.headers.get("idempotency-key", "")
-        if len(key) > KEY_LIMIT:
-            raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
-        body = json.dumps(request.raw, sort_keys=True) if key else ""
+        key, body = idempotency_key(request)
         started = await actions.start(request.caller, request.body, key=key, body=body)
         if not started.new:
             return json_response(started.action)

@@ -14,7 +14,7 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Outcome, Permission, Profile
+from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile
 from core.models.parameters import Parameter
 
 
@@ -223,6 +223,66 @@ class Action(ApiModel):
     created_by: str
     created_at: Millis
     approval: Approval | None = None
+    bulk: ObjectId | None = None
+    """The bulk that it belongs to, if it was started with others."""
+
+
+class BulkEntry(ApiModel):
+    """What became of one target of a request: its action, or why there is none."""
+
+    object_id: str
+    status: int
+    """201 with an action; otherwise the status that a run on this object alone would have answered."""
+    action: Action | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class BulkAnswer(ApiModel):
+    """What a run on several objects answers; the targets are in the order of the request."""
+
+    id: ObjectId
+    actions: list[BulkEntry]
+
+
+class BulkCounts(ApiModel):
+    """How far the actions of a bulk are."""
+
+    id: ObjectId
+    created_by: str
+    created_at: Millis
+    responder_name: str
+    """Empty if no engine has it."""
+    title: str
+    """Its name as people read it."""
+    total: int
+    """The number of targets."""
+    refused: int
+    """Targets without an action."""
+    counts: dict[ActionStatus, int]
+    """The number of actions by status; the refused ones are not among them."""
+    retried_by: ObjectId | None = None
+    """The bulk that ran again what had failed."""
+
+
+class BulkTarget(ApiModel):
+    """One target of a bulk, as it is now."""
+
+    object_type: Kind
+    object_id: str
+    status: int
+    """201 if there is an action."""
+    action_id: ObjectId | None = None
+    action_status: ActionStatus | None = None
+    outcome: Outcome | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class Bulk(BulkCounts):
+    """A bulk with its targets, in the order of the request."""
+
+    targets: list[BulkTarget]
 
 
 class Policy(ApiModel):
@@ -328,6 +388,8 @@ class DocumentList(ApiModel):
     """Ids of the request that no object or action has."""
     left: list[ObjectId]
     """Ids of the request that didn't fit into this answer; ask for them again."""
+    bulks: list[BulkCounts] = Field(default_factory=list)
+    """Those whose ids the request named."""
 
 
 class EventPage(ApiModel):
@@ -341,6 +403,8 @@ class EventPage(ApiModel):
     """Number of the newest event that `documents` reflect; only with them."""
     documents: list[Document] | None = None
     """Of the objects that the events are about, each alert or case once; only with `include=documents`."""
+    bulks: list[BulkCounts] | None = None
+    """The bulks to which actions of the events belong, each once; only with `include=documents`."""
 
 
 class Person(ApiModel):

@@ -38,6 +38,9 @@ from core.field_types import (
 )
 from core.models.base import ApiModel, Attachment, Kind
 
+MAX_TARGETS = 100
+"""How many objects one request may run a responder on."""
+
 
 class Input(ApiModel):
     """The body of a request: types are strict, and null means absent."""
@@ -383,17 +386,37 @@ class CaseTemplateInput(Input):
     custom_fields: CustomFields = Field(default_factory=dict)
 
 
-class RunInput(Input):
-    """`POST /api/connector/engine/action`."""
+class RunOptions(Input):
+    """What a run and a run on several objects have in common."""
 
     responder_id: Text = Field(description="the responder's id, or its name")
-    object_type: Kind = Field(description="the kind of the object to run it on")
-    object_id: str = Field(description="the object's id, `~` and digits")
     engine_id: str | None = Field(None, description="the engine to run it; default: the first that can")
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="the responder's inputs; as they are, if it declares none"
     )
     only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
+
+
+class RunTarget(Input):
+    """An object to run a responder on."""
+
+    object_type: Kind = Field(description="the kind of the object to run it on")
+    object_id: str = Field(description="the object's id, `~` and digits")
+
+
+class RunInput(RunTarget, RunOptions):
+    """`POST /api/connector/engine/action`."""
+
+
+class BulkInput(RunOptions):
+    """`POST /api/connector/engine/action/_bulk`."""
+
+    targets: list[Annotated[RunTarget, UntilErrorLimit]] = Field(min_length=1, max_length=MAX_TARGETS)
+
+    def on(self, target: RunTarget) -> RunInput:
+        """The run on one of the targets."""
+        options = {name: value for name, value in self if name != "targets"}
+        return RunInput.model_construct(**options, object_type=target.object_type, object_id=target.object_id)
 
 
 class Decision(Input):

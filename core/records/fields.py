@@ -30,7 +30,7 @@ _FIELDS: Mapping[str, str] = {
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
     "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
-    " objectId status outcome startDate dispatchedAt endDate endedBy",
+    " objectId status outcome startDate dispatchedAt endDate endedBy bulk",
 }
 """By kind; alerts, cases and case templates have `customFields.<name>[.<kind>]` too."""
 _ACTION_COLUMNS: Mapping[str, str] = {

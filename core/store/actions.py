@@ -18,10 +18,10 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
-        " approval_expires_at, doc)"
+        " approval_expires_at, bulk_id, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
-        " :approval_expires_at, :doc)",
+        " :approval_expires_at, :bulk_id, :doc)",
         values,
     )
 
@@ -60,7 +60,7 @@ def count_of(search: Search, kind: str, object_id: int) -> int:
 
 
 _SHOWN = (
-    "id, root_id, kind, object_id, responder_name, doc,"
+    "id, root_id, kind, object_id, responder_name, bulk_id, doc,"
     " coalesce(whole_report, whole_operations, whole_parameters) IS NOT NULL AS is_cut"
 )
 

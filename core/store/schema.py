@@ -270,6 +270,22 @@ def people_in_slack(db: Database) -> None:
     db.table("group_member").create({"name": str, "login": str}, pk=("name", "login"))
 
 
+@migrations()
+def runs_in_bulk(db: Database) -> None:
+    # request: what was asked for, but for the targets. targets: each with its action, or why there is none.
+    # retried_by: the bulk that ran again what had failed.
+    db.table("bulk").create(
+        {
+            **{"id": int, "created_by": str, "created_at": int, "responder_name": str, "request": str, "targets": str},
+            **{"total": int, "refused": int, "retried_by": int},
+        },
+        pk="id",
+        not_null={"created_by", "created_at", "request", "targets", "total", "refused"},
+    )
+    db.execute("ALTER TABLE action ADD COLUMN bulk_id INTEGER")
+    db.execute("CREATE INDEX action_in_bulk ON action (bulk_id, status) WHERE bulk_id IS NOT NULL")
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

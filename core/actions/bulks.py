@@ -1,0 +1,278 @@
+"""Runs of one responder on several objects, asked for at once (core/docs/semantics.md#runs-on-several-objects)."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import structlog
+
+from core.access import Caller
+from core.actions import report as reports
+from core.actions.offers import Offers
+from core.actions.runs import CheckedRun, Runs
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.errors import Code, ResponderBotError
+from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, RunTarget
+from core.store import actions as stored_actions
+from core.store import bulks as stored
+from core.store import objects
+
+PARAMETERS_LIMIT_BYTES = reports.LISTED_PARAMETERS_BYTES  # each action keeps a copy of them
+SHORTENED_CHARS = 2 * 1_048_576  # longer answers to a repeated key have their reports shortened
+
+log = structlog.get_logger()
+
+
+class Refusal(NamedTuple):
+    """Why a target has no action."""
+
+    code: Code
+    message: str
+    is_repeated: bool = False
+    """Whether another target of the request is the same object."""
+
+
+class BulkOutcomes(NamedTuple):
+    """A bulk with its targets as the request named them: the JSON of each one's action, or why there is none."""
+
+    id: str
+    targets: Sequence[tuple[str, str | Refusal]]
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """One target of a bulk, as it is now."""
+
+    target: RunTarget
+    action: Row | None
+    """`id, status, outcome`."""
+    refusal: Refusal | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.action is not None and self.action["status"] in OPEN_STATUSES
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it may be run again as it is: not if somebody denied, cancelled or stopped it."""
+        if self.action is None:
+            return self.refusal is not None and not self.refusal.is_repeated
+        return self.action["status"] == "Failure" and self.action["outcome"] in (None, "failed", "expired")
+
+
+_Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
+
+
+class Bulks:
+    """Starts, reads and repeats bulks."""
+
+    def __init__(self, runs: Runs, offers: Offers, database: Database, clock: Clock) -> None:
+        self._runs = runs
+        self._offers = offers
+        self._database = database
+        self._clock = clock
+
+    async def start(self, caller: Caller, request: BulkInput, *, key: str = "", body: str = "") -> BulkOutcomes:
+        """Start a run on each target that allows it, all of them durably in one commit.
+
+        Each target is checked as a run on it alone would be. `key` and `body`: as `Runs.start`. Raises
+        ResponderBotError: key_reused, bad_request for parameters that are too long to be kept with each action.
+        """
+        return await self._start(caller, request, key, f"bulk {body}")
+
+    async def retry(self, caller: Caller, bulk_id: str, *, key: str = "") -> BulkOutcomes:
+        """Run again, as a new bulk, on the targets that failed or were refused.
+
+        Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (some are
+        still open, nothing has failed, or it was retried already), key_reused.
+        """
+        number, row = self._find(self._database, bulk_id)
+        body = f"retry ~{number}"
+        earlier = self._runs.remembered(self._database, caller, key, body)
+        if earlier is not None:
+            return await self._outcomes(earlier)
+        # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
+        if row["created_by"] != caller.login and caller.profile != "org-admin":
+            raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may run this again.")
+        _require_not_retried(row)
+        states = await self._database.snapshot(lambda reads: _states(reads, row))
+        if any(state.is_open for state in states):
+            raise ResponderBotError("conflict", "Some of these runs have not ended; wait until they have.")
+        failed = [state.target for state in states if state.has_failed]
+        if not failed:
+            raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
+        request = BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
+        return await self._start(caller, request, key, body, retries=number)
+
+    async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
+        """How far a bulk is, and each target. Raises ResponderBotError("not_found")."""
+
+        def read(reads: Reads) -> tuple[BulkCounts, Sequence[TargetState]]:
+            number, row = self._find(reads, bulk_id)
+            (counts,) = read_counts(reads, self._offers, [number])
+            return counts, _states(reads, row)
+
+        return await self._database.snapshot(read)
+
+    async def _start(
+        self, caller: Caller, request: BulkInput, key: str, body: str, *, retries: int | None = None
+    ) -> BulkOutcomes:
+        earlier = self._runs.remembered(self._database, caller, key, body)
+        if earlier is not None:
+            return await self._outcomes(earlier)
+        size = len(json.dumps(request.parameters, ensure_ascii=False).encode("utf-8", "replace"))
+        if size > PARAMETERS_LIMIT_BYTES:
+            sentence = (
+                f"Parameters for several objects have at most {PARAMETERS_LIMIT_BYTES} bytes, not {size}; run it on"
+                " one after the other, or give it less."
+            )
+            raise ResponderBotError("bad_request", sentence)
+        # Not on the event loop: a hundred artifacts are a hundred alerts to read.
+        checked = await self._database.snapshot(lambda reads: self._check(reads, caller, request))
+
+        def work(tx: Transaction) -> tuple[int, list[Action]]:
+            earlier = self._runs.remembered(tx, caller, key, body)
+            if earlier is not None:
+                return earlier, []
+            number, now = objects.next_id(tx), self._clock()
+            if retries is not None:
+                _require_not_retried(self._find(tx, f"~{retries}")[1])
+                stored.set_retried(tx, retries, number)
+            outcomes = [self._record(tx, one, number) for one in checked]
+            stored.insert(tx, self._row(number, now, caller, request, outcomes))
+            if key:
+                stored_actions.remember(tx, caller.login, key, body, number, now)
+            return number, [outcome for outcome in outcomes if isinstance(outcome, Action)]
+
+        # Shielded: if the client hangs up meanwhile, what was recorded is queued all the same.
+        return await asyncio.shield(asyncio.ensure_future(self._record_and_queue(work)))
+
+    async def _record_and_queue(self, work: Callable[[Transaction], tuple[int, list[Action]]]) -> BulkOutcomes:
+        number, actions = await self._database.transaction(work)
+        for action in actions:
+            self._runs.queue(action)
+        return await self._outcomes(number)
+
+    def _check(self, reads: Reads, caller: Caller, request: BulkInput) -> list[_Checked]:
+        """Each target, checked as a run on it alone would be; the second of two that are one object is refused."""
+        found: list[_Checked] = []
+        seen: set[int] = set()
+        for target in request.targets:
+            try:
+                run = self._runs.check(reads, caller, request.on(target))
+            except ResponderBotError as error:
+                found.append(Refusal(error.code, error.message))
+            except ValueError:  # of what is stored; one damaged record must not spoil the others
+                log.exception("record_unreadable", object_id=target.object_id)
+                found.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
+            else:
+                if run.target.id in seen:
+                    sentence = f"{target.object_id} is among the targets twice; it runs once."
+                    found.append(Refusal("bad_request", sentence, is_repeated=True))
+                else:
+                    seen.add(run.target.id)
+                    found.append((run, reports.SerializedParameters.of(run.request.parameters)))
+        return found
+
+    def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
+        if isinstance(checked, Refusal):
+            return checked
+        try:
+            with tx.savepoint():
+                return self._runs.record(tx, *checked, bulk_id=bulk_id)
+        except ResponderBotError as error:
+            if error.code == "unavailable":
+                raise
+            return Refusal(error.code, error.message)
+
+    def _row(
+        self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
+    ) -> Mapping[str, Any]:
+        targets = [
+            {
+                **json.loads(target.to_json()),
+                **(outcome._asdict() if isinstance(outcome, Refusal) else {"action": int(outcome.id[1:])}),
+            }
+            for target, outcome in zip(request.targets, outcomes, strict=True)
+        ]
+        return {
+            "id": number,
+            "created_by": caller.login,
+            "created_at": now,
+            "responder_name": self._offers.name(request.responder_id),
+            "request": request.model_dump_json(by_alias=True, exclude={"targets"}, exclude_none=True),
+            "targets": json.dumps(targets),
+            "total": len(targets),
+            "refused": sum(isinstance(outcome, Refusal) for outcome in outcomes),
+        }
+
+    async def _outcomes(self, number: int) -> BulkOutcomes:
+        def read(reads: Reads) -> BulkOutcomes:
+            _, row = self._find(reads, f"~{number}")
+            docs = stored.docs_of(reads, number)
+            if sum(map(len, docs.values())) > SHORTENED_CHARS:
+                docs = {number: reports.shorten(doc) for number, doc in docs.items()}
+            return BulkOutcomes(
+                f"~{number}",
+                [
+                    (target["objectId"], _refusal(target) or docs[target["action"]])
+                    for target in json.loads(row["targets"])
+                ],
+            )
+
+        return await self._database.snapshot(read)
+
+    def _find(self, reads: Reads, bulk_id: str) -> tuple[int, Row]:
+        number = objects.parse_id(bulk_id)
+        row = None if number is None else stored.find(reads, number)
+        if number is None or row is None:
+            raise ResponderBotError("not_found", "Bulk not found")
+        return number, row
+
+
+def read_counts(reads: Reads, offers: Offers, bulk_ids: Iterable[int]) -> list[BulkCounts]:
+    """How far several bulks are; ids of none are left out."""
+    ids = list(bulk_ids)
+    counted: dict[int, dict[ActionStatus, int]] = {}
+    for row in stored.counts(reads, ids):
+        counted.setdefault(row["bulk_id"], {})[row["status"]] = row["count"]
+    return [
+        BulkCounts(
+            id=f"~{row['id']}",
+            created_by=row["created_by"],
+            created_at=row["created_at"],
+            responder_name=row["responder_name"],
+            title=offers.title(row["responder_name"]),
+            total=row["total"],
+            refused=row["refused"],
+            counts=counted.get(row["id"], {}),
+            retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
+        )
+        for row in stored.find_all(reads, ids)
+    ]
+
+
+def _states(reads: Reads, row: Row) -> list[TargetState]:
+    """The targets of a bulk, as they are now."""
+    actions = {action["id"]: action for action in stored.actions_of(reads, row["id"])}
+    return [
+        TargetState(
+            RunTarget.model_validate(target),
+            actions.get(target.get("action", 0)),
+            _refusal(target),
+        )
+        for target in json.loads(row["targets"])
+    ]
+
+
+def _refusal(target: Mapping[str, Any]) -> Refusal | None:
+    """Why a stored target has no action; None if it has one."""
+    return Refusal(target["code"], target["message"], target["is_repeated"]) if "code" in target else None
+
+
+def _require_not_retried(row: Row) -> None:
+    if row["retried_by"] is not None:
+        raise ResponderBotError("conflict", f"This was run again already, as ~{row['retried_by']}.")

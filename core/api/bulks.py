@@ -1,0 +1,98 @@
+"""Routes of runs on several objects at once: start them, see how far they are, run the failed ones again."""
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
+from core.api.actions import BASE, idempotency_key
+from core.api.endpoint import Endpoint, Request, json_response
+from core.api.errors import ERRORS
+from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget
+
+KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same and starts nothing"}
+
+
+def endpoints(bulks: Bulks) -> list[Endpoint]:
+    """Routes under `/api/connector/engine/action/_bulk`."""
+
+    async def run(request: Request) -> Response:
+        key, body = idempotency_key(request)
+        return json_response(_answer(await bulks.start(request.caller, request.body, key=key, body=body)))
+
+    async def get(request: Request) -> Response:
+        counts, states = await bulks.get(request.path["id"])
+        return json_response(Bulk(**dict(counts), targets=[_target(state) for state in states]))
+
+    async def retry(request: Request) -> Response:
+        key, _ = idempotency_key(request)
+        return json_response(_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
+
+    return [
+        Endpoint(
+            "POST",
+            f"{BASE}/_bulk",
+            run,
+            "Run a responder on several objects",
+            body=BulkInput,
+            response=BulkAnswer,
+            permission="manageAction",
+            purpose="create action",
+            permission_label="manageAction (manageTask)",
+            errors=(422,),
+            request_headers=KEY_HEADER,
+        ),
+        Endpoint(
+            "GET",
+            f"{BASE}/_bulk/{{id}}",
+            get,
+            "See how far a run on several objects is",
+            response=Bulk,
+            errors=(404,),
+        ),
+        Endpoint(
+            "POST",
+            f"{BASE}/_bulk/{{id}}/retry",
+            retry,
+            "Run again on the objects of a bulk that failed or were refused",
+            response=BulkAnswer,
+            permission="manageAction",
+            purpose="create action",
+            permission_label="manageAction (manageTask)",
+            errors=(404, 409, 422),
+            request_headers=KEY_HEADER,
+        ),
+    ]
+
+
+def _answer(outcomes: BulkOutcomes) -> str:
+    """The JSON of a BulkAnswer; that of its actions is sent as it is stored."""
+    entries = [
+        f'{{"objectId":{json.dumps(object_id)},"status":201,"action":{outcome}}}'
+        if isinstance(outcome, str)
+        else json.dumps({"objectId": object_id, **_refused(outcome)}, ensure_ascii=False)
+        for object_id, outcome in outcomes.targets
+    ]
+    return f'{{"id":"{outcomes.id}","actions":[{",".join(entries)}]}}'
+
+
+def _target(state: TargetState) -> BulkTarget:
+    named = {"object_type": state.target.object_type, "object_id": state.target.object_id}
+    if state.refusal is not None:
+        return BulkTarget(**named, **_refused(state.refusal))
+    action = state.action
+    if action is None:  # deleted by hand
+        return BulkTarget(**named, status=404)
+    return BulkTarget(
+        **named,
+        status=201,
+        action_id=f"~{action['id']}",
+        action_status=action["status"],
+        outcome=action["outcome"],
+    )
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    status, kind = ERRORS[refusal.code]
+    return {"status": status, "type": kind, "message": refusal.message}

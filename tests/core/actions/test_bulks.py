@@ -1,0 +1,220 @@
+"""One responder on several objects at once: each is checked and run as if it were alone, and each runs once."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from core.client import CoreClient
+from core.common.errors import ResponderBotError
+from core.settings import ResponderSection
+from tests.core.core_process import alert_in, core_process, setup_in, until
+from tests.core.running import RunningCore, running_core
+
+ACTION = "/api/connector/engine/action"
+BULK = f"{ACTION}/_bulk"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+BLOCK = "ResponderBot_BlockAddress_1_0"
+ALERT = {"type": "siem", "source": "s", "title": "t", "description": "d"}
+
+
+@pytest_asyncio.fixture
+async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
+    """Runs wait for approval, so that no program has to run."""
+    block = ResponderSection(approval=1, config={"file": str(tmp_path / "list")})
+    async with running_core(tmp_path, responder={CLOSE: ResponderSection(approval=1), BLOCK: block}) as running:
+        await running.key("analyst")
+        yield running
+
+
+async def new_alerts(core: RunningCore, count: int, **fields: Any) -> list[str]:
+    bodies = [{**ALERT, "sourceRef": str(number), **fields} for number in range(count)]
+    return [(await core.send("POST", "/api/alert", body)).json()["id"] for body in bodies]
+
+
+def on_alerts(ids: list[str], **more: Any) -> dict[str, Any]:
+    return {"responderId": CLOSE, "targets": [{"objectType": "alert", "objectId": id_} for id_ in ids], **more}
+
+
+async def bulk(core: RunningCore, body: Any, key: str = "", **options: Any) -> tuple[int, Any]:
+    headers = {"Idempotency-Key": key} if key else {}
+    answer = await core.send("POST", BULK, body, headers=headers, **{"profile": "analyst", **options})
+    return answer.status_code, answer.json()
+
+
+async def test_each_target_is_checked_alone(core: RunningCore) -> None:
+    first, second = await new_alerts(core, 2)
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": "d"})).json()["id"]
+    body = on_alerts([first, "~999", "x", second, first])
+    body["targets"].insert(3, {"objectType": "case", "objectId": case})
+    status, answer = await bulk(core, body)
+    assert status == 200
+    found = [(entry["objectId"], entry["status"], entry.get("type")) for entry in answer["actions"]]
+    assert found == [
+        (first, 201, None),
+        ("~999", 404, "NotFoundError"),
+        ("x", 404, "NotFoundError"),
+        (case, 400, "BadRequest"),
+        (second, 201, None),
+        (first, 400, "BadRequest"),
+    ]
+    alone = await core.send("POST", ACTION, {"responderId": CLOSE, "objectType": "case", "objectId": case})
+    assert answer["actions"][3]["message"] == alone.json()["message"]
+    assert answer["actions"][5]["message"] == f"{first} is among the targets twice; it runs once."
+    started = [entry["action"] for entry in answer["actions"] if entry["status"] == 201]
+    assert {action["bulk"] for action in started} == {answer["id"]}
+    for action in started:
+        assert (await core.send("GET", f"{ACTION}/{action['id']}")).json() == action
+
+
+async def test_a_request_that_names_no_targets_or_too_many_starts_nothing(core: RunningCore) -> None:
+    (alert,) = await new_alerts(core, 1)
+    wrong = [on_alerts([]), on_alerts([alert] * 101), {"responderId": CLOSE}, on_alerts([alert]) | {"targets": [alert]}]
+    wrong.append(on_alerts([alert], parameters={"text": "x" * 17_000}))
+    assert [(await bulk(core, body))[0] for body in wrong] == [400] * 5
+    assert (await bulk(core, on_alerts([alert]), profile="read-only"))[0] == 403
+    assert (await bulk(core, on_alerts([alert]), key="k" * 256))[0] == 400
+    assert (await core.send("GET", f"{ACTION}/alert/{alert}")).json() == []
+
+
+async def test_the_same_key_gives_the_same_answer_and_starts_nothing(core: RunningCore) -> None:
+    ids = await new_alerts(core, 3)
+    body = on_alerts([*ids, "~999"])
+    answers = await asyncio.gather(*(bulk(core, body, "one") for _ in range(5)))
+    assert [status for status, _ in answers] == [200] * 5
+    assert all(answer == answers[0][1] for _, answer in answers)
+    assert (await bulk(core, on_alerts(ids), "one"))[0] == 422
+    alone = {"responderId": CLOSE, "objectType": "alert", "objectId": ids[0], **body}  # fits both routes
+    assert (await bulk(core, alone, "two"))[0] == 200
+    single = await core.send("POST", ACTION, alone, headers={"Idempotency-Key": "two"}, profile="analyst")
+    assert single.status_code == 422
+    assert [len((await core.send("GET", f"{ACTION}/alert/{id_}")).json()) for id_ in ids] == [2, 2, 2]
+    unknown = {**on_alerts(ids), "responderId": "Nobody_1_0"}
+    refused = [await bulk(core, unknown, "three") for _ in range(2)]
+    assert refused[0] == refused[1]
+    assert [entry["status"] for entry in refused[0][1]["actions"]] == [404, 404, 404]
+
+
+async def test_a_hundred_runs_are_one_commit_and_their_events_one_document_and_one_bulk(core: RunningCore) -> None:
+    artifacts = [{"dataType": "ip", "data": f"192.0.2.{number}"} for number in range(100)]
+    (alert,) = await new_alerts(core, 1, artifacts=artifacts)
+    shown = (await core.send("GET", f"/api/alert/{alert}")).json()
+    targets = [{"objectType": "case_artifact", "objectId": artifact["id"]} for artifact in shown["artifacts"]]
+    after = (await core.send("GET", "/api/event")).json()["last"]
+    before = core.core.database.commits
+    _, answer = await bulk(core, {"responderId": BLOCK, "targets": targets})
+    assert core.core.database.commits == before + 1
+    assert {entry["status"] for entry in answer["actions"]} == {201}
+    page = (await core.send("GET", f"/api/event?after={after}&include=documents")).json()
+    assert len(page["events"]) == 100
+    assert [len(document["actions"]) for document in page["documents"]] == [100]
+    assert [(found["id"], found["counts"]) for found in page["bulks"]] == [(answer["id"], {"Waiting": 100})]
+
+
+async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: RunningCore) -> None:
+    ids = await new_alerts(core, 4)
+    _, answer = await bulk(core, on_alerts([*ids, ids[0], "~999"]))
+    path = f"{BULK}/{answer['id']}"
+    started = [entry["action"]["id"] for entry in answer["actions"] if entry["status"] == 201]
+    assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409  # all are open
+    await core.send("POST", f"{ACTION}/{started[0]}/deny", {"message": "no"})
+    await core.send("DELETE", f"{ACTION}/{started[1]}", profile="analyst")
+    shown = (await core.send("GET", path)).json()
+    assert {name: shown[name] for name in ("id", "total", "refused", "counts", "title", "responderName")} == {
+        "id": answer["id"],
+        "total": 6,
+        "refused": 2,
+        "counts": {"Waiting": 2, "Failure": 1, "Deleted": 1},
+        "title": "Close As False Positive",
+        "responderName": CLOSE,
+    }
+    entries = [
+        (one["objectId"], one["status"], one.get("actionStatus"), one.get("outcome")) for one in shown["targets"]
+    ]
+    assert entries == [
+        (ids[0], 201, "Failure", "denied"),
+        (ids[1], 201, "Deleted", "cancelled"),
+        (ids[2], 201, "Waiting", None),
+        (ids[3], 201, "Waiting", None),
+        (ids[0], 400, None, None),
+        ("~999", 404, None, None),
+    ]
+    listed = (await core.send("GET", f"/api/document?ids={answer['id']},~998")).json()
+    assert listed["documents"] == []
+    assert listed["missing"] == ["~998"]
+    assert listed["bulks"] == [{key: value for key, value in shown.items() if key != "targets"}]
+    for action in started[2:]:
+        await core.send("POST", f"{ACTION}/{action}/deny", {"message": "no"})
+    ben = {"Authorization": f"Bearer {await core.key('analyst', 'ben')}"}
+    assert (await core.send("POST", f"{path}/retry", profile=None, headers=ben)).status_code == 403
+    headers = {"Idempotency-Key": "again"}
+    retries = [await core.send("POST", f"{path}/retry", profile="analyst", headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in retries] == [200, 200]
+    assert retries[0].json() == retries[1].json()
+    assert [(entry["objectId"], entry["status"]) for entry in retries[0].json()["actions"]] == [("~999", 404)]
+    assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409
+    assert (await core.send("GET", path)).json()["retriedBy"] == retries[0].json()["id"]
+    assert (await core.send("GET", f"{BULK}/~998")).status_code == 404
+
+
+async def test_documents_of_a_page_name_each_bulk_of_its_events_once(core: RunningCore) -> None:
+    ids = await new_alerts(core, 3)
+    after = (await core.send("GET", "/api/event")).json()["last"]
+    _, answer = await bulk(core, on_alerts(ids))
+    page = (await core.send("GET", f"/api/event?after={after}&include=documents")).json()
+    assert len(page["events"]) == 3
+    assert [(found["id"], found["counts"], found["refused"]) for found in page["bulks"]] == [
+        (answer["id"], {"Waiting": 3}, 0)
+    ]
+    alone = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "alone"})
+    page = (await core.send("GET", f"/api/event?after={page['last']}&include=documents")).json()
+    assert (page["bulks"], page["documents"][0]["id"]) == ([], alone.json()["id"])
+
+
+async def test_the_client_speaks_it(core: RunningCore) -> None:
+    ids = await new_alerts(core, 2)
+    async with CoreClient(core.url, await core.key("analyst")) as client:
+        answer = await client.run_bulk(on_alerts([*ids, "~999"]), "key")
+        assert [entry.status for entry in answer.actions] == [201, 201, 404]
+        assert (await client.bulk(answer.id)).counts == {"Waiting": 2}
+        with pytest.raises(ResponderBotError) as refused:
+            await client.retry_bulk(answer.id)
+    assert refused.value.code == "conflict"
+
+
+def in_store(path: Path, sql: str) -> int:
+    """A number, read without a core."""
+    with closing(sqlite3.connect(path)) as connection:
+        (found,) = connection.execute(sql).fetchone()
+    return int(found)
+
+
+@pytest.mark.slow
+async def test_a_hundred_runs_run_once_each_though_core_is_killed_twice(tmp_path: Path) -> None:
+    """It is killed while it accepts them, and again when some have run, some run and some wait."""
+    setup = await setup_in(tmp_path)
+    async with core_process(setup) as core:
+        alerts = [await alert_in(core, str(number)) for number in range(100)]
+        body = {**on_alerts(alerts), "responderId": "Stepwise_1_0", "parameters": {"runs": str(setup.runs("all"))}}
+        asking = asyncio.create_task(core.client().run_bulk(body, "key"))
+        await until(lambda: in_store(setup.database, "SELECT count(*) FROM action") or asking.done(), "the first run")
+        await core.kill()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert in_store(setup.database, "SELECT count(*) FROM action") == 100  # all or none
+    async with core_process(setup) as core:
+        first = await core.client().run_bulk(body, "key")
+        await until(lambda: setup.counted("all") >= 20, "some runs")
+        await core.kill()
+    async with core_process(setup) as core:
+        again = await core.client().run_bulk(body, "key")
+        ids = [entry.action.id for entry in again.actions if entry.action]
+        assert [entry.action.id for entry in first.actions if entry.action] == ids
+        assert {(await core.ended(id_)).status for id_ in ids} == {"Success"}
+        shown = await core.client().bulk(again.id)
+    assert (shown.total, shown.counts) == (100, {"Success": 100})
+    assert (len(set(ids)), setup.counted("all")) == (100, 100)
