@@ -113,15 +113,17 @@ def _report_lines(report: ReportView) -> list[Block]:
         return [context("The report is too long to be listed; core keeps it whole.")]
     if not report.shown:
         return []
-    if report.facts and _is_short(report):
-        lines = [f"• {foreign(name, 80)}: {foreign(defang_indicators(value), 400)}" for name, value in report.facts]
-        return [section("\n".join(lines))]
+    most = MAX_REPORT_LINES if _is_short(report) else FIRST_REPORT_LINES
+    facts = [f"• {foreign(name, 80)}: {foreign(defang_indicators(value), 400)}" for name, value in report.facts[:most]]
+    blocks: list[Block] = [section("\n".join(facts))] if facts else []
+    left = most - len(facts)
+    for text in report.texts:
+        lines = text.split("\n")[: max(left, 0)]
+        left -= len(lines)
+        if shown := foreign("\n".join(lines).replace("```", "ˋˋˋ"), MAX_REPORT_CHARACTERS, lines=True):
+            blocks.append(section(f"```\n{shown}\n```"))
     # Says nothing of the file, since Slack may refuse it.
-    whole: list[Block] = [] if _is_short(report) else [context("The report is longer; core keeps it whole.")]
-    lines = report.shown[: MAX_REPORT_CHARACTERS * 2].split("\n")
-    first = "\n".join(lines if _is_short(report) else lines[:FIRST_REPORT_LINES])
-    shown = foreign(first.replace("```", "ˋˋˋ"), MAX_REPORT_CHARACTERS, lines=True)
-    return [section(f"```\n{shown or ' '}\n```"), *whole]
+    return blocks if _is_short(report) else [*blocks, context("The report is longer; core keeps it whole.")]
 
 
 def _is_short(report: ReportView) -> bool:

@@ -1,18 +1,21 @@
 """An action's report as cards show it: its sentence, labels, changes and text."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import structlog
 
-from bot.cards.text import clip
+from bot.cards.text import clip, defang_indicators
 from core.common.decoding import mapping
 from core.models import Action
 
 UNREADABLE = "The report can't be shown here; core keeps it."
 
+MAX_TEXT = 20_000  # characters of one value
+MAX_DEPTH = 12  # of a report, below which it is shown as it is
 MAX_ROWS, MAX_COLUMNS, MAX_WIDTH = 500, 8, 40  # of a table; the width is of a column, in characters
 
 log = structlog.get_logger("bot.cards")
@@ -26,9 +29,14 @@ class ReportView:
     labels: tuple[str, ...] = ()  # taxonomies, such as `3 indicators`
     changes: tuple[str, ...] = ()  # operations in words, with the outcome of each
     full: str = ""
-    shown: str = ""  # `full` without its sentence and empty values, as text
-    facts: tuple[tuple[str, str], ...] = ()  # the same as names and values, if it is an object of plain values
+    facts: tuple[tuple[str, str], ...] = ()  # `full` without its sentence and empty values, as names and values
+    texts: tuple[str, ...] = ()  # tables and what else in it has several lines, defanged
     truncated: bool = False
+
+    @property
+    def shown(self) -> str:
+        """All that is shown of `full`, to tell how long it is."""
+        return "\n".join([*(f"{name}: {value}" for name, value in self.facts), *self.texts])
 
 
 def read_report(action: Action) -> ReportView:
@@ -44,13 +52,14 @@ def _read(action: Action) -> ReportView:
     report = mapping(_json(action.report))
     full = report.get("full")
     message = _text(report.get("message")) or _text(report.get("errorMessage")) or _inner_message(full)
+    facts, texts = _shown(_without(full, message))
     return ReportView(
         message=message,
         labels=tuple(_label(t) for t in _list(mapping(report.get("summary")).get("taxonomies"))),
         changes=tuple(_change(o) for o in _list(_json(action.operations)) or _list(report.get("operations"))),
         full=_full(full),
-        shown=_shown(_without(full, message)),
-        facts=_facts(_without(full, message)),
+        facts=facts,
+        texts=texts,
         truncated=mapping(full).get("truncated") is True,
     )
 
@@ -98,12 +107,37 @@ def _without(full: Any, message: str) -> Any:
     return {k: v for k, v in full.items() if v not in (None, "", {}, []) and not (repeated and k == "message")}
 
 
-def _facts(shown: Any) -> tuple[tuple[str, str], ...]:
-    """Names and values, if all values are plain or lists of plain ones."""
-    found = mapping(shown)
-    if not found or any(isinstance(v, dict) or _is_nested(v) for v in found.values()):
-        return ()
-    return tuple((name, _fact(value)) for name, value in found.items())
+def _shown(report: Any) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Facts and blocks of text of a report; a list of records is a table, and JSON is nowhere but in the file."""
+    if isinstance(report, str):
+        return (), ((defang_indicators(report.strip()[:MAX_TEXT]),) if report.strip() else ())
+    if not isinstance(report, dict):
+        text = _table(report)
+        return ((), (text,)) if text else (tuple(islice(_facts(report, "result"), MAX_ROWS)), ())
+    inner = next(iter(report.values())) if len(report) == 1 else report
+    if text := _table(inner) or _long_text(inner):
+        return (), (text,)
+    parts = inner if isinstance(inner, dict) else report
+    blocks = {name: text for name, value in parts.items() if (text := _table(value) or _long_text(value))}
+    facts = (fact for name, value in parts.items() if name not in blocks for fact in _facts(value, name))
+    return tuple(islice(facts, MAX_ROWS)), tuple(f"{name}\n{text}" for name, text in blocks.items())
+
+
+def _long_text(value: Any) -> str:
+    """A report that is a text, or a value with several lines, defanged; "" for anything else."""
+    return defang_indicators(value.strip()[:MAX_TEXT]) if isinstance(value, str) and "\n" in value.strip() else ""
+
+
+def _facts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Names and values of what is nested, such as `hosts[2].ip`, without empty ones; a list of plain values is one."""
+    if depth < MAX_DEPTH and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _facts(item, f"{name}.{key}" if name else key, depth + 1)
+    elif depth < MAX_DEPTH and _is_nested(value):
+        for number, item in enumerate(value, 1):
+            yield from _facts(item, f"{name}[{number}]", depth + 1)
+    elif value not in (None, "", [], {}):
+        yield name, _fact(value)
 
 
 def _is_nested(value: Any) -> bool:
@@ -114,12 +148,6 @@ def _fact(value: Any) -> str:
     return ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
-def _shown(shown: Any) -> str:
-    """The report as text: a list of records as a table, else as `_full`."""
-    inner = next(iter(shown.values())) if isinstance(shown, dict) and len(shown) == 1 else shown
-    return _table(inner) or _full(shown)
-
-
 def _table(records: Any) -> str:
     """A list of flat objects with some names in common as columns of text; "" for anything else."""
     rows = [mapping(record) for record in _list(records)]
@@ -128,7 +156,7 @@ def _table(records: Any) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(names) > MAX_COLUMNS or len(rows) > MAX_ROWS:
         return ""
-    cells = [names, *([" ".join(_text(row.get(name)).split()) for name in names] for row in rows)]
+    cells = [names, *([" ".join(defang_indicators(_text(row.get(name))).split()) for name in names] for row in rows)]
     widths = [min(max(len(line[column]) for line in cells), MAX_WIDTH) for column in range(len(names))]
     return "\n".join(
         "  ".join(clip(text, width).ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()

@@ -38,7 +38,7 @@ def report(job_input: dict[str, Any]) -> dict[str, Any]:
     count = sum(len(values) for values in found.values())
     return {
         "success": True,
-        "full": {"message": sentence(found), "indicators": found, "defanged": listing(found)},
+        "full": {"message": sentence(found), "indicators": found},
         "summary": {
             "taxonomies": [
                 {"level": "info", "namespace": "ResponderBot", "predicate": "indicators", "value": str(count)}

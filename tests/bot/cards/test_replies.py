@@ -53,7 +53,7 @@ def test_a_report_leaves_out_its_sentence_and_empty_values() -> None:
 
 
 def test_the_file_of_a_long_report_stays_whole() -> None:
-    full = {"message": "Closed.", "reason": "", "rows": [[n] for n in range(20)]}
+    full = {"message": "Closed.", "reason": "", "rows": [[n] for n in range(40)]}
     done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
     name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
     assert (name, json.loads(text)) == ("report-40.txt", full)
@@ -79,11 +79,34 @@ def test_a_list_of_records_is_a_table() -> None:
     done = ended().model_copy(update={"report": report(message="Found.", full={"message": "Found.", "rows": rows})})
     assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[2].splitlines() == [
         "```",
-        "ip           hits  seen",
-        "192.0.2.1    3",
-        "192.0.2.117        today",
+        "ip                 hits  seen",
+        "192[.]0[.]2[.]1    3",
+        "192[.]0[.]2[.]117        today",
         "```",
     ]
+
+
+def test_a_nested_report_is_names_and_values_defanged_and_never_json() -> None:
+    def shown(full: Any) -> list[str]:
+        done = ended().model_copy(update={"report": report(message="Found.", full=full)})
+        assert report_file(done, SUBJECT, clearance=2) is None
+        return texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[2:]
+
+    found = {"ip": ["192.0.2.1", "192.0.2.2"], "domain": [], "url": ["http://evil.example/a"]}
+    assert shown({"message": "Found.", "indicators": found}) == [
+        "• ip: 192[.]0[.]2[.]1, 192[.]0[.]2[.]2\n• url: hxxp[://]evil[.]example/a"
+    ]
+    host = {"name": "web-3", "open": [{"port": 22, "by": {"pid": 7}}, {"port": 443}]}
+    assert shown({"host": host, "verdict": "bad"}) == [
+        "• host.name: web-3\n• host.open[1].port: 22\n• host.open[1].by.pid: 7\n• host.open[2].port: 443\n"
+        "• verdict: bad"
+    ]
+    assert shown({"verdict": "bad", "hits": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}]}) == [
+        "• verdict: bad",
+        "```\nhits\nip\n192[.]0[.]2[.]1\n192[.]0[.]2[.]2\n```",
+    ]
+    assert shown(["a", "b"]) == ["• result: a, b"]
+    assert shown("see 192.0.2.1") == ["```\nsee 192[.]0[.]2[.]1\n```"]
 
 
 def test_only_observables_are_defanged_in_changes() -> None:
