@@ -34,7 +34,7 @@ class FeedChanges:
 
 @dataclass
 class ReadDocument:
-    """A document, and the newest event that it reflects."""
+    """A document, and the newest event that all of it reflects."""
 
     document: Document
     as_of: int
@@ -54,7 +54,10 @@ class HeldEvents:
         self.events += page.events
         self.last = page.last
         for document in page.documents or ():
-            self.documents[document.id] = ReadDocument(document, page.as_of or page.last)
+            read, earlier = ReadDocument(document, page.as_of or page.last), self.documents.get(document.id)
+            if earlier is not None:  # a page has only the parts that its own events name
+                read = ReadDocument(merge(earlier.document, document), min(earlier.as_of, read.as_of))
+            self.documents[document.id] = read
 
     @property
     def is_progress(self) -> bool:
@@ -80,6 +83,7 @@ def merge(earlier: Document, later: Document) -> Document:
             "shortened": [*later.shortened, *only_earlier.intersection(earlier.shortened)],
             "unreadable": list(dict.fromkeys([*earlier.unreadable, *later.unreadable])),
             "policies": {**earlier.policies, **later.policies},
+            "titles": {**earlier.titles, **later.titles},
         }
     )
 

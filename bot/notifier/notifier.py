@@ -157,11 +157,14 @@ class Notifier:
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None:
-                    desired += await isolated(self._requested(document, request.log_id), request.root_id, otherwise=[])
+                    rendered = self._requested(document, request.log_id, desired)
+                    desired += await isolated(rendered, request.root_id, otherwise=[])
             await self._outbox.commit_refresh(desired, requests)
 
-    async def _requested(self, document: Document, log_id: str) -> list[DesiredMessage]:
-        timeline = self._renderer.timeline(document)
+    async def _requested(
+        self, document: Document, log_id: str, unstored: Iterable[DesiredMessage] = ()
+    ) -> list[DesiredMessage]:
+        timeline = self._renderer.timeline(document, unstored)
         return self._renderer.alert_cards(timeline) + (self._renderer.log_cards(log_id, timeline) if log_id else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
@@ -205,10 +208,10 @@ class Notifier:
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
         desired: list[DesiredMessage] = []
-        for root_id in changes.roots:
-            if root_id in held.documents:
-                document = held.documents[root_id].document
-                desired += await isolated(self._of_root(document, changes), root_id, otherwise=[])
+        documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
+        # A case's messages go into the threads of its alerts' cards, which may be new themselves.
+        for document in sorted(documents, key=lambda document: document.alert is None):
+            desired += await isolated(self._of_root(document, changes, desired), document.id, otherwise=[])
         await self._outbox.commit_page(desired, last, last_event=event_fingerprint(held.events[-1]))
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
 
@@ -225,10 +228,12 @@ class Notifier:
         for root_id, document in (await self._documents(named)).items():
             held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
 
-    async def _of_root(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
-        """All messages of an alert or a case that events change."""
+    async def _of_root(
+        self, document: Document, changes: FeedChanges, unstored: Iterable[DesiredMessage]
+    ) -> list[DesiredMessage]:
+        """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
         root_id = document.id
-        timeline = self._renderer.timeline(document, is_new=root_id in changes.created_alerts)
+        timeline = self._renderer.timeline(document, unstored, is_new=root_id in changes.created_alerts)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = self._renderer.alert_cards(timeline, is_progress=is_progress)

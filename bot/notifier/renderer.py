@@ -1,6 +1,6 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,17 +35,25 @@ class Renderer:
 
     # --- where to ---------------------------------------------------------------------------------------------------
 
-    def timeline(self, document: Document, *, is_new: bool = False) -> Timeline:
-        """The root with the threads of its cards, and for a new alert also of those that the settings ask for."""
-        threads = self._threads(document.id)
+    def timeline(
+        self, document: Document, unstored: Iterable[DesiredMessage] = (), *, is_new: bool = False
+    ) -> Timeline:
+        """The root with the threads of its cards, and for a new alert also of those that the settings ask for.
+
+        `unstored` are messages that will be stored together with those of the timeline, cards among them.
+        """
+        unstored = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
+        threads = self._threads(document.id, unstored)
         if document.alert is None:
-            of_alerts = [thread for alert_id in document.alert_ids for thread in self._threads(alert_id)]
+            of_alerts = [thread for alert_id in document.alert_ids for thread in self._threads(alert_id, unstored)]
             return Timeline(document, of_alerts or threads)
         routed = self._routed(document.alert) if is_new else []
         return Timeline(document, list(dict.fromkeys([*threads, *routed])))
 
-    def _threads(self, root_id: str) -> list[Thread]:
-        return [Thread(card.channel, card.key) for card in self._outbox.cards(root_id)]
+    def _threads(self, root_id: str, unstored: Iterable[DesiredMessage]) -> list[Thread]:
+        stored = [Thread(card.channel, card.key) for card in self._outbox.cards(root_id)]
+        new = [Thread(card.channel, card.key) for card in unstored if card.root_id == root_id]
+        return list(dict.fromkeys([*stored, *new]))
 
     def _routed(self, alert: Alert) -> list[Thread]:
         return [

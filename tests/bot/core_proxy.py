@@ -22,6 +22,8 @@ class CoreProxy:
         self._released = asyncio.Event()
         self.request_held = asyncio.Event()
         """Set once a request waits."""
+        self.followed = ""
+        """Number of the event after which the Notifier asks for more."""
 
     def hold(self, part: str, *, response: bool = False) -> None:
         """From now on requests whose method and path contain `part` wait; with `response` core's answers do."""
@@ -62,6 +64,8 @@ class CoreProxy:
                     return web.Response(status=500)
                 if (replaced := self._replace(request)) is not None:
                     return replaced
+                if request.path == "/api/event" and "include" in request.query:
+                    self.followed = request.query.get("after", "")
                 is_held = bool(self._held) and self._held in target
                 if is_held and not hold_response:
                     await self._wait()

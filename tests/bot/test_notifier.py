@@ -8,10 +8,14 @@ from bot.notifier import FeedChanges
 from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
+from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.test_decisions import button
+from tests.bot.outbox.harness import until
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+WEBHOOK = "ResponderBot_Webhook_1_0"
+NOBODY = {"url": "http://127.0.0.1:9/"}
 
 
 def thread(view: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
@@ -78,6 +82,56 @@ async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(
         case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
         log_id = await log_of(scene, case.id)
         await anna.until(lambda view: [m for m in view.messages(SOC) if log_id in m["text"]])
+
+
+async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_path: Path) -> None:
+    proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY)}
+    async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        await hold_feed(scene, proxy)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        await proxy.request_held.wait()  # all that follows comes in one page
+        older = (await scene.client.create_case({"title": "Beacons", "description": "All.", "severity": 1})).id
+        merged, promoted = await scene.post_alert(sourceRef="merged"), await scene.post_alert(sourceRef="promoted")
+        assert (await scene.core.send("POST", f"/api/alert/{merged}/merge/{older}")).status_code == 200
+        wanted: list[tuple[str, str, str]] = []
+        for alert_id, case_id in (merged, older), (promoted, (await scene.client.create_case_from_alert(promoted)).id):
+            task = await scene.client.add_task(case_id, {"title": "Look"})
+            log = await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})
+            await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
+            wanted.append((alert_id, log.id, task.id))
+        open_ones = "SELECT 1 FROM action WHERE status <> 'Failure'"
+        await until(lambda: scene.core.core.database.row(open_ones) is None)
+        proxy.release()
+        await anna.until(
+            lambda view: all(
+                any(part in m["text"] for m in thread(view, alert_id)) for alert_id, *parts in wanted for part in parts
+            )
+        )
+
+
+async def test_an_approval_is_requested_although_other_news_of_its_case_follows_at_once(tmp_path: Path) -> None:
+    proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY, approval=1)}
+    async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        case_id = (await scene.client.create_case_from_alert(alert_id)).id
+        task = await scene.client.add_task(case_id, {"title": "Look"})
+        await hold_feed(scene, proxy, response=True)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))  # the answer to the next request is held
+        await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
+        await proxy.request_held.wait()
+        await scene.client.add_task(case_id, {"title": "Tell"})  # in the page after that
+        proxy.release()
+        await anna.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+
+
+async def hold_feed(scene: BotEnvironment, proxy: CoreProxy, *, response: bool = False) -> None:
+    """Let the bot's next request for the feed wait, once the one that follows all events is on its way."""
+    last = (await scene.core.core.feed.page(None, 0)).last
+    await until(lambda: proxy.followed == str(last))
+    proxy.hold("GET /api/event", response=response)
 
 
 async def log_of(scene: BotEnvironment, case_id: str) -> str:
