@@ -243,24 +243,31 @@ class Scene:
 
     async def _ask_and_confirm(self, who: EmulatedUser, request: Request) -> None:
         text = f"/responder run {request.responder}_1_0 {request.object_id}"
-        while not (await who.command(request.channel, text))["ok"]:  # noqa: ASYNC110 - a person tries again
-            await asyncio.sleep(PAUSE_S)
 
         def question(view: Any) -> Json | None:
             # An ephemeral message if the bot was killed; the modal may lie below another one by now.
             shown = [*view.ephemerals(request.channel), *view.modals]
             return next((m for m in reversed(shown) if f"Run on {request.object_id}" in text_of(m)), None)
 
-        try:
-            shown = await who.until(question, QUIET_S if self.is_together else GIVEN_UP_S)
-        except TimeoutError:
-            assert not self.is_together, f"{request} was acknowledged and never answered"
+        while True:
+            while not (await who.command(request.channel, text))["ok"]:  # noqa: ASYNC110 - a person tries again
+                await asyncio.sleep(PAUSE_S)
+            try:
+                shown = await who.until(question, QUIET_S if self.is_together else GIVEN_UP_S)
+            except TimeoutError:
+                assert not self.is_together, f"{request} was acknowledged and never answered"
+                return
+            assert shown is not None
+            self.asking.set()
+            at: Json = {"view_id": shown["id"]} if shown.get("type") == "modal" else {"message_ts": shown["ts"]}
+            channel = request.channel if "message_ts" in at else None
+            try:
+                answer = await who.click(channel, action_id=ids.RUN, **at)
+            except Refused:  # a modal that this person asked for elsewhere has just replaced it
+                continue
+            self.requests.append(request)
+            self._note(request, answer)
             return
-        assert shown is not None
-        self.asking.set()
-        self.requests.append(request)
-        at: Json = {"view_id": shown["id"]} if shown.get("type") == "modal" else {"message_ts": shown["ts"]}
-        self._note(request, await who.click(request.channel if "message_ts" in at else None, action_id=ids.RUN, **at))
 
     async def decide(self) -> None:
         """For ever: whatever waits for approval is approved, denied or cancelled by somebody else than who asked."""
