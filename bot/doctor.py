@@ -11,10 +11,12 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
+from bot.app.groups import GroupSync
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.cards import examples
 from bot.features.base import Check
 from bot.features.doctor import core_checks
+from bot.notifier import admins
 from bot.outbox.errors import classify, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -55,9 +57,12 @@ async def checks(
         found.append(await _transport_check(settings, slack))
         if not team:
             return found
-        found += await Channels(settings.channel, slack).checks()
+        found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
         if settings.bot.core_api_key:
             is_linked = _linked_by_core(core) if key.ok else None
+            if key.ok:
+                found += await GroupSync(settings.group, core, slack, team).checks_now()
+                found += await access_checks(core, team, settings.bot.access_channel)
         return [*found, await _people_check(settings, slack, team, bot_user_id, is_linked)]
 
 
@@ -193,6 +198,19 @@ async def _people_check(
     if members and not linked:
         return Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")
     return Check("people", True, f"{linked} of {min(len(members), MAX_MEMBERS)} in the channels are linked")
+
+
+async def access_checks(core: CoreClient, team: str, access_channel: str) -> list[Check]:
+    """Whether somebody can decide on requests for access."""
+    try:
+        linked = admins(await core.users(), team)
+    except ResponderBotError as error:
+        return [Check("requests for access", False, error.message)]
+    if linked:
+        where = f"in {access_channel}" if access_channel else "by direct message"
+        return [Check("requests for access", True, f"{len(linked)} org-admins in Slack can decide, {where}")]
+    cure = "`responder-bot user add NAME --profile org-admin --slack-id ID`, or `user link` one"
+    return [Check("requests for access", False, f"no org-admin is linked in Slack, so nobody can decide: {cure}")]
 
 
 def _linked_by_core(core: CoreClient) -> IsLinked:

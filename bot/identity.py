@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from core.client import CoreClient
 
 CACHE_MS = 10_000  # how long an unlinked or blocked person can go on
+UNKNOWN_CACHE_MS = 1_000  # how long somebody is still refused who has just got access
 CACHE_SIZE = 1_000
 _NOT_FULL_MEMBER = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted")
 
@@ -37,7 +38,7 @@ class Identity:
         """
         now = self._clock()
         cached_at, person = self._cache.get((team, user), (0, None))
-        if cached_at and now - cached_at < CACHE_MS:
+        if cached_at and now - cached_at < (UNKNOWN_CACHE_MS if person is None else CACHE_MS):
             return person
         person = await self._look_up(team, user)
         if len(self._cache) >= CACHE_SIZE:

@@ -1,6 +1,7 @@
 """The settings of the bot: `[bot]`, `[slack]` and `[[channel]]` of the TOML file, and the environment."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +12,16 @@ from core.common.settings_file import (
     DatabaseFile,
     Sections,
     SettingsSection,
+    checked,
     read_sections,
     section,
     section_list,
     settings_error,
 )
 from core.models import TLP_NAMES
+
+GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+"""As in core, whose groups they are."""
 
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",
@@ -34,6 +39,10 @@ class BotSection(SettingsSection):
     )
     core_api_key: str = ""
     database: DatabaseFile = Path("responder-bot-slack.db")
+    access_channel: str = Field(
+        "", pattern=r"^([CG][A-Z0-9]+)?$", description="the id of a channel of admins, such as C0123456789"
+    )
+    """Where admins decide on requests for access; "" sends each of them a direct message."""
     health_port: int | None = Field(None, ge=0, le=65535)
     """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
 
@@ -102,12 +111,21 @@ class ChannelSection(SettingsSection):
         raise ValueError("no such level")
 
 
+class GroupSection(SettingsSection):
+    """`[group."name"]`: a group of people that is kept in step with Slack."""
+
+    slack_usergroup: str = Field(
+        pattern=r"^S[A-Z0-9]+$", description="the id of a user group in Slack, such as S0123456789"
+    )
+
+
 class BotSettings(SettingsSection):
     """All settings of the bot."""
 
     bot: BotSection = Field(default_factory=BotSection)
     slack: SlackSection = Field(default_factory=SlackSection)
     channel: tuple[ChannelSection, ...] = ()
+    group: Mapping[str, GroupSection] = Field(default_factory=dict)
 
 
 def load(file: Path | None, environment: Mapping[str, str] | None = None) -> BotSettings:
@@ -129,9 +147,24 @@ def bot_settings(sections: Sections) -> BotSettings:
         bot=section(BotSection, "bot", sections),
         slack=section(SlackSection, "slack", sections, also=SLACK_NAMES),
         channel=section_list(ChannelSection, "channel", sections),
+        group=_groups(sections),
     )
     _reject_duplicates(settings)
     return settings
+
+
+def _groups(sections: Sections) -> Mapping[str, GroupSection]:
+    tables = sections.tables.get("group", {})
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        raise settings_error(f'{sections.source}: [group] needs the name of a group, such as [group."containment"].')
+    for name in tables:
+        if not GROUP_NAME.fullmatch(name):
+            sentence = f'{sections.source}: [group."{name}"] must be a word of small letters, such as containment.'
+            raise settings_error(sentence)
+    return {
+        name: checked(GroupSection, table, f'{sections.source}: [group."{name}"]', sections.folder)
+        for name, table in tables.items()
+    }
 
 
 def _reject_duplicates(settings: BotSettings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, ChannelSection, Route, SlackSection
+from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
 from bot.settings import load as load_bot
 from core.common.settings_file import SECTIONS
 from core.settings import CoreSection, EngineSection, ResponderSection
@@ -23,6 +23,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "bot": BotSection,
     "slack": SlackSection,
     "channel": ChannelSection,
+    "group": GroupSection,
 }
 SETTING = re.compile(r"#?(\[+(?P<section>\w+).*|(?P<key>\w+) = (?P<value>.*?)\s+# (?P<comment>\S.*))")
 

@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app.channels import Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.downloads import download
+from bot.app.groups import GroupSync
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.workers import Workers, cancel_and_wait
@@ -53,7 +54,8 @@ class Bot:
         self._settings = settings
         self._session = session
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
-        self.channels = channels = Channels(settings.channel, self.slack)
+        self.channels = channels = Channels(settings.channel, self.slack, settings.bot.access_channel)
+        self.groups = GroupSync(settings.group, core, self.slack, installation.team_id)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
@@ -64,6 +66,8 @@ class Bot:
             channels.refreshed,
             identity.person,
             approvers=settings.slack.approvers,
+            access_channel=channels.access_channel,
+            command=settings.slack.command,
             workspace_url=installation.workspace_url,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
@@ -77,6 +81,9 @@ class Bot:
             clearance=channels.clearance,
             download=self._download,
             checks=self.checks,
+            access_channel=channels.access_channel,
+            group_checks=self.groups.checks,
+            usergroups={name: section.slack_usergroup for name, section in settings.group.items()},
             command=settings.slack.command,
             workspace_url=installation.workspace_url,
         )
@@ -145,7 +152,8 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
-        tasks = [asyncio.create_task(work) for work in (self.notifier.run(), self.outbox.sender.run())]
+        work = (self.notifier.run(), self.outbox.sender.run(), self.groups.run())
+        tasks = [asyncio.create_task(one) for one in work]
         self.leading.set()
         try:
             renewals = 0
@@ -182,13 +190,14 @@ class Bot:
 
     async def checks(self) -> Sequence[Check]:
         """The state of Slack, the transport, the channels and the delivery; asks Slack."""
-        return [await self._token_check(), self.transport.check(), *await self.channels.checks(), *self._own_checks()]
+        about_slack = [await self._token_check(), self.transport.check(), *await self.channels.checks()]
+        return [*about_slack, *await self.groups.checks_now(), *self._own_checks()]
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
         found = await self.outbox.probe.check()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
-        return [self.transport.check(), *store, *self._own_checks()]
+        return [self.transport.check(), *store, *self.groups.checks(), *self._own_checks()]
 
     def _own_checks(self) -> list[Check]:
         try:

@@ -33,10 +33,19 @@ class _ChannelState:
 
 
 class Channels:
-    """The clearance of each channel. One that is shared, or unknown to Slack, shows only TLP:CLEAR."""
+    """The clearance of each channel. One that is shared, or unknown to Slack, shows only TLP:CLEAR.
 
-    def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient) -> None:
+    `access_channel` is the one where admins decide on requests for access; unless it has a section of its own it shows
+    only TLP:CLEAR as well.
+    """
+
+    def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient, access_channel: str = "") -> None:
         self._sections = {section.id: section for section in sections}
+        self._has_own = bool(self._sections)
+        self._access_channel = access_channel
+        if access_channel:
+            own = ChannelSection(id=access_channel, clearance=TLP_NAMES[CLEAR], alerts=None)
+            self._sections.setdefault(access_channel, own)
         self._slack = slack
         self._states: dict[str, _ChannelState] = {}
         self._refreshing = asyncio.Lock()
@@ -47,6 +56,11 @@ class Channels:
     def routes(self) -> Mapping[str, Route]:
         """The routes of the channels into which alerts are posted."""
         return {section.id: section.alerts for section in self._sections.values() if section.alerts is not None}
+
+    def access_channel(self) -> str:
+        """The channel for requests for access, whose cards name people; "" while it isn't certain to be our own."""
+        state = self._states.get(self._access_channel)
+        return self._access_channel if state and state.is_internal else ""
 
     def clearance(self, channel: str) -> int | None:
         """The highest TLP that the channel may show now; None if it isn't in the settings."""
@@ -103,16 +117,20 @@ class Channels:
 
     async def checks(self) -> list[Check]:
         """One line for each channel, refreshed now."""
-        if not self._sections:
-            return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance")]
         await self.refresh()
-        return [self._check(channel) for channel in self._sections]
+        found = [self._check(channel) for channel in self._sections]
+        if self._has_own:
+            return found
+        return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance"), *found]
 
     def _check(self, channel: str) -> Check:
         state, clearance = self._states[channel], self.clearance(channel) or CLEAR
         if state.problem:
             return Check(f"channel {channel}", False, state.problem)
         words = f"shows up to TLP:{TLP_NAMES[clearance].upper()}"
+        if channel == self._access_channel and not state.is_internal:
+            sentence = f"{words}, since it is shared; requests for access go to each admin instead, as they name people"
+            return Check(f"channel {channel}", False, sentence)
         return Check(f"channel {channel}", True, words if state.is_internal else f"{words}, since it is shared")
 
 

@@ -4,11 +4,22 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bot.cards import approvals, home, questions, replies, start, template
+from bot.cards import access, approvals, home, people, questions, replies, start, template
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
-from core.models import Action, Alert, Approval, Artifact, Log, OfferedResponder, Person, Policy
+from core.models import (
+    AccessRequest,
+    Action,
+    Alert,
+    Approval,
+    Artifact,
+    Log,
+    OfferedResponder,
+    Person,
+    Policy,
+    UserEntry,
+)
 
 Payload = tuple[Literal["message", "view"], Mapping[str, Any]]
 LINK = "https://example.slack.com/archives/C0123456789/p1700000000000000"
@@ -35,6 +46,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "failed run": replies.end_reply(failed, subject, confirm=CONFIRM, **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
         "watched run": replies.watcher_message(done, subject, clearance=2),
+        "request for access": access.card(_request(now_ms), seen["button"]),
         "question": questions.confirm(_responder(), subject, **seen),
     }
     views = {
@@ -50,8 +62,11 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             ["`/responder help`"],
             button=seen["button"],
             now_ms=now_ms,
+            admin=people.home_blocks(1),
         ),
         "run modal": start.start_view(start.WizardState(alert.id), subject, clearance=2),
+        "requests modal": access.requests_view([_request(now_ms)], seen["button"]),
+        "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
         "template modal": template.template_view(template.Draft()),
     }
     sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}
@@ -122,4 +137,29 @@ def _responder() -> OfferedResponder:
         verdict="can_run",
         reasons=[],
         policy=Policy(confirm=CONFIRM, approval=1),
+    )
+
+
+def _request(now_ms: int) -> AccessRequest:
+    return AccessRequest(
+        id="~18",
+        team="T0123456789",
+        slack_user="U0123456789",
+        name="Carla",
+        login="carla@example.org",
+        status="pending",
+        created_at=now_ms,
+        expires_at=now_ms + 86_400_000,
+    )
+
+
+def _user(now_ms: int) -> UserEntry:
+    return UserEntry(
+        login="carla@example.org",
+        profile="analyst",
+        clearance=2,
+        disabled=False,
+        created_at=now_ms,
+        slack_ids=["T0123456789:U0123456789"],
+        groups=["containment"],
     )

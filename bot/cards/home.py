@@ -49,9 +49,15 @@ class Home:
 
 
 def home_view(
-    home: Home, person: Person, help_lines: Sequence[str], *, button: ButtonIds, now_ms: int
+    home: Home,
+    person: Person,
+    help_lines: Sequence[str],
+    *,
+    button: ButtonIds,
+    now_ms: int,
+    admin: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance."""
+    """The Home of a person, within their clearance; `admin` are the blocks for org-admins."""
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
@@ -72,13 +78,13 @@ def home_view(
         for run in shown[:MAX_SHOWN]:
             blocks += _run(run, person.clearance, button, now_ms)
         blocks += _rest(shown)
-    blocks += [{"type": "divider"}, section("\n".join(help_lines))]
+    blocks += [*admin, {"type": "divider"}, section("\n".join(help_lines))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
 
 
-def notice_home(text: str) -> dict[str, Any]:
+def notice_home(text: str, *more: Block) -> dict[str, Any]:
     """A Home with one sentence, such as that core is down."""
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text), *more]}
 
 
 def _head(title: str, shown: Sequence[object]) -> list[Block]:

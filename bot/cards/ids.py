@@ -20,6 +20,9 @@ DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"
 TAKE = "card_take"
 RELEASE = "card_release"
+ACCESS_REQUEST = "access_request"
+ACCESS_APPROVE = "access_approve"
+ACCESS_DENY = "access_deny"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.
@@ -29,6 +32,11 @@ TEMPLATE_REMOVE_TASK = "template_remove_task"
 TEMPLATE_ADD_FIELD = "template_add_field"
 TEMPLATE_REMOVE_FIELD = "template_remove_field"
 TEMPLATE_FROM_JSON = "template_from_json"
+ADMIN_REQUESTS = "admin_requests"
+ADMIN_PEOPLE = "admin_people"
+ADMIN_GROUPS = "admin_groups"
+PEOPLE_PAGE = "people_page"
+PEOPLE_MORE = "people_more"  # overflow: each option's value is an opaque id of its own
 VALUE = "value"  # the element of an input block, whose block id names the field
 
 # Views.
@@ -36,6 +44,10 @@ START_VIEW = "start"
 TEMPLATE_VIEW = "template"
 TEMPLATE_JSON_VIEW = "template_json"
 TEMPLATE_CHECK_VIEW = "template_check"
+ACCESS_DENY_VIEW = "access_deny"
+ACCESS_LOGIN_VIEW = "access_login"
+PEOPLE_VIEW = "people"
+PEOPLE_ACCESS_VIEW = "people_access"
 NOTICE_VIEW = "notice"
 HOME_VIEW = "home"
 

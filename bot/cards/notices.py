@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bot.cards.access import request_button
 from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
 from bot.redaction import tlp_name
@@ -61,12 +62,13 @@ def acknowledgement(message: Message) -> dict[str, Any]:
 
 
 def unlinked(slack_user: str, team: str = "") -> Message:
-    """For somebody who isn't linked to a user of core."""
+    """For somebody who isn't linked to a user of core, with a button to ask for that."""
     slack_id = f"{team}:{slack_user}" if team else slack_user
-    return notice(
-        "*You're not linked yet.* Nothing works here before that. Ask an administrator to run "
-        f"`responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`, then try again."
+    text = (
+        "*You're not linked yet.* Nothing works here before that. Request access, or ask an administrator to run "
+        f"`responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`."
     )
+    return Message(text, (section(text), request_button()))
 
 
 def not_set_up(channel: str) -> Message:

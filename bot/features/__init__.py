@@ -17,6 +17,8 @@ from bot.features import (
     list,
     menu,
     overflow,
+    people,
+    requests,
     run,
     start,
     template,
@@ -42,6 +44,8 @@ FEATURES: tuple[Feature, ...] = (
     decide.FEATURE,
     overflow.FEATURE,
     home.FEATURE,
+    requests.FEATURE,
+    people.FEATURE,
 )
 
 T = TypeVar("T")

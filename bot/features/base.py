@@ -48,6 +48,9 @@ class Services:
     clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
+    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": each is told
+    usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it
+    group_checks: Callable[[], Sequence[Check]] = lambda: ()  # of those groups, without asking Slack
     command: str = "/responder"
     workspace_url: str = ""  # such as https://soc.slack.com/
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from bot.cards import notices
+from bot.cards.access import request_button
+from bot.cards.message import Message
 from bot.cards.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import closest_match, normalize
@@ -14,7 +16,10 @@ EXAMPLE_ID = "~12"
 
 async def on_help_command(context: Context) -> None:
     """List the verbs."""
-    await context.respond(notices.notice("\n".join(await _help(context))))
+    message = notices.notice("\n".join(await _help(context)))
+    if context.person is None:
+        message = Message(message.text, (*message.blocks, request_button()))
+    await context.respond(message)
 
 
 async def on_unknown_command(context: Context) -> Json:
@@ -55,7 +60,7 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
     if person is not None and "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An org-admin of responder-bot can change that.")
     if person is None:
-        lines.append("You're not linked yet; an administrator does that with `responder-bot user link`.")
+        lines.append("You're not linked yet: request access, or ask an administrator for `responder-bot user link`.")
     return lines
 
 

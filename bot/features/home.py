@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.cards import approvals, home, notices, runs
+from bot.cards import access, approvals, home, notices, runs
 from bot.cards.home import Home, HomeAlert, HomeRun
-from bot.features import responses
+from bot.features import people, responses
 from bot.features.base import Context, Entry, Feature
 from bot.features.help import EXAMPLE_ID, help_lines
 from bot.features.payload import view_of
@@ -43,9 +43,10 @@ async def _view(context: Context) -> dict[str, Any]:
     if context.core_problem:
         return home.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
-        return home.notice_home(notices.unlinked(context.user, context.team).text)
+        return await _unlinked(context)
     try:
         found = await _home(context, person, now)
+        admin = await people.home_blocks(context)
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
@@ -54,7 +55,21 @@ async def _view(context: Context) -> dict[str, Any]:
     button = await responses.private_buttons(
         context, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now)
     )
-    return home.home_view(found, person, lines, button=button, now_ms=now)
+    return home.home_view(found, person, lines, button=button, now_ms=now, admin=admin)
+
+
+async def _unlinked(context: Context) -> dict[str, Any]:
+    """The Home of somebody who isn't linked: they can ask for access, or have done so."""
+    try:
+        requests = await context.services.core.access_requests()
+    except ResponderBotError as error:
+        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
+    who = (context.team, context.user)
+    own = next((r for r in requests if r.status == "pending" and (r.team, r.slack_user) == who), None)
+    if own is not None:
+        return home.notice_home(access.waiting(own))
+    message = notices.unlinked(context.user, context.team)
+    return home.notice_home(message.text, *message.blocks[1:])
 
 
 async def _home(context: Context, person: Person, now_ms: int) -> Home:

@@ -6,6 +6,7 @@ from typing import Any
 
 from core.models import Document, Event, EventPage
 
+WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest")
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -19,16 +20,18 @@ class FeedChanges:
     ended: frozenset[str] = frozenset()  # actions
     changed: frozenset[str] = frozenset()  # roots that changed themselves, and not only their actions
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
+    requests: tuple[str, ...] = ()  # for access
 
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
         return FeedChanges(
             created_alerts=_unique(e.object_id for e in events if e.type == "alert.created"),
-            roots=_unique(e.root_id for e in events if e.type != "case_template.created"),
+            roots=_unique(e.root_id for e in events if e.object_type not in WITHOUT_DOCUMENT),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
+            requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
         )
 
 

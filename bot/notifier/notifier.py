@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from bot.notifier.access import AccessMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
@@ -50,6 +51,7 @@ class Notifier:
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
+        self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents)
         self._has_gap = False  # the bot was away longer than core keeps events
         self._rendered_as_of: dict[str, int] = {}  # by root: documents that are newer than the feed's cursor
@@ -92,6 +94,8 @@ class Notifier:
         if self._has_gap:
             await self._catch_up()
             self._has_gap = False
+        if about_access := await isolated(self._access.of_all(), "", otherwise=[]):
+            await self._outbox.upsert(*about_access)
         await self._serve_requests()
         loop, held = asyncio.get_running_loop(), HeldEvents(last=self._outbox.cursor())
         self._rendered_as_of.clear()
@@ -212,6 +216,8 @@ class Notifier:
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
         for document in sorted(documents, key=lambda document: document.alert is None):
             desired += await isolated(self._of_root(document, changes, desired), document.id, otherwise=[])
+        for request_id in changes.requests:
+            desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
         await self._outbox.commit_page(desired, last, last_event=event_fingerprint(held.events[-1]))
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
 

@@ -28,6 +28,8 @@ class ChannelAccess:
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
     approvers: Sequence[str] = ()  # user groups and people who are mentioned where an approval is asked for
+    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": they are told each
+    command: str = "/responder"
     workspace_url: str = ""  # such as https://soc.slack.com/
 
     def clearance_of(self, channel: str) -> int:

@@ -219,8 +219,9 @@ def set_clearance(tx: Transaction, key: str, clearance: int) -> None:
 
 
 def invalidate_clearances(tx: Transaction) -> None:
-    """Check each message again before it is sent: TLP levels may have changed unnoticed."""
-    tx.run("UPDATE message SET clearance = :unknown WHERE clearance <> :unknown", {"unknown": UNKNOWN})
+    """Check each message about an alert or a case again before it is sent: TLP levels may have changed unnoticed."""
+    sql = "UPDATE message SET clearance = :unknown WHERE clearance <> :unknown AND root_id <> ''"
+    tx.run(sql, {"unknown": UNKNOWN})
 
 
 def new_post_id() -> str:
@@ -299,6 +300,11 @@ def of_root(reads: Reads, root_id: str) -> list[Row]:
         f"{_RECORDS} WHERE m.root_id = :root_id AND (m.status <> 'deleted' OR f.slack_id <> '') ORDER BY m.rowid",
         {"root_id": root_id},
     )
+
+
+def named(reads: Reads, prefix: str) -> list[Row]:
+    """All messages whose key begins with this, which ends with a colon."""
+    return reads.rows(f"{_RECORDS} WHERE m.key >= :first AND m.key < :end", {"first": prefix, "end": f"{prefix[:-1]};"})
 
 
 def channels(reads: Reads) -> list[Row]:

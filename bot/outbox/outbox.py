@@ -247,6 +247,10 @@ class MessageOutbox:
         """All messages of an alert or a case, its cards among them, oldest first."""
         return [record_of(row) for row in messages.of_root(self._store, root_id)]
 
+    def messages_named(self, prefix: str) -> list[MessageRecord]:
+        """All messages whose key begins with this, which ends with a colon."""
+        return [record_of(row) for row in messages.named(self._store, prefix)]
+
     def channels(self) -> Mapping[str, str]:
         """Each channel (or user, for direct messages) that has messages, with the key of one of them."""
         return {row["channel"]: row["key"] for row in messages.channels(self._store)}

@@ -40,7 +40,8 @@ def _resume(db: sqlite_utils.Database) -> None:
     )
     # Slack may show later content than this backup has: recent messages are rendered again.
     db.execute(
-        "UPDATE message SET clearance = -1, fingerprint = '', digest = '' WHERE max(created_at, changed_at) > ?",
+        "UPDATE message SET clearance = CASE root_id WHEN '' THEN clearance ELSE -1 END, fingerprint = '', digest = ''"
+        " WHERE max(created_at, changed_at) > ?",
         [made_at - REFRESH_MS],
     )
     db.execute("DELETE FROM refresh")

@@ -44,6 +44,7 @@ EVERY_SCOPE = (
     "metadata.message:read",
     "reactions:read",
     "reactions:write",
+    "usergroups:read",
     "users:read",
     "users:read.email",
 )

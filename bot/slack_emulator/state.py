@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -103,6 +103,7 @@ class Team:
         self.feed = feed
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
+        self.usergroups: dict[str, Sequence[str]] = {}
         self.app_id = "A0LOCAL"
         self.bot_id = "B0LOCAL"
         self.bot_user_id = "U0BOT"

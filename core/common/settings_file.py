@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel")
+SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel", "group")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
@@ -75,7 +75,7 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
         if name not in SECTIONS and not isinstance(value, dict | list):
             raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
-    words = [name.upper() for name in SECTIONS if name != "channel"]
+    words = [name.upper() for name in SECTIONS if name not in ("channel", "group")]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
         reject_unknown(word, words, f"The environment variable {variable} belongs to no section")

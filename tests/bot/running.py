@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.outbox import RateLimiter
-from bot.settings import BotSettings, parse
+from bot.settings import BotSettings, GroupSection, parse
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -103,17 +103,23 @@ async def running_bot(
     clock_ms: Callable[[], int] = now_ms,
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
+    access_channel: str = "",
+    groups: Mapping[str, tuple[str, Sequence[str]]] | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
     """Run the emulator with people and channels, core with the same people, and the bot between them.
 
     The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
     `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
-    another company.
+    another company. `groups` are kept in step with user groups, by id and members.
     """
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
         add_people_and_channels(emulator, people)
+        if access_channel:
+            emulator.add_channel(access_channel, name="admins", members=[*people, emulator.bot_user_id])
+        for usergroup, members in (groups or {}).values():
+            emulator.set_usergroup(usergroup, members)
         for channel in shared:
             members = [*people, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
@@ -122,6 +128,9 @@ async def running_bot(
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await add_users(core, people)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email, approvers)
+        own = settings.bot.model_copy(update={"access_channel": access_channel})
+        sections = {name: GroupSection(slack_usergroup=usergroup) for name, (usergroup, _) in (groups or {}).items()}
+        settings = settings.model_copy(update={"bot": own, "group": sections})
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))

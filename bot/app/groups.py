@@ -1,0 +1,138 @@
+"""Groups that are kept in step with Slack's user groups, see `bot/docs/slack.md#groups`."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.features.base import Check
+from bot.outbox.errors import classify
+from bot.settings import GroupSection
+from core.common.errors import ResponderBotError
+from core.models import PROGRAM_PROFILES, UserEntry
+
+if TYPE_CHECKING:
+    from core.client import CoreClient
+
+EVERY_S = 30.0
+PAUSE_S = 4.0  # between two groups: Slack allows 20 calls a minute
+UNKNOWN_GROUP = "no_such_subteam"
+
+log = structlog.get_logger("bot.app")
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """What Slack said of a user group: the logins of its members, how many have none, and what is wrong."""
+
+    members: Sequence[str] = ()
+    unlinked: int = 0
+    problem: str = ""
+    is_certain: bool = True
+    """Whether Slack has answered, so that the group may be changed."""
+
+
+class GroupSync:
+    """Sets the members of core's groups as Slack has them. Of several replicas only the leader runs it."""
+
+    def __init__(
+        self, groups: Mapping[str, GroupSection], core: "CoreClient", slack: AsyncWebClient, team_id: str
+    ) -> None:
+        self._groups = groups
+        self._core = core
+        self._slack = slack
+        self._team = team_id
+        self._states: dict[str, GroupState] = {}
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Follow Slack until cancelled."""
+        while self._groups:
+            wait_s = await self.sync()
+            await asyncio.sleep(wait_s)
+        await asyncio.Event().wait()
+
+    async def sync(self) -> float:
+        """Look at each group once, and set those that differ. Returns how many seconds to wait before the next time."""
+        wait_s = EVERY_S
+        try:
+            users, known = await self._core.users(), await self._core.groups()
+            members = {group.name: sorted(group.members) for group in known}
+            for number, (name, section) in enumerate(self._groups.items()):
+                if number:
+                    await asyncio.sleep(PAUSE_S)
+                    wait_s -= PAUSE_S
+                self._states[name], held_back_s = await self._look(name, section, users)
+                state = self._states[name]
+                if state.is_certain and list(state.members) != members.get(name, []):
+                    await self._core.set_group(name, state.members)
+                    log.info("group_changed", group=name, members=len(state.members))
+                if held_back_s:
+                    return held_back_s
+            self._problem = ""
+        except ResponderBotError as error:  # core is away, or somebody was disabled meanwhile
+            self._problem = error.message
+            log.warning("groups_not_synchronized", code=error.code, reason=error.message)
+        except Exception:
+            self._problem = "an internal error, which the log describes"
+            log.exception("groups_not_synchronized")
+        return max(wait_s, PAUSE_S)
+
+    def checks(self) -> list[Check]:
+        """One line for each group that this replica has looked at."""
+        found = [_check(name, self._groups[name], state) for name, state in self._states.items()]
+        return [*found, Check("groups", False, self._problem)] if self._problem else found
+
+    async def checks_now(self) -> list[Check]:
+        """As `checks`; asks Slack where this replica hasn't."""
+        if self._states or not self._groups:
+            return self.checks()
+        try:
+            users = await self._core.users()
+        except ResponderBotError as error:
+            return [Check("groups", False, error.message)]
+        return [
+            _check(name, section, (await self._look(name, section, users))[0]) for name, section in self._groups.items()
+        ]
+
+    async def _look(self, name: str, section: GroupSection, users: Sequence[UserEntry]) -> tuple[GroupState, float]:
+        """What Slack says of the group, and how many seconds it holds us back."""
+        try:
+            response = await self._slack.usergroups_users_list(usergroup=section.slack_usergroup)
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            failure = classify(error, "")
+            if failure.code == UNKNOWN_GROUP:
+                sentence = (
+                    f"Slack has no user group {section.slack_usergroup}, or it is disabled, so @{name} has no members;"
+                    f' correct slack_usergroup of [group."{name}"].'
+                )
+                return GroupState(problem=sentence), 0.0
+            what = failure.message
+            if failure.code == "plan_upgrade_required":
+                what = "This workspace's plan has no user groups."
+            return GroupState(problem=f"{what} @{name} stays as it is.", is_certain=False), failure.wait_s
+        by_slack_id = {
+            slack_id.rpartition(":")[2]: user.login
+            for user in users
+            if not user.disabled and user.profile not in PROGRAM_PROFILES
+            for slack_id in user.slack_ids
+            if slack_id.rpartition(":")[0] in ("", self._team)
+        }
+        slack_users = list(dict.fromkeys(str(user) for user in response.get("users") or []))
+        members = sorted({by_slack_id[user] for user in slack_users if user in by_slack_id})
+        return GroupState(members, sum(user not in by_slack_id for user in slack_users)), 0.0
+
+
+def _check(name: str, section: GroupSection, state: GroupState) -> Check:
+    if state.problem:
+        return Check(f"group @{name}", False, state.problem)
+    total = len(state.members) + state.unlinked
+    words = f"{len(state.members)} of the {total} members of {section.slack_usergroup} are linked"
+    return Check(
+        f"group @{name}", True, words if state.unlinked else f"as user group {section.slack_usergroup}: {total}"
+    )

@@ -1,0 +1,68 @@
+"""The messages about requests for access: cards for admins, and what the person is told."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot.cards import access as cards
+from bot.cards.message import ButtonIds, Message, intents_in
+from bot.notifier.isolation import isolated
+from bot.outbox import DesiredMessage, MessageOutbox
+from core.models import AccessRequest, UserEntry
+
+if TYPE_CHECKING:
+    from core.client import CoreClient
+
+
+def admins(users: Iterable[UserEntry], team: str) -> Sequence[str]:
+    """The Slack user ids of the org-admins who are linked in this team."""
+    found = [one for user in users if user.profile == "org-admin" and not user.disabled for one in user.slack_ids]
+    parts = [slack_id.rpartition(":") for slack_id in found]
+    return [user for of_team, _, user in parts if of_team in ("", team)]
+
+
+class AccessMessages:
+    """Renders them from what core says of a request now; the same as before changes nothing."""
+
+    def __init__(self, core: "CoreClient", outbox: MessageOutbox, channel: Callable[[], str], command: str) -> None:
+        """`channel` gives the channel in which admins decide; "" for direct messages to them."""
+        self._core = core
+        self._outbox = outbox
+        self._channel = channel
+        self._command = command
+
+    async def of(self, request_id: str) -> list[DesiredMessage]:
+        """The messages that the events of a request change."""
+        return await self._render(await self._core.access_request(request_id), has_changed=True)
+
+    async def of_all(self) -> list[DesiredMessage]:
+        """The messages about requests that wait or have cards, such as after a restored backup or a gap of the feed."""
+        desired: list[DesiredMessage] = []
+        for request in await self._core.access_requests():
+            desired += await isolated(self._render(request, has_changed=False), request.id, otherwise=[])
+        return desired
+
+    async def _render(self, request: AccessRequest, *, has_changed: bool) -> list[DesiredMessage]:
+        posted = {message.key: message.channel for message in self._outbox.messages_named(f"access:{request.id}:")}
+        if request.status == "pending":
+            posted = posted or await self._recipients(request)
+        desired = [self._message(key, channel, request) for key, channel in posted.items()]
+        if request.status != "pending" and (posted or has_changed):
+            key, content = f"told:{request.id}:{request.team}:{request.slack_user}", cards.told(request, self._command)
+            desired.append(DesiredMessage(key, request.slack_user, content, by_person=True))
+        return desired
+
+    async def _recipients(self, request: AccessRequest) -> dict[str, str]:
+        """Key and channel of each card: one in the channel for requests, else one to each admin in Slack."""
+        channel = self._channel()
+        if channel:
+            return {f"access:{request.id}:{channel}": channel}
+        found = admins(await self._core.users(), request.team)
+        return {f"access:{request.id}:{request.team}:{user}": user for user in found}
+
+    def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
+        def render(button: ButtonIds) -> Message:
+            return cards.card(request, button)
+
+        ids, new = self._outbox.buttons.prepare(channel, key, intents_in(render))
+        return replace(DesiredMessage(key, channel, render(ids), by_person=True), buttons=new)
