@@ -4,22 +4,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackClientError
+
 from bot.cards import approvals, replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.cards.runs import titled
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
+from bot.outbox.errors import classify
 from bot.outbox.links import card_link
 from bot.outbox.models import is_person
 from bot.redaction import RedactedView, Subject
-from core.models import OPEN_STATUSES, Action, Alert, Case, Document
+from core.common.errors import ResponderBotError
+from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 RESPONDER = "responder:"  # before a responder's name among what is watched
 APPROVALS = "approvals"  # among what is watched: requests for approval
+
+log = structlog.get_logger("bot.notifier")
 
 
 class Renderer:
@@ -155,7 +163,8 @@ class Renderer:
         if kind == "approval":
             return self._approval_requests(action, subject, here)
         if kind == "ask":
-            return [await self._direct_request(action, subject, timeline, message.key)]
+            person = await self._access.person(*message.key.split(":")[2:])
+            return [self._direct_request(action, subject, timeline, message.key, person)]
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
@@ -192,14 +201,30 @@ class Renderer:
         told = {m.key for m in self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
         if approvals.is_open(action, self._clock()):
             for team, user in self._outbox.watches.watchers([APPROVALS]):
-                person = await self._access.person(team, user)
+                person = await self._recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     told.add(f"{asked}{team}:{user}")
-        return [await self._direct_request(action, subject, timeline, key) for key in sorted(told)]
+        people = {key: await self._recipient(*key.split(":")[2:]) for key in sorted(told)}
+        return [self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
 
-    async def _direct_request(self, action: Action, subject: Subject, timeline: Timeline, key: str) -> DesiredMessage:
-        team, user = key.split(":")[2:]
-        person = await self._access.person(team, user)
+    async def _recipient(self, team: str, user: str) -> Person | None:
+        """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
+
+        Raises ResponderBotError("unavailable") while Slack gives no answer, so that the news waits.
+        """
+        try:
+            return await self._access.person(team, user)
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            failure = classify(error, user)
+            if failure.is_temporary:
+                raise ResponderBotError("unavailable", failure.message) from error
+            log.warning("recipient_unknown", user=user, code=failure.code)
+            return None
+
+    def _direct_request(
+        self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
+    ) -> DesiredMessage:
+        user = key.rpartition(":")[2]
         view = RedactedView(subject, person.clearance if person else 0)
         confirm, now, link = _confirm_text(action, timeline), self._clock(), self._link(timeline.root_id)
 
@@ -239,7 +264,7 @@ class Renderer:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
         for team, user in self._outbox.watches.watchers(list(dict.fromkeys(watched))):
-            person = await self._access.person(team, user)
+            person = await self._recipient(team, user)
             if person is not None:  # nothing goes to somebody who is no longer linked
                 view = RedactedView(subject, person.clearance)
                 desired.append(_watcher_message(action, view, f"watch:{action.id}:{team}:{user}"))

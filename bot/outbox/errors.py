@@ -54,6 +54,11 @@ class DeliveryError:
     message: str
     wait_s: float = 0.0
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it makes sense to try again soon."""
+        return self.kind in ("rate_limited", "unknown", "not_sent")
+
 
 def classify(error: Exception, channel: str) -> DeliveryError:
     """What an exception of a call to Slack means; raises it again if it is none of Slack's or the network's."""

@@ -393,7 +393,7 @@ def _method(call: order.Call, message: MessageRecord) -> str:
 def _is_temporary(error: Exception, channel: str) -> bool:
     """Whether it makes sense to try again later."""
     try:
-        return classify(error, channel).kind in ("rate_limited", "unknown", "not_sent")
+        return classify(error, channel).is_temporary
     except Exception:
         log.exception("delivery_failed", channel=channel)
         return False
