@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from bot.demo.environment import ISOLATE, MAIL
-from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral
+from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral, leave_modal
 
 pytestmark = pytest.mark.browser
 
@@ -75,3 +75,18 @@ async def test_an_approval_from_its_notification_takes_1_click_and_a_report_1(fl
     async with clicks(page, 1):
         await request.get_by_role("button", name="Approve").click()
         await expect(request).to_contain_text("Approved by ben.")
+
+
+async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> None:
+    await flows.request("POST", "/api/case/template", "lea", {"name": "Malware", "tasks": [{"title": "Contain it"}]})
+    page = await flows.open_page()
+    await leave_modal(page)  # of another test
+    alert_id, title = await flows.alert()
+    shown = await card(page, title)
+    async with clicks(page, 3):
+        await shown.get_by_role("button", name="More", exact=True).click()
+        await page.get_by_text("Make a case", exact=True).click()
+        await page.locator("#modal").get_by_role("button", name="Use").first.click()
+        await expect(shown).to_contain_text("made into case", timeout=RUN_ENDS_MS)
+    made = await flows.request("GET", f"/api/alert/{alert_id}", "lea")
+    assert (await flows.request("GET", f"/api/case/{made['case']}", "lea"))["template"] == "Malware"
