@@ -1,15 +1,16 @@
 """Pictures of the README, and of every surface in both themes, wide and narrow, from a `try` of their own."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
-from bot.demo.environment import EXTRACT, ISOLATE, MAIL
+from bot.demo.environment import CLOSE, EXTRACT, ISOLATE, MAIL
 from tests.bot.browser.conftest import screenshot
 from tests.bot.browser.flows import (
     BEN,
     RUN_ENDS_MS,
+    SHARED,
     FlowEnvironment,
     card,
     choose,
@@ -22,6 +23,7 @@ from tests.bot.browser.flows import (
 pytestmark = pytest.mark.browser
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 420)
+TEMPLATE = {"name": "Malware", "tasks": [{"title": "Identify the host"}, {"title": "Contain it"}]}
 
 
 async def test_an_alert_whose_runs_have_ended_with_its_thread(flows: FlowEnvironment) -> None:
@@ -50,6 +52,7 @@ async def taken(page: Page, title: str, scheme: str) -> None:
 
 
 async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows: FlowEnvironment) -> None:
+    await flows.request("POST", "/api/case/template", "lea", TEMPLATE)
     page = await flows.open_page(BEN)
     await command(page, "/responder watch approvals")
     await expect(ephemeral(page, "You watch approvals")).to_be_visible()
@@ -57,34 +60,113 @@ async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows:
     await card(page, title)
     body = {"objectType": "alert", "objectId": alert_id}
     await flows.request("PATCH", f"/api/alert/{alert_id}", "ben", {"assignee": "ben@responder-bot.local"})
-    for name in (EXTRACT, MAIL, ISOLATE):
+    for name in (EXTRACT, EXTRACT, MAIL, MAIL, ISOLATE):
         parameters = {"minutes": 60, "reason": "lateral movement to 198.51.100.23"} if name == ISOLATE else {}
         run = {"responderId": name, **body, "parameters": parameters}
         await flows.request("POST", "/api/connector/engine/action", "anna", run)
-    await expect(await card(page, title)).to_contain_text("refused", timeout=RUN_ENDS_MS)
-    for scheme in SCHEMES:
-        for width in WIDTHS:
-            size: dict[str, Any] = {"viewport": {"width": width, "height": 860}, "color_scheme": scheme}
-            await surfaces(await flows.open_page(BEN, **size), title, alert_id, f"{scheme}-{width}")
+    await expect(await card(page, title)).to_contain_text("2 runs, 2 failed", timeout=RUN_ENDS_MS)
+    await messages(page, title)
+    await app(page, alert_id)
+    await modals(flows, title, alert_id)
+    await withheld(flows, alert_id)
 
 
-async def surfaces(page: Page, title: str, alert_id: str, name: str) -> None:
-    """Card, thread, App Home, direct message, and what commands show."""
-    if await page.locator("#pane .pointers").count():
-        await page.click("#pane [aria-label^=Close]")
+async def messages(page: Page, title: str) -> None:
+    """The card with a group of runs, and its thread."""
+    await leave_pane(page)
     shown = await card(page, title)
-    await shown.scroll_into_view_if_needed()
-    await screenshot(page, f"surface-card-{name}")
+    await pictured(page, "card", shown)
     await shown.locator(".thread-link").click()
     await expect(page.locator("#pane")).to_contain_text("asks to run")
-    await screenshot(page, f"surface-thread-{name}")
-    await page.click("#pane [aria-label^=Close]")
+    await pictured(page, "thread", page.locator("#pane"))
+    await leave_pane(page)
+
+
+async def app(page: Page, alert_id: str) -> None:
+    """The App Home, and the direct message to somebody who may approve."""
     await page.evaluate("location.hash = '#/U0BEN/home'")
     await expect(page.locator("main")).to_contain_text("Waiting for your approval")
-    await screenshot(page, f"surface-home-{name}")
-    await assert_no_overflow(page)
+    await pictured(page, "home")
+    await page.get_by_text("Messages", exact=True).click()
+    request = page.locator("main .message", has_text=f"({alert_id})")
+    await expect(request).to_have_count(1)
+    await pictured(page, "approval", request)
 
 
-async def assert_no_overflow(page: Page) -> None:
-    """Nothing is wider than the screen."""
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
+    """What asks, explains or lists; and the closed card."""
+    page = await flows.open_page()
+    await leave_modal(page)
+    shown = await card(page, title)
+    await shown.locator(".select-box").last.click()
+    await expect(page.locator(".picker")).to_contain_text("Can't run")
+    await pictured(page, "why-not")
+    await page.keyboard.press("Escape")
+    await shown.get_by_role("button", name="Details").click()
+    await expect(modal(page)).to_contain_text("Observables")
+    await pictured(page, "details")
+    await leave_modal(page)
+    await choose(page, shown, "webhook")
+    await expect(modal(page)).to_contain_text("It can't be called back.")
+    await pictured(page, "confirm")
+    await leave_modal(page)
+    for typed, words, name in (
+        (f"list {alert_id}", "Can run", "list"),
+        (f"case {alert_id}", "Malware", "template"),
+        (f"actions {alert_id}", "runs", "what-ran"),
+    ):
+        await command(page, f"/responder {typed}")
+        await expect(modal(page)).to_contain_text(words)
+        await pictured(page, name)
+        await leave_modal(page)
+    await page.click("[aria-label=Shortcuts]")
+    await page.click("[role=menuitem]:has-text('Run a responder')")
+    for typed in (alert_id, "Webhook"):
+        await page.locator("#modal .select-box").last.click()
+        await page.wait_for_selector(".picker .option")
+        await page.keyboard.type(typed)
+        await expect(page.locator(".picker .option")).to_have_count(1)
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".picker", state="detached")
+    await pictured(page, "run-modal")
+    await leave_modal(page)
+    await command(page, "/responder help")
+    await expect(ephemeral(page, "What you can do with")).to_be_visible()
+    await pictured(page, "help", ephemeral(page, "What you can do with"))
+    reason = {"reason": "a scanner of our own"}
+    run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id, "parameters": reason}
+    await flows.request("POST", "/api/connector/engine/action", "anna", run)
+    await expect(shown).to_contain_text("closed by anna", timeout=RUN_ENDS_MS)
+    await pictured(page, "closed", shown)
+
+
+async def withheld(flows: FlowEnvironment, alert_id: str) -> None:
+    """What stands in a channel that another company shares, and what somebody is told who may not see an alert."""
+    red, _ = await flows.alert(1, tlp=3)
+    page = await flows.open_page(channel=SHARED)
+    shown = await card(page, f"{alert_id} ·")
+    await pictured(page, "shared", shown)
+    shown = await card(page, f"{red} ·")
+    await shown.get_by_role("button", name="Details").click()
+    await expect(modal(page)).to_contain_text("lea can open this.")
+    await pictured(page, "withheld")
+    await leave_modal(page)
+
+
+async def pictured(page: Page, name: str, shown: Locator | None = None) -> None:
+    """Pictures of what is open, light and dark, wide and narrow; nothing is wider than the screen."""
+    await page.mouse.move(0, 0)
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        for width in reversed(WIDTHS):
+            await page.set_viewport_size({"width": width, "height": 860})
+            if shown is not None:
+                await shown.scroll_into_view_if_needed()
+            await screenshot(page, f"surface-{name}-{scheme}-{width}")
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    await page.emulate_media(color_scheme="light")
+
+
+async def leave_pane(page: Page) -> None:
+    if await page.locator("#pane [aria-label^=Close]").count():
+        await page.click("#pane [aria-label^=Close]")
