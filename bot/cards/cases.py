@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.cards import ids, questions
 from bot.cards.message import Block, ButtonIds, Intent, Message
-from bot.cards.text import code, context, count, foreign, plain, section
+from bot.cards.text import code, context, count, foreign, foreign_plain, plain, section
 from bot.redaction import RedactedView, Subject
 from core.models import CaseTemplate
 
@@ -14,9 +14,9 @@ MAX_TASKS = 6
 
 
 def template_picker(
-    subject: Subject, templates: Sequence[CaseTemplate], *, clearance: int, button: ButtonIds, command: str
+    subject: Subject, templates: Sequence[CaseTemplate], *, own: str, clearance: int, button: ButtonIds, command: str
 ) -> Message:
-    """The alert and a button for each template, with its tasks."""
+    """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
     blocks: list[Block] = [section("Make a case of"), questions.target(RedactedView(subject, clearance))]
     for number, template in enumerate(templates[:MAX_TEMPLATES]):
         use = _button("Use", number, button(Intent("case_with", subject.id, template.name)))
@@ -24,8 +24,9 @@ def template_picker(
     if len(templates) > MAX_TEMPLATES:
         left = count(len(templates) - MAX_TEMPLATES, "more template")
         blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
-    own = _button("Without another template", MAX_TEMPLATES, button(Intent("case_with", subject.id)))
-    blocks.append({"type": "actions", "elements": [own]})
+    words = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
+    none = _button(words, MAX_TEMPLATES, button(Intent("case_with", subject.id)))
+    blocks.append({"type": "actions", "elements": [none]})
     return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
 
 

@@ -1,6 +1,7 @@
 """What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from bot.cards.text import (
     context,
     count,
     defang,
+    defang_indicators,
     foreign,
     foreign_plain,
     person_name,
@@ -90,9 +92,14 @@ def _about(view: RedactedView) -> Block:
 
 def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
-    notes = [*(responder.reasons or []), *_asks(responder)]
+    notes = [*map(_without_domain, responder.reasons or []), *_asks(responder)]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
     return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
+
+
+def _without_domain(reason: str) -> str:
+    """A reason of core's with its logins as people are called."""
+    return re.sub(r"(started by [^@\s]+)@[^@\s]+", r"\1", reason)
 
 
 def _asks(responder: OfferedResponder) -> list[str]:
@@ -176,7 +183,7 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
     newest = runs.newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
-    lines = [f"{runs.run_line(a, view, now_ms=now_ms)} · {a.id}" for a in newest]
+    lines = [f"{runs.run_line(a, view, now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
     head = f"*{runs.summary(newest, len(newest)).capitalize()} on {subject.id}*"
     parts = _lines(head, lines[:MAX_LINES])
     if len(lines) > MAX_LINES:
@@ -190,7 +197,9 @@ def alert_in_full(alert: Alert, *, clearance: int, note: str = "", who: str = ""
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance, who))
     blocks: list[Block] = [headline(view)]
-    blocks += [section(foreign(view.text(alert.description), 2900, lines=True) or "(no description)")]
+    blocks += [
+        section(foreign(defang_indicators(view.text(alert.description)), 2900, lines=True) or "(no description)")
+    ]
     blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
     if note:
         blocks.append(context(note))

@@ -46,7 +46,7 @@ def sentence(cause: ResponderBotError, who: str = "") -> str:
 
 def withheld_from(clearance: object, who: str = "") -> str:
     """Why somebody with this clearance doesn't see an object, and `who` does; foreign text, not escaped."""
-    ask = f"{who} can open this." if who else "Ask somebody who may see more."
+    ask = f"{who[:1].upper()}{who[1:]} can open this." if who else "Ask somebody who may see more."
     return f"You may see up to {tlp_name(clearance)}. {ask}"
 
 

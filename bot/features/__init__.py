@@ -27,25 +27,25 @@ from bot.features import (
 from bot.features.base import Command, Entry, Feature
 from bot.features.command_text import normalize
 
-FEATURES: tuple[Feature, ...] = (
+FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     start.FEATURE,
     find.FEATURE,
     alert.FEATURE,
     list.FEATURE,
     run.FEATURE,
     actions.FEATURE,
+    assign.FEATURE,
+    decide.FEATURE,
     case.FEATURE,
     template.FEATURE,
     watch.FEATURE,
+    people.FEATURE,
     doctor.FEATURE,
     help.FEATURE,
     menu.FEATURE,
-    assign.FEATURE,
-    decide.FEATURE,
     overflow.FEATURE,
     home.FEATURE,
     requests.FEATURE,
-    people.FEATURE,
 )
 
 T = TypeVar("T")

@@ -27,7 +27,8 @@ async def on_case_command(context: Context) -> None:
 
 async def ask(context: Context, alert_id: str) -> None:
     """Ask which template to use; without templates the case is made at once."""
-    subject = Subject.alert(await context.core.alert(alert_id))
+    alert = await context.core.alert(alert_id)
+    subject = Subject.alert(alert)
     subjects.require_visible(context, subject)
     responses.require_permission(context, "manageCase")
     templates = await _templates(context)
@@ -40,7 +41,12 @@ async def ask(context: Context, alert_id: str) -> None:
         "Make a case",
         f"case:{alert_id}",
         lambda button: cases.template_picker(
-            subject, templates, clearance=clearance, button=button, command=context.services.command
+            subject,
+            templates,
+            own=alert.case_template or "",
+            clearance=clearance,
+            button=button,
+            command=context.services.command,
         ),
     )
 

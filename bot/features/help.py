@@ -73,4 +73,4 @@ def _may_use(person: Person | None, command: Command) -> bool:
 UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, is_public=True)
 MISTYPED = Entry(on_mistyped_command, Ack.ANSWER)
 
-FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this")})
+FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this list")})

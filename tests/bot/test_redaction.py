@@ -43,7 +43,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder")),
         dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
         dump(lists.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
-        dump(cases.template_picker(subject, [], clearance=clearance, button=button, command="/responder")),
+        dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
         dump(start.start_view(place, None, clearance=clearance, choices=[subject])),
         dump(start.start_view(place, subject, clearance=clearance)),
         dump(start.confirm_view(place, offered[0], subject, clearance=clearance, parameters="")),

@@ -97,10 +97,11 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
     """What asks, explains or lists; and the closed card."""
     page = await flows.open_page()
     await leave_modal(page)
+    await leave_pane(page)
     shown = await card(page, title)
     await shown.locator(".select-box").last.click()
     await expect(page.locator(".picker")).to_contain_text("Can't run")
-    await pictured(page, "why-not")
+    await pictured(page, "why-not", page.locator(".picker .option").last)
     await page.keyboard.press("Escape")
     await shown.get_by_role("button", name="Details").click()
     await expect(modal(page)).to_contain_text("Observables")
@@ -144,11 +145,12 @@ async def withheld(flows: FlowEnvironment, alert_id: str) -> None:
     """What stands in a channel that another company shares, and what somebody is told who may not see an alert."""
     red, _ = await flows.alert(1, tlp=3)
     page = await flows.open_page(channel=SHARED)
+    await leave_pane(page)
     shown = await card(page, f"{alert_id} ·")
     await pictured(page, "shared", shown)
     shown = await card(page, f"{red} ·")
     await shown.get_by_role("button", name="Details").click()
-    await expect(modal(page)).to_contain_text("lea can open this.")
+    await expect(modal(page)).to_contain_text("Lea can open this.")
     await pictured(page, "withheld")
     await leave_modal(page)
 
@@ -157,7 +159,7 @@ async def pictured(page: Page, name: str, shown: Locator | None = None) -> None:
     """Pictures of what is open, light and dark, wide and narrow; nothing is wider than the screen."""
     await page.mouse.move(0, 0)
     for scheme in SCHEMES:
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         for width in reversed(WIDTHS):
             await page.set_viewport_size({"width": width, "height": 860})
             if shown is not None:

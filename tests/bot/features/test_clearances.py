@@ -7,7 +7,7 @@ from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
 from tests.bot.features.test_runs import menu_block
 from tests.bot.running import SOC
 
-ABOVE = "You may see up to TLP:AMBER. ben or lea can open this."
+ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
 
 
 async def test_menu_and_list_offer_nothing_on_what_one_may_not_see(env: FeatureEnvironment) -> None:

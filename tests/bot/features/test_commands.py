@@ -51,6 +51,7 @@ async def test_case_is_made_with_the_template_that_is_picked_on_the_card(env: Fe
     asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Malware*")))
     assert "ET MALWARE Beacon" in text_of(asked)
     assert "2 tasks: Identify the host, Contain it" in text_of(asked)
+    assert "Without a template" in text_of(asked)
     await env["anna"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.CASE_TEMPLATE, "0"))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "was made from alert"))
     case = await env.client.case((await env.client.alert(alert.id)).case or "")

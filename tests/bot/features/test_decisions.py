@@ -85,6 +85,7 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
     await env["eve"].click(SOC, card["ts"], action_id=ids.DETAILS)
     shown = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))))
     assert "*Observables*" in shown
+    assert "beacons to 203[.]0[.]113[.]7 every" in shown
     assert "TLP:AMBER PAP:AMBER" in shown
     assert not env["eve"].live_view.ephemerals(SOC)
 
@@ -229,7 +230,7 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     red = await env.create_alert(tlp=3, sourceRef="red")
     card = await env.card_of("anna", red)
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    told = await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this.")
+    told = await env.told("anna", "You may see up to TLP:AMBER. Ben or lea can open this.")
     assert "Beacon" not in text_of(told)
 
 
@@ -237,10 +238,10 @@ async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvir
     red = await env.create_alert(tlp=3)
     card = await env.card_of("anna", red)
     await pick(env, "anna", card, "Close")
-    told = text_of(await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this. Nothing was done."))
+    told = text_of(await env.told("anna", "You may see up to TLP:AMBER. Ben or lea can open this. Nothing was done."))
     assert "Beacon" not in told
     await env["anna"].command(SOC, f"/responder run tell {red.id}")
-    await env.told("anna", "You may see up to TLP:AMBER. ben or lea can open this. Nothing was done.")
+    await env.told("anna", "You may see up to TLP:AMBER. Ben or lea can open this. Nothing was done.")
     assert (await env.client.alert(red.id)).status == "New"
     assert await env.client.actions("alert", red.id) == []
 
