@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.cards import ids, views
 from bot.cards.message import Block, ButtonIds, Intent, Message
-from bot.cards.text import context, count, foreign, person_name, plain, section, slack_date
+from bot.cards.text import context, count, foreign, foreign_plain, person_name, plain, section, slack_date
 from core.models import AccessRequest
 
 AMBER, GREY = "#daa038", "#8d8d8d"
@@ -67,7 +67,7 @@ def _buttons(request: AccessRequest, button: ButtonIds) -> Block:
     elements = []
     for profile in PROFILES:
         may = "run responders" if profile == "analyst" else "read, and run nothing"
-        text = f"{foreign(request.name, 60)} will be {request.login[:100]}, may {may}, and sees up to TLP:AMBER."
+        text = f"{foreign_plain(request.name, 60)} will be {request.login[:100]}, may {may}, and sees up to TLP:AMBER."
         element = {
             "type": "button",
             "action_id": ids.numbered(ids.ACCESS_APPROVE, f"{profile}{request.id}"),
@@ -119,7 +119,8 @@ def deny_view(request: AccessRequest, *, in_list: bool) -> dict[str, Any]:
 
 def login_view(request: AccessRequest, profile: str, why: str, *, in_list: bool) -> dict[str, Any]:
     """Asks for another login, since the one of the request can't be had (`why`)."""
-    link = f"`responder-bot user link {foreign(request.login, 254)} --slack-id {request.team}:{request.slack_user}`"
+    slack_id = foreign(f"{request.team}:{request.slack_user}", 100)
+    link = f"`responder-bot user link {foreign(request.login, 254)} --slack-id {slack_id}`"
     blocks = [
         section(_who(request)),
         section(f"{foreign(why, 500)} If that user is the same person, run {link} instead."),

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.app import running
 from bot.cards import ids
+from bot.outbox import MessageOutbox
 from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import AccessRequest
 from tests.bot.features.environment import MANIFEST, fine, text_of, within_limits
@@ -251,7 +255,8 @@ async def test_names_are_foreign_text(env: BotEnvironment) -> None:
     env.emulator.add_user(OSKAR, name="o", real_name="*<!here>* `x` \u202e" + "&" * 400)
     await ask(env, OSKAR)
     card = await seen(env, LEA, message_with(ADMINS, "U0OSKAR"))
-    assert "<!here>" not in text_of(card)
+    blocks = [block for bar in [card, *card["attachments"]] for block in bar["blocks"] if "text" in block]
+    assert not [text for text in (card["text"], *(block["text"]["text"] for block in blocks)) if "<!" in text]
     await press(env, LEA, ADMINS, card, "Approve as analyst")
     await seen(env, LEA, message_with(ADMINS, "Approved as analyst"))
 
@@ -265,3 +270,49 @@ async def test_a_shared_channel_learns_of_no_request(tmp_path: Path) -> None:
         (check,) = [check for check in await env.bot.checks() if ADMINS in check.name]
         assert not check.ok
         assert "requests for access go to each admin instead" in check.message
+
+
+async def test_nothing_is_lost_when_the_bot_dies_between_a_decision_and_its_messages(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, **SETUP, transport="http") as env:
+        request = await ask(env)
+        card = await seen(env, LEA, message_with(ADMINS, "asks for access"))
+        await env.bot.close()
+        # It died after core had recorded the decision: the click is in the inbox, and no message was changed.
+        button = button_in(card, "Approve as analyst")
+        body = {
+            "type": "block_actions",
+            "team": {"id": "T0LOCAL"},
+            "user": {"id": LEA, "team_id": "T0LOCAL"},
+            "channel": {"id": ADMINS},
+            "container": {"type": "message", "message_ts": card["ts"], "channel_id": ADMINS},
+            "actions": [{"type": "button", "action_id": button["action_id"], "value": button["value"]}],
+        }
+        died = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(), lambda: now_ms() - 120_000)
+        assert await died.inbox.accept("the-click", {"surface": "action", "body": body})
+        await died.close()
+        async with CoreClient(env.core.url, env.service_key) as core:
+            await core.as_user("lea").approve_access(request.id, "analyst")
+            async with running(env.settings, core, clock_ms=now_ms):
+                await seen(env, LEA, message_with(ADMINS, "Approved as analyst", "by lea"))
+                direct = await (await env.person(NINA)).dm(env.emulator.bot_user_id)
+                await seen(env, NINA, message_with(direct, "You have access to responder-bot now"))
+        again = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(), now_ms)
+        assert await again.inbox.take_over_abandoned() == []
+        await again.close()
+        views = [(await env.person(who)).live_view for who in (LEA, NINA)]
+        assert [
+            len([m for m in views[0].messages(ADMINS) if "<@U0NINA>" in text_of(m)]),
+            len(views[1].messages(direct)),
+        ] == [1, 1]
+        assert not [m for m in views[0].ephemerals(ADMINS) if "already" in text_of(m)]
+
+
+async def test_a_decision_while_core_is_away_changes_nothing_and_says_so(env: BotEnvironment) -> None:
+    await ask(env)
+    card = await seen(env, LEA, message_with(ADMINS, "asks for access"))
+    await env.stop_core()
+    await press(env, LEA, ADMINS, card, "Approve as analyst")
+    await seen(env, LEA, modal_with("isn't answering"))
+    oskar = await env.person(OSKAR)
+    await oskar.open_home()
+    await seen(env, OSKAR, lambda view: view.home if view.home and "isn't answering" in text_of(view.home) else None)
