@@ -38,7 +38,7 @@ class Place:
 
 
 def home_blocks(waiting: int) -> list[Block]:
-    """The part of an org-admin's Home."""
+    """The part of an org-admin's Home: two blocks, since the rest may have 98 of 100."""
     elements = [
         _button(ids.ADMIN_REQUESTS, f"Requests for access ({waiting})" if waiting else "Requests for access"),
         _button(ids.ADMIN_PEOPLE, "People"),
@@ -47,7 +47,7 @@ def home_blocks(waiting: int) -> list[Block]:
     if waiting:
         elements[0]["style"] = "primary"
     head = f"*Administration* · {count(waiting, 'request')} for access" if waiting else "*Administration*"
-    return [{"type": "divider"}, section(head), {"type": "actions", "elements": elements}]
+    return [section(head), {"type": "actions", "elements": elements}]
 
 
 def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, done: str = "") -> dict[str, Any]:

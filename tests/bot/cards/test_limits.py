@@ -7,12 +7,23 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import home, lists, notices, questions, replies, start, template, views
+from bot.cards import access, home, lists, notices, people, questions, replies, start, template, views
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
 from bot.slack_emulator.limits import problems
-from core.models import Action, Alert, CaseTemplate, Log, OfferedResponder, Person, Policy
+from core.models import (
+    AccessRequest,
+    Action,
+    Alert,
+    CaseTemplate,
+    Group,
+    Log,
+    OfferedResponder,
+    Person,
+    Policy,
+    UserEntry,
+)
 from tests.bot.cards import samples
 from tests.bot.cards.samples import NOW, button
 
@@ -232,7 +243,8 @@ def test_the_fullest_home_fits() -> None:
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
     )
-    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)
+    admin = people.home_blocks(100)
+    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW, admin=admin)
     assert problems("home", view) == []
     assert 90 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
@@ -246,3 +258,42 @@ def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
     shown = home.Home(told[:part], mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)) == []
+
+
+def request(number: int, status: str = "pending", **more: Any) -> AccessRequest:
+    about = {"team": "T0LOCAL", "slackUser": f"U{number}", "name": samples.HOSTILE[:100], "status": status}
+    fields = {**about, "id": f"~{number}", "createdAt": NOW, "expiresAt": NOW, "login": "l" * 250 + "@x.y", **more}
+    return AccessRequest.model_validate(fields)
+
+
+def test_requests_for_access_fit() -> None:
+    decided = {"decidedBy": "lea@x", "decidedAt": NOW, "message": samples.HOSTILE, "profile": "analyst"}
+    every = [request(1), *(request(2, status, **decided) for status in ("approved", "denied", "expired"))]
+    for one in every:
+        fine(access.card(one, button))
+        fine(access.told(one, "/responder"))
+        fine_view(access.deny_view(one, in_list=True))
+        fine_view(access.login_view(one, "analyst", samples.HOSTILE, in_list=False))
+    fine_view(access.requests_view([request(n) for n in range(100)], button, samples.HOSTILE))
+
+
+def test_people_and_groups_fit() -> None:
+    users = [
+        UserEntry(
+            login=f"{n:04}" + "l" * 240 + "@x.y",
+            profile="analyst",
+            clearance=2,
+            disabled=n % 2 == 0,
+            created_at=NOW,
+            slack_ids=[f"T0LOCAL:U{n}"] * 50,
+            groups=["g" * 64] * 50,
+        )
+        for n in range(1000)
+    ]
+    for place in (people.Place(), people.Place(25), people.Place(10**9), people.Place(0, samples.HOSTILE[:100])):
+        fine_view(people.people_view(users, place, button, done=samples.HOSTILE))
+        fine_view(people.access_view(users[0], place))
+        fine_view(people.key_view(users[0].login, place))
+    groups = [Group(name=f"{n:03}" + "g" * 60, members=[user.login for user in users]) for n in range(200)]
+    fine_view(people.groups_view(groups, {groups[0].name: "S0123", "empty": "S0124"}, {"empty": samples.HOSTILE}))
+    fine_view(people.groups_view([], {}, {}))
