@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot.slack_emulator import SlackEmulator
+from core.access import Access
+from core.common.clock import now_ms
+from core.models import Profile
+from core.store.opening import open_database
 from tests.bot.running import ANNA, BEN, LEA
-from tests.bot.test_serve import ROOT, user_added
+from tests.bot.test_serve import ROOT
 
 CHANNELS = tuple(f"C0SOC{number}" for number in range(6))
 """Several, since a channel takes one post a second; an alert's source decides on its channel."""
@@ -100,12 +104,12 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
     "Confirmed": {"confirm": "Blocks the host. It can be undone at the firewall."},
 }
 
-USERS = (
-    ("anna", "analyst", "--slack-id", ANNA),
-    ("ben", "analyst", "--slack-id", BEN),
-    ("lea", "org-admin", "--slack-id", LEA),
-    ("sensor", "source"),
-    ("bot", "service"),
+USERS: Sequence[tuple[str, Profile, str]] = (
+    ("anna", "analyst", ANNA),
+    ("ben", "analyst", BEN),
+    ("lea", "org-admin", LEA),
+    ("sensor", "source", ""),
+    ("bot", "service", ""),
 )
 
 
@@ -172,8 +176,11 @@ async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
         port = free.getsockname()[1]
     (folder / "responder-bot.toml").write_text(_settings(folder, port))
     made = Installation(folder, emulator)
-    for name, profile, *more in USERS:
-        made.keys[name] = await user_added(folder, name, profile, *more)
+    database = open_database(folder / "responder-bot.db")
+    access = Access(database, "responder-bot.local", now_ms)
+    for name, profile, slack_id in USERS:
+        made.keys[name] = await access.add(name, profile, slack_id=slack_id)
+    await database.close()
     return made
 
 

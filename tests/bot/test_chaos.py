@@ -243,11 +243,13 @@ class Scene:
 
     async def _ask_and_confirm(self, who: EmulatedUser, request: Request) -> None:
         text = f"/responder run {request.responder}_1_0 {request.object_id}"
+        replaced: set[str] = set()
 
         def question(view: Any) -> Json | None:
-            # An ephemeral message if the bot was killed; the modal may lie below another one by now.
-            shown = [*view.ephemerals(request.channel), *view.modals]
-            return next((m for m in reversed(shown) if f"Run on {request.object_id}" in text_of(m)), None)
+            """An ephemeral message if the bot was killed; the modal may lie below another one by now."""
+            shown = [*view.ephemerals(request.channel), *view.earlier_modals]
+            asked = [m for m in shown if f"Run on {request.object_id}" in text_of(m)]
+            return next((m for m in reversed(asked) if m.get("id") not in replaced), None)
 
         while True:
             while not (await who.command(request.channel, text))["ok"]:  # noqa: ASYNC110 - a person tries again
@@ -264,6 +266,7 @@ class Scene:
             try:
                 answer = await who.click(channel, action_id=ids.RUN, **at)
             except Refused:  # a modal that this person asked for elsewhere has just replaced it
+                replaced.add(shown["id"])
                 continue
             self.requests.append(request)
             self._note(request, answer)
