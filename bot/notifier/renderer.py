@@ -50,15 +50,14 @@ class Renderer:
 
         `unstored` are messages that will be stored together with those of the timeline, cards among them.
         """
-        unstored = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
-        threads = self._threads(document.id, unstored)
-        if document.alert is None:
-            of_alerts = [thread for alert_id in document.alert_ids for thread in self._threads(alert_id, unstored)]
-            return Timeline(document, of_alerts or threads)
-        routed = self._routed(document.alert) if is_new else []
-        return Timeline(document, list(dict.fromkeys([*threads, *routed])))
+        if document.alert is not None:
+            routed = self._routed(document.alert) if is_new else []
+            return Timeline(document, list(dict.fromkeys([*self._threads(document.id), *routed])))
+        new = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
+        of_alerts = [thread for alert_id in document.alert_ids for thread in self._threads(alert_id, new)]
+        return Timeline(document, of_alerts or self._threads(document.id, new))
 
-    def _threads(self, root_id: str, unstored: Iterable[DesiredMessage]) -> list[Thread]:
+    def _threads(self, root_id: str, unstored: Iterable[DesiredMessage] = ()) -> list[Thread]:
         stored = [Thread(card.channel, card.key) for card in self._outbox.cards(root_id)]
         new = [Thread(card.channel, card.key) for card in unstored if card.root_id == root_id]
         return list(dict.fromkeys([*stored, *new]))
