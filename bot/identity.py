@@ -46,6 +46,16 @@ class Identity:
         self._cache[team, user] = (now, person)
         return person
 
+    async def login(self, team: str, user: str) -> str:
+        """The login of a Slack user; "" if there is none."""
+        person = await self.person(team, user)
+        return person.login if person else ""
+
+    async def slack_user(self, team: str, login: str) -> str:
+        """The Slack user in this team who is linked to a login; "" if none is."""
+        ids = [found.rpartition(":") for found in (await self._core.slack_users(login)).slack_ids]
+        return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
+
     async def _look_up(self, team: str, user: str) -> Person | None:
         try:
             return await self._core.person_by_slack(team, user)

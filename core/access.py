@@ -11,7 +11,7 @@ from itertools import islice
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile
+from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile, SlackUsers
 from core.store import people, users
 
 KEY_BYTES = 32
@@ -113,6 +113,11 @@ class Access:
         people = (person_of(row) for row in rows if row["profile"] not in PROGRAM_PROFILES)
         able = (p for p in people if p.clearance >= clearance and (permission is None or permission in p.permissions))
         return list(islice(able, WHO_LIMIT))
+
+    def slack_users(self, login: str) -> SlackUsers:
+        """The Slack users that a login is linked to; none if it isn't, or there is no such login."""
+        rows = users.links_of(self._database, login)
+        return SlackUsers(login=login, slack_ids=[f"{row['team']}:{row['slack_user']}" for row in rows])
 
     async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
         """Add a user, linked to `slack_id` if given; returns the key, which is stored only as a hash.

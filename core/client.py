@@ -38,6 +38,7 @@ from core.models import (
     Permission,
     Person,
     RunInput,
+    SlackUsers,
     Task,
     TaskInput,
     UserEntry,
@@ -101,6 +102,10 @@ class CoreClient:
         """The first people who may see this TLP and have this permission; for a key that acts for others."""
         params = {"clearance": str(clearance), **({"permission": permission} if permission else {})}
         return self._parse(await self._request("GET", "/api/user/who", params=params), _PEOPLE.validate_json)
+
+    async def slack_users(self, login: str) -> SlackUsers:
+        """The Slack users that a login is linked to."""
+        return await self._get(SlackUsers, f"/api/user/{_quoted(login)}/slack")
 
     async def current_user(self) -> Person:
         """The user that this client acts as."""

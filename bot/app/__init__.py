@@ -84,6 +84,8 @@ class Bot:
             access_channel=channels.access_channel,
             group_checks=self.groups.checks,
             usergroups={name: section.slack_usergroup for name, section in settings.group.items()},
+            login=identity.login,
+            slack_user=identity.slack_user,
             command=settings.slack.command,
             workspace_url=installation.workspace_url,
         )

@@ -283,7 +283,7 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
         "text": plain("Run again"),
         "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
     }
-    if confirm or runs.given_inputs(action):
+    if not action.inputs and (confirm or runs.given_inputs(action)):  # a form asks for declared ones
         again["confirm"] = runs.confirm_dialog(action, view, confirm)
     return again
 

@@ -104,9 +104,10 @@ def _without_domain(reason: str) -> str:
 
 def _asks(responder: OfferedResponder) -> list[str]:
     policy = responder.policy
+    asks = [f"takes {count(len(responder.parameters), 'input')}"] if responder.parameters else []
     if policy is None:
-        return []
-    asks = ["asks first"] if policy.confirm else []
+        return asks
+    asks += ["asks first"] if policy.confirm else []
     return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
 
 
@@ -142,7 +143,7 @@ def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[s
     can = can[:MAX_OPTIONS]
     cannot = cannot[: MAX_OPTIONS - len(can)]
     groups = [
-        (CAN, [_option(r, strip_markup(r.description)) for r in can]),
+        (CAN, [responder_option(r) for r in can]),
         (CANNOT, [_option(r, reasons(r)) for r in cannot]),
     ]
     shown = [{"label": plain(label), "options": options} for label, options in groups if options]
@@ -162,6 +163,11 @@ def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
     if about.strip():
         option["description"] = plain(foreign_plain(about, OPTION_LIMIT))
     return option
+
+
+def responder_option(responder: OfferedResponder) -> dict[str, Any]:
+    """A responder that can run, as an entry of a menu."""
+    return _option(responder, strip_markup(responder.description))
 
 
 def option_value(responder: OfferedResponder) -> str:

@@ -67,10 +67,21 @@ def confirm(
 
 def confirmation(responder: OfferedResponder, view: RedactedView, repeated: Action | None = None) -> list[Block]:
     """What somebody confirms: what runs on what with which inputs, the policy's words, and how it can be undone."""
-    policy = responder.policy
-    blocks: list[Block] = [section(f"*{names.shown(responder)}* on"), target(view)]
+    blocks = what_runs(responder, view)
     if repeated is not None and (lines := runs.input_lines(repeated, view, 300)[:MAX_INPUTS]):
         blocks.append(section("\n".join(["*Inputs*", *(f"• {line}" for line in lines)])))
+    return [*blocks, *effect(responder)]
+
+
+def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """Which responder runs on what."""
+    return [section(f"*{names.shown(responder)}* on"), target(view)]
+
+
+def effect(responder: OfferedResponder) -> list[Block]:
+    """The policy's words, and how a run can be undone."""
+    blocks: list[Block] = []
+    policy = responder.policy
     if policy and policy.confirm:
         quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
         blocks.append(section(f">{quoted}"))
@@ -82,6 +93,13 @@ def target(view: RedactedView) -> Block:
     if view.subject.kind == "alert":
         return section(f"{headline(view)['text']['text']} · {view.subject.id}")
     return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
+
+
+def needs_inputs(responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = "") -> Message:
+    """Leads to the inputs where no modal could be opened; `again` as in `run_intent`."""
+    text = f"{names.shown(responder)} on {subject.id} needs inputs. Nothing was run."
+    fill = _button("Give the inputs", ids.RUN, button(run_intent("run", subject, responder.id, again=again)))
+    return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(subject, button)]}))
 
 
 def _undo(approvals: int) -> str:

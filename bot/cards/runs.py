@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from bot.cards import ids
+from bot.cards import ids, names
 from bot.cards.message import ButtonIds, Intent
 from bot.cards.names import NAME_LIMIT
 from bot.cards.reports import read_report
@@ -21,9 +21,9 @@ from bot.cards.text import (
     slack_date,
     strip_markup,
 )
-from bot.redaction import RedactedView, withheld
+from bot.redaction import MASK, RedactedView, withheld
 from core.common.decoding import mapping
-from core.models import OPEN_STATUSES, Action, ActionStatus, Outcome
+from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, OfferedResponder, Outcome
 
 State = Literal["waiting", "approval", "running"] | Outcome
 MARKS: Mapping[State, str] = {
@@ -131,11 +131,17 @@ def name(action: Action) -> str:
     return foreign(title(action), NAME_LIMIT)
 
 
-def titled(action: Action, titles: Mapping[str, str]) -> Action:
-    """The action with its responder's title, by the name of the responder, unless it has one."""
-    return action.model_copy(
-        update={"responder_title": action.responder_title or titles.get(action.responder_name, "")}
-    )
+def titled_as(action: Action, other: Action | None) -> Action:
+    """The action with the titles of its responder and its inputs that another record of it has."""
+    if other is None:
+        return action
+    return action.model_copy(update={"responder_title": other.responder_title, "inputs": other.inputs})
+
+
+def titled_by(action: Action, responder: OfferedResponder) -> Action:
+    """The action with the titles that its responder gives itself and its inputs."""
+    inputs = [InputTitle(name=one.name, title=one.title, type=one.type) for one in responder.parameters or ()]
+    return action.model_copy(update={"responder_title": names.title(responder), "inputs": inputs})
 
 
 def has_failed(action: Action) -> bool:
@@ -222,13 +228,34 @@ def lost_secret(action: Action) -> bool:
     return REMOVED in json.dumps(given_inputs(action))
 
 
+def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
+    """The inputs of a run that can't be shown to be used again: withheld, masked in part, or with a secret removed."""
+    given = given_inputs(action)
+    texts = {name: view.inputs(_text(value, view)) for name, value in given.items()}
+    secret = {name for name, value in given.items() if REMOVED in json.dumps(value)}
+    return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
+
+
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
-    """Name and text of each input, as far as they may be shown; foreign text, not escaped."""
-    return [(view.inputs(name), view.inputs(_text(value, view))) for name, value in given_inputs(action).items()]
+    """Title (or name) and text of each input, as far as they may be shown; foreign text, not escaped."""
+    given = given_inputs(action)
+    declared = {one.name: one for one in action.inputs}
+    ordered = [*(name for name in declared if name in given), *(name for name in given if name not in declared)]
+    return [
+        (view.inputs(declared[name].title if name in declared else name),
+         view.inputs(_text(given[name], view, declared[name].type if name in declared else "")))
+        for name in ordered
+    ]  # fmt: skip
 
 
-def _text(value: Any, view: RedactedView) -> str:
-    return value if isinstance(value, str) else json.dumps(_masked(value, view), ensure_ascii=False)
+def _text(value: Any, view: RedactedView, kind: str = "") -> str:
+    if isinstance(value, str):
+        return value.partition("@")[0] if kind == "user" else value
+    if kind == "boolean" and isinstance(value, bool):
+        return "yes" if value else "no"
+    if kind == "choices" and isinstance(value, list):
+        return ", ".join(map(str, value))
+    return json.dumps(_masked(value, view), ensure_ascii=False)
 
 
 def _masked(value: Any, view: RedactedView) -> Any:

@@ -1,15 +1,16 @@
-"""The modal that leads to a run: object, responder, parameters, confirmation."""
+"""The modal that leads to a run: object, responder, inputs, confirmation."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bot.cards import ids, notices, questions, views
+from bot.cards import ids, inputs, lists, notices, questions, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
 from bot.cards.text import OPTION_LIMIT, escape, foreign, foreign_plain, plain, section
 from bot.redaction import RedactedView, Subject, may_see
+from core.common.decoding import mapping
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Kind, OfferedResponder
 
 TITLE = "Run a responder"
@@ -17,14 +18,20 @@ TITLE = "Run a responder"
 
 @dataclass(frozen=True)
 class WizardState:
-    """What was chosen so far. It is kept in the modal's metadata, so it holds only ids."""
+    """What was chosen so far. It is kept in the modal's metadata, so it holds only ids.
+
+    `responder` is the option value of the one whose inputs and policy the modal shows. `asked`: object and responder
+    were given and can't be changed. `anyway`: run beside a run that is open. `again` is the run that is repeated.
+    """
 
     id: str = ""
     kind: Kind = "alert"
-    responder: str = ""  # its option value, once its confirmation is shown
-    confirmed: bool = False
+    responder: str = ""
+    asked: bool = False
     anyway: bool = False
     channel: str = ""
+    again: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)  # logins of people whom a field can't show, by input
     choices: tuple[str, ...] = ()  # ids that were found in a message, if there are several
 
     def to_text(self) -> str:
@@ -36,17 +43,36 @@ class WizardState:
         try:
             raw = json.loads(text)
             kind: Kind = raw["kind"] if raw["kind"] in OBJECT_TYPES else "alert"
-            names = (str(raw["id"]), kind, str(raw["responder"]))
             choices = tuple(map(str, raw.get("choices") or ()))
-            return WizardState(*names, raw["confirmed"] is True, raw["anyway"] is True, str(raw["channel"]), choices)
-        except (ValueError, TypeError, KeyError):
+            object_id, responder, channel, again = (
+                str(raw.get(name) or "") for name in ("id", "responder", "channel", "again")
+            )
+            asked, anyway = raw.get("asked") is True, raw.get("anyway") is True
+            kept = {str(name): str(login) for name, login in mapping(raw.get("kept")).items()}
+            return WizardState(object_id, kind, responder, asked, anyway, channel, again, kept, choices)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return WizardState()
 
 
+@dataclass(frozen=True)
+class Given:
+    """What somebody gives a run: values of declared inputs, or a text where a responder declares none."""
+
+    form: inputs.Form | None = None
+    text: str = ""
+
+
 def start_view(
-    state: WizardState, subject: Subject | None, *, clearance: int, choices: Sequence[Subject] = (), who: str = ""
+    state: WizardState,
+    subject: Subject | None,
+    *,
+    clearance: int,
+    choices: Sequence[Subject] = (),
+    responder: OfferedResponder | None = None,
+    given: Given | None = None,
+    who: str = "",
 ) -> dict[str, Any]:
-    """Asks for the object, and once it is known also for the responder and its parameters.
+    """Asks for the object, once it is known for the responder, and once that is known for its inputs.
 
     `who` can open the object if this person can't.
     """
@@ -55,14 +81,32 @@ def start_view(
     label = "Which one? The message names several." if choices else "Alert"
     blocks: list[Block] = [views.search_field("object", label, "Search, or type an id such as ~12", offered, chosen)]
     if subject is not None:
-        blocks += _about(RedactedView(subject, clearance), who)
+        view = RedactedView(subject, clearance)
+        blocks += _about(view, responder, who)
+        if view.is_open and responder is not None:
+            blocks += [*_fields(given or Given(), state.responder), *questions.effect(responder)]
+    return _modal(state, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
+
+
+def run_view(
+    state: WizardState, subject: Subject, responder: OfferedResponder, *, clearance: int, given: Given
+) -> dict[str, Any]:
+    """Asks for the inputs of a responder on an object; to run it confirms what the modal shows."""
+    blocks = questions.what_runs(responder, RedactedView(subject, clearance))
+    return _modal(state, [*blocks, *_fields(given, state.responder), *questions.effect(responder)], "Run")
+
+
+def collision_view(
+    state: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, given: Given
+) -> dict[str, Any]:
+    """Asks whether to run again beside a run that is open."""
+    blocks: list[Block] = [section(questions.open_run(running, responder, subject))]
+    return _modal(state, [*blocks, *_fields(given, state.responder)], "Run anyway")
+
+
+def _modal(state: WizardState, blocks: Sequence[Block], submit: str) -> dict[str, Any]:
     return views.modal(
-        TITLE,
-        blocks,
-        callback_id=ids.START_VIEW,
-        submit="Run" if subject and may_see(clearance, subject.tlp) else "Next",
-        metadata=state.to_text(),
-        close="Cancel",
+        TITLE, blocks, callback_id=ids.START_VIEW, submit=submit, metadata=state.to_text(), close="Cancel"
     )
 
 
@@ -74,46 +118,33 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
     return {"text": plain(name), "value": subject.id, "description": plain(kind)}
 
 
-def _about(view: RedactedView, who: str) -> list[Block]:
+def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:
+    """The object, and the menu of its responders."""
     subject = view.subject
     if not view.is_open:
         return [section(escape(notices.withheld_from(view.clearance, who)))]
     named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    element = responder_menu("Choose, or type to search", ids.START_RESPONDER)
+    if responder is not None:
+        element["initial_option"] = lists.responder_option(responder)
     menu = {
         "type": "input",
         # Another object gives another block id, with which Slack drops the old choice.
         "block_id": f"responder:{subject.id}",
         "label": {"type": "plain_text", "text": "Responder"},
-        "element": responder_menu("Choose, or type to search", ids.START_RESPONDER),
+        "element": element,
         "optional": False,
+        "dispatch_action": True,
     }
-    parameters = views.text_field(
-        "parameters", "Parameters", multiline=True, hint="Only where the responder wants some: name = value, or JSON."
-    )
-    return [headline(view) if subject.kind == "alert" else section(named), menu, parameters]
+    return [headline(view) if subject.kind == "alert" else section(named), menu]
 
 
-def confirm_view(
-    state: WizardState, responder: OfferedResponder, subject: Subject, *, clearance: int, parameters: str
-) -> dict[str, Any]:
-    """Asks to confirm with the policy's text."""
-    shown = questions.confirmation(responder, RedactedView(subject, clearance))
-    return _question_view(state, shown, parameters, "Run")
-
-
-def collision_view(
-    state: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, parameters: str
-) -> dict[str, Any]:
-    """Asks whether to run again beside a run that is open."""
-    return _question_view(state, [section(questions.open_run(running, responder, subject))], parameters, "Run anyway")
-
-
-def _question_view(state: WizardState, blocks: list[Block], parameters: str, submit: str) -> dict[str, Any]:
-    if parameters:
-        blocks.append(views.text_field("parameters", "Parameters", multiline=True, initial=parameters))
-    return views.modal(
-        TITLE, blocks, callback_id=ids.START_VIEW, submit=submit, metadata=state.to_text(), close="Cancel"
-    )
+def _fields(given: Given, key: str) -> list[Block]:
+    """The fields of declared inputs, or one for a text."""
+    if given.form is not None:
+        return inputs.fields(given.form, key)
+    hint = "Only where the responder wants some: name = value, or a JSON object."
+    return [views.text_field("parameters", "Inputs", multiline=True, initial=given.text, hint=hint)]
 
 
 def parse_parameters(text: str) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from bot.cards import ids
 from bot.cards.message import Block, Message
 from bot.cards.text import VIEW_TITLE_LIMIT, clip, foreign, plain, section
+from core.common.decoding import mapping
 
 View = Mapping[str, Any]
 INPUT_LIMIT = 3000  # characters
@@ -140,32 +141,31 @@ def _action_id(block_id: str) -> str:
     return ids.numbered(ids.VALUE, block_id)
 
 
+def elements(view: View) -> dict[str, Mapping[str, Any]]:
+    """The state of each field, by block id. All of it is foreign."""
+    blocks = mapping(mapping(view.get("state")).get("values"))
+    found = {str(block): next(iter(mapping(inner).values()), None) for block, inner in blocks.items()}
+    return {block: element for block, element in found.items() if isinstance(element, Mapping)}
+
+
 def values(view: View) -> dict[str, str]:
     """What was typed or chosen, by block id; "" for nothing. All of it is foreign text."""
-    state = view.get("state")
-    blocks = state.get("values") if isinstance(state, Mapping) else None
-    found: dict[str, str] = {}
-    for block_id, elements in (blocks or {}).items():
-        for element in (elements or {}).values():
-            if isinstance(element, Mapping):
-                found[block_id] = _value(element)
-    return found
+    return {block: _value(element) for block, element in elements(view).items()}
 
 
 def _value(element: Mapping[str, Any]) -> str:
-    option = element.get("selected_option")
-    if isinstance(option, Mapping):
-        return str(option.get("value") or "")
+    if isinstance(element.get("selected_option"), Mapping):
+        return option_value(element["selected_option"])
     value = element.get("value")
     return value if isinstance(value, str) else ""
 
 
+def option_value(option: Any) -> str:
+    """The value of a chosen option; "" for anything else."""
+    return str(mapping(option).get("value") or "")
+
+
 def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
     """The files of a file_input, as Slack describes them."""
-    state = view.get("state")
-    blocks = state.get("values") if isinstance(state, Mapping) else None
-    for element in ((blocks or {}).get(block_id) or {}).values():
-        found = element.get("files") if isinstance(element, Mapping) else None
-        if isinstance(found, list):
-            return [f for f in found if isinstance(f, Mapping)]
-    return []
+    found = elements(view).get(block_id, {}).get("files")
+    return [f for f in found if isinstance(f, Mapping)] if isinstance(found, list) else []

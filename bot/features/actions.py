@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bot.cards import names, runs
+from bot.cards import runs
 from bot.cards.lists import action_list
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
@@ -24,8 +24,8 @@ async def show(context: Context, subject: Subject) -> None:
         context.core.actions(subject.kind, subject.id),
         context.core.responders(subject.kind, subject.id, explain=True),
     )
-    titles = {r.name: names.title(r) for r in offered}
-    actions, now = [runs.titled(action, titles) for action in listed], context.services.clock_ms()
+    known, now = {r.name: r for r in offered}, context.services.clock_ms()
+    actions = [runs.titled_by(a, known[a.responder_name]) if a.responder_name in known else a for a in listed]
     shown = action_list(actions, subject, clearance=own_clearance(context), now_ms=now)
     await responses.show(context, f"What ran on {subject.id}", shown)
 

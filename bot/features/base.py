@@ -47,6 +47,8 @@ class Services:
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings
     download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
+    login: Callable[[str, str], Awaitable[str]]  # by team and Slack user; "" if nobody is linked
+    slack_user: Callable[[str, str], Awaitable[str]]  # by team and login; "" if nobody is linked
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": each is told
     usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it

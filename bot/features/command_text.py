@@ -9,8 +9,10 @@ from itertools import combinations
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'"})
 _TILDES = str.maketrans({"˜": "~", "∼": "~", "～": "~", "〜": "~"})
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
-_LINK = re.compile(r"<([^<>|\s]+)(?:\|([^<>]*))?>")
+_LINK = re.compile(r"<((?:[A-Za-z][\w+.-]*:|[@#!])[^<>|\s]+)(?:\|([^<>]*))?>")
 _WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
+_TOKEN = re.compile(r"[\w-]+=(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\"[^\"]*\"|\S+")
+_INPUT_NAME = re.compile(r"[A-Za-z][\w-]{0,63}")
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
@@ -58,6 +60,21 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
         return " ".join(words), None
     words.remove(id_word)
     return " ".join(words), parse_id(id_word)
+
+
+def split_inputs(text: str) -> tuple[str, dict[str, str]]:
+    """The text without each `name=value` and `name="several words"`, and these by name; the last of a name counts."""
+    given: dict[str, str] = {}
+    rest: list[str] = []
+    for match in _TOKEN.finditer(normalize(text)):
+        token = match[0]
+        name, equals, value = token.partition("=")
+        if equals and _INPUT_NAME.fullmatch(name):
+            quoted = value[:1] in ("'", '"') and len(value) > 1 and value[-1] == value[0]
+            given[name] = value[1:-1] if quoted else value
+        else:
+            rest.append(token)
+    return " ".join(rest), given
 
 
 def match_names(typed: str, names: Sequence[str]) -> list[str]:

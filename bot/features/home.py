@@ -118,7 +118,7 @@ class _Documents:
     context: Context
     subjects: Mapping[str, Subject]  # by action
     policies: Mapping[str, Policy]  # by responder
-    titles: Mapping[str, str]  # by responder
+    titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
 
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "_Documents":
@@ -131,26 +131,25 @@ class _Documents:
         by_action = {action.id: document for document in documents for action in document.actions}
         found: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}
-        titles: dict[str, str] = {}
         for action in actions:
             document = by_action.get(action.id)
             subject = Subject.in_document(document, action.object_id) if document else None
             found[action.id] = subject or Subject.unknown(action)
             policies.update(document.policies if document else {})
-            titles.update(document.titles if document else {})
-        return _Documents(context, found, policies, titles)
+        titled = {action.id: action for document in documents for action in document.actions}
+        return _Documents(context, found, policies, titled)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what the Home shows beside it."""
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
         confirm, link = policy.confirm if policy else "", _link(self.context, subject.root_id)
-        return HomeRun(runs.titled(action, self.titles), subject, confirm, link)
+        return HomeRun(runs.titled_as(action, self.titled.get(action.id)), subject, confirm, link)
 
 
 async def _whole(context: Context, run: HomeRun) -> HomeRun:
     """With all inputs, since searches shorten long ones, and somebody decides by them."""
     whole = await context.core.action(run.action.id)
-    return replace(run, action=runs.titled(whole, {whole.responder_name: run.action.responder_title}))
+    return replace(run, action=runs.titled_as(whole, run.action))
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable
 
+import aiohttp
+import structlog
+from slack_sdk.errors import SlackClientError
+
 from bot.cards import questions
 from bot.cards.message import ButtonIds, Intent, Message, intents_in
 from bot.features.access import missing_permission
-from bot.features.base import Context
+from bot.features.base import Context, Json
 from bot.features.payload import button_token, is_ephemeral, is_in_modal
+from bot.outbox.errors import classify
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Permission
+
+log = structlog.get_logger("bot.features")
 
 
 async def respond(context: Context, message: Message, title: str = "Responder") -> None:
@@ -28,6 +35,16 @@ async def show(context: Context, title: str, message: Message) -> None:
         await context.replace_original(message)
     else:
         await context.show(title, message)
+
+
+async def show_view(context: Context, view: Json) -> bool:
+    """Open a modal with fields, or turn the one that was clicked into it; False where Slack's trigger doesn't work."""
+    try:
+        await context.show_modal(view)
+    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+        log.info("modal_not_shown", code=classify(error, "").code)
+        return False
+    return True
 
 
 async def show_with_buttons(context: Context, title: str, about: str, render: Callable[[ButtonIds], Message]) -> None:

@@ -1,25 +1,30 @@
 """Run a responder: by command, from a menu, by a button. Asks for confirmation, and prevents duplicate runs."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.cards import ids, names, notices, questions, runs
-from bot.cards.lists import can_run, reasons, responder_of_option
+from bot.cards import ids, inputs, names, notices, questions, runs
+from bot.cards import start as start_card
+from bot.cards.lists import can_run, option_value, reasons, responder_of_option
 from bot.cards.message import Message
+from bot.cards.start import Given, WizardState
 from bot.cards.text import count, slack_date
 from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import closest_match, match_names, split_name_and_id
+from bot.features.command_text import closest_match, match_names, split_inputs, split_name_and_id
 from bot.features.payload import button_token, clicked_element, is_ephemeral, is_in_modal, selected_value
-from bot.redaction import Subject
+from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
-from core.models import KINDS, Action, Kind, OfferedResponder, RunInput
+from core.models import Action, OfferedResponder, Parameter, RunInput
 
 USAGE = "run NAME ~id"
+MAX_KEPT = 2000  # characters of logins in a modal's metadata, which has 3,000
+MAX_PEOPLE = 20  # that are looked up for a form
 RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
 RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 
@@ -28,13 +33,15 @@ RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 class RunRequest:
     """A run that somebody asks for.
 
-    `confirmed`: they were asked for confirmation and gave it. `anyway`: run even if the same run is still open.
-    `repeated` is the action whose inputs are used again, `ended` a run that was open when they were asked before.
+    `is_complete`: they gave the inputs that they want to give, if the responder declares any. `confirmed`: they were
+    asked for confirmation and gave it. `anyway`: run even if the same run is still open. `repeated` is the action whose
+    inputs are used again, `ended` a run that was open when they were asked before.
     """
 
     subject: Subject
     responder: OfferedResponder
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    is_complete: bool = False
     confirmed: bool = False
     anyway: bool = False
     repeated: Action | None = None
@@ -42,8 +49,9 @@ class RunRequest:
 
 
 async def on_run_command(context: Context) -> None:
-    """Run the named responder, after confirmation if its policy wants one."""
-    name, object_id = subjects.require_id(context, USAGE)
+    """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
+    text, typed = split_inputs(context.text)
+    name, object_id = subjects.require_id(replace(context, text=text), USAGE)
     subject, offered = await subjects.offered(context.core, object_id)
     subjects.require_visible(context, subject)
     found = _named(name, offered)
@@ -54,10 +62,23 @@ async def on_run_command(context: Context) -> None:
     elif not found:
         raise _no_such_responder(name, offered, subject, context.services.command)
     else:
-        await start(context, RunRequest(subject, found[0]))
+        await start(context, await _typed_request(RunRequest(subject, found[0]), typed))
+
+
+async def _typed_request(request: RunRequest, typed: Mapping[str, str]) -> RunRequest:
+    """The request with the inputs of a command. Raises ResponderBotError with what is wrong with each."""
+    declared = request.responder.parameters
+    if not declared or not can_run(request.responder):
+        return replace(request, parameters=dict(typed))
+    values, problems = inputs.take_typed(declared, typed)
+    if problems:
+        title = names.title(request.responder)
+        raise ResponderBotError("bad_request", f"{title} was not run. {' '.join(problems)}")
+    return replace(request, parameters=values, is_complete=not inputs.missing(declared, values))
 
 
 def _usage_error(rest: str, command: str) -> str:
+    rest = split_inputs(rest)[0]
     name, object_id = split_name_and_id(rest)
     if object_id is None or name:
         return subjects.missing_id(USAGE)(rest, command)
@@ -147,7 +168,7 @@ async def on_run_again_button(context: Context) -> None:
         return
     previous = await context.core.action(intent.object_id)
     subject, responder = await _offered(context, previous.object_id, previous.responder_id)
-    previous = runs.titled(previous, {previous.responder_name: names.title(responder)})
+    previous = runs.titled_by(previous, responder)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     request = RunRequest(subject, responder, confirmed=intent.argument == "confirmed")
     await start(context, _repeating(request, previous))
@@ -157,6 +178,8 @@ def _repeating(request: RunRequest, previous: Action | None) -> RunRequest:
     """The request with the inputs of an earlier run. Raises ResponderBotError("conflict") if they aren't kept."""
     if previous is None:
         return request
+    if request.responder.parameters:  # a form shows them, and asks anew for a secret
+        return replace(request, parameters=runs.given_inputs(previous), repeated=previous)
     if runs.lost_secret(previous):
         raise ResponderBotError(
             "conflict",
@@ -179,20 +202,22 @@ async def _offered(context: Context, object_id: str, responder_id: str) -> tuple
     return subject, found
 
 
-def _kind(text: str) -> Kind:
-    return next((kind for kind in KINDS if kind == text), "alert")
-
-
 # --- from a request to a run ----------------------------------------------------------------------------------------
 
 
 async def start(context: Context, request: RunRequest) -> bool:
-    """Start the run and say so. Else say why it can't run, ask for confirmation, or show the open run; return False."""
+    """Start the run and say so. Else say why it can't run, ask for inputs or confirmation, or show the open run.
+
+    This is where every choice of a responder leads, whatever it is to run on. Returns whether the run was started.
+    """
     responder, subject = request.responder, request.subject
     subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
     if not can_run(responder):
         await responses.show(context, "Can't run", questions.cannot_run(responder, subject, reasons(responder)))
+        return False
+    if _wants_form(request):
+        await _show_form(context, request)
         return False
     if needs_confirmation(request):
         await _ask_for_confirmation(context, request)
@@ -210,6 +235,84 @@ async def start(context: Context, request: RunRequest) -> bool:
     return True
 
 
+def _wants_form(request: RunRequest) -> bool:
+    """Whether to show the inputs as fields: they are to be given, or typed ones are to be confirmed."""
+    if request.responder.parameters:
+        return not request.is_complete or needs_confirmation(request)
+    return needs_confirmation(request) and _is_typed(request)
+
+
+def _is_typed(request: RunRequest) -> bool:
+    """Whether the inputs are only in the request, so that a button, which has no room for them, would lose them."""
+    return bool(request.parameters) and request.repeated is None
+
+
+async def _show_form(context: Context, request: RunRequest, running: Action | None = None) -> None:
+    """Show the inputs as fields, with what they are for; if it already runs, that too."""
+    responder, subject, clearance = request.responder, request.subject, own_clearance(context)
+    given, kept = await given_inputs(context, request)
+    _require_room(request, given, kept)
+    state = WizardState(
+        id=subject.id,
+        kind=subject.kind,
+        responder=option_value(responder),
+        asked=True,
+        anyway=running is not None,
+        channel=context.channel,
+        again=request.repeated.id if request.repeated is not None else "",
+        kept=kept,
+    )
+    if running is not None:
+        view = start_card.collision_view(state, running, responder, subject, given=given)
+    else:
+        view = start_card.run_view(state, subject, responder, clearance=clearance, given=given)
+    if not await responses.show_view(context, view):
+        again = state.again
+        await responses.show_with_buttons(
+            context,
+            "Inputs",
+            f"inputs:{subject.id}:{responder.id}:{again}",
+            lambda button: questions.needs_inputs(responder, subject, button=button, again=again),
+        )
+
+
+async def given_inputs(context: Context, request: RunRequest) -> tuple[Given, Mapping[str, str]]:
+    """What the fields hold when they are shown, and the logins that count where a field stays empty."""
+    declared, previous = request.responder.parameters, request.repeated
+    if not declared:
+        text = json.dumps(dict(request.parameters), ensure_ascii=False) if request.parameters else ""
+        return Given(text=text), {}
+    view = RedactedView(request.subject, own_clearance(context))
+    withheld = runs.withheld_inputs(previous, view) if previous is not None else frozenset()
+    values = {name: value for name, value in request.parameters.items() if name not in withheld}
+    found = inputs.form(declared, values, withheld=withheld, people=await _people(context, declared, values))
+    people = {name: str(found.kept[name]) for name in found.kept if _type_of(name, declared) == "user"}
+    return Given(found), people if len(json.dumps(people)) <= MAX_KEPT else {}
+
+
+def _require_room(request: RunRequest, given: Given, kept: Mapping[str, str]) -> None:
+    """Raise ResponderBotError("bad_request") if something that was typed in a command has no room in the modal."""
+    found = given.form.kept if given.form is not None and request.repeated is None else {}
+    if lost := [name for name in found if name in request.parameters and name not in kept]:
+        raise ResponderBotError(
+            "bad_request",
+            f"{', '.join(lost)[:200]} is too long for Slack's form. Give the other inputs in the command too. "
+            "Nothing was run.",
+        )
+
+
+async def _people(context: Context, declared: Sequence[Parameter], values: Mapping[str, Any]) -> Mapping[str, str]:
+    """The Slack users of the logins in the values and the defaults."""
+    given = [values.get(one.name) or one.default for one in declared if one.type == "user"]
+    logins = list(dict.fromkeys(login for login in given if isinstance(login, str)))[:MAX_PEOPLE]
+    found = await asyncio.gather(*(context.services.slack_user(context.team, login) for login in logins))
+    return {login: user for login, user in zip(logins, found, strict=True) if user}
+
+
+def _type_of(name: str, declared: Sequence[Parameter]) -> str:
+    return next(one.type for one in declared if one.name == name)
+
+
 async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
     responder, subject, clearance = request.responder, request.subject, own_clearance(context)
     await responses.show_with_buttons(
@@ -224,6 +327,9 @@ async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
 
 async def _show_open_action(context: Context, request: RunRequest, action: Action) -> None:
     responder, subject = request.responder, request.subject
+    if responder.parameters or _is_typed(request):
+        await _show_form(context, request, running=action)
+        return
     again = request.repeated.id if request.repeated is not None else ""
     await responses.show_with_buttons(
         context,
@@ -260,7 +366,7 @@ async def create_action(context: Context, request: RunRequest) -> Action:
     action = await _run_with_retries(context.core, body, key)
     if action is None:
         raise _unknown_outcome(request, context.services.command)
-    return runs.titled(action, {action.responder_name: names.title(request.responder)})
+    return runs.titled_by(action, request.responder)
 
 
 async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Action | None:

@@ -1,20 +1,22 @@
 """The run modal: from the command alone, the global shortcut, or the shortcut on a message."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, notices, start, views
-from bot.cards.lists import MAX_OPTIONS, can_run, message_option, reasons, responder_of_option
-from bot.cards.start import WizardState
+from bot.cards import ids, inputs, notices, runs, start, views
+from bot.cards.lists import MAX_OPTIONS, can_run, message_option, option_value, reasons, responder_of_option
+from bot.cards.start import Given, WizardState
 from bot.cards.text import escape
 from bot.features import find, responses, run, subjects
 from bot.features.access import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
-from bot.features.payload import view_of
+from bot.features.payload import selected_value, view_of
 from bot.redaction import Subject, may_see
+from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
+from core.models import OfferedResponder, Parameter
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
@@ -73,6 +75,8 @@ async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
 
 async def on_object_options(context: Context) -> Json:
     """Alerts for what is typed, newest first; an id also finds a case, task, log or observable."""
+    if str(context.payload.get("block_id") or "").startswith(inputs.PREFIX):
+        return await _input_options(context)
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
     alerts = [Subject.alert(alert) for alert in await find.search(context.core, typed, clearance)]
@@ -82,29 +86,62 @@ async def on_object_options(context: Context) -> Json:
     return {"options": list(shown.values())[:MAX_OPTIONS]}
 
 
+async def _input_options(context: Context) -> Json:
+    """The options of an input that has too many for the modal itself."""
+    state, name = _state(view_of(context)), inputs.input_name(str(context.payload.get("block_id") or ""))
+    offered = await context.core.responders(state.kind, state.id, explain=True)
+    responder = responder_of_option(offered, state.responder)
+    found = next((one for one in (responder.parameters if responder else None) or () if one.name == name), None)
+    if found is None:
+        return message_option("This input is no longer there; close this and start again.")
+    return {"options": inputs.options_of(found, str(context.payload.get("value") or ""))[:MAX_OPTIONS]}
+
+
 async def on_object_field(context: Context) -> None:
     """Show the object that was chosen, and its menu of responders."""
     view = view_of(context)
     subject = await _typed_subject(context, views.values(view).get("object", ""))
-    state = _for_subject(_state(view), subject)
-    shown = await _start_view(context, state, subject)
-    await context.services.slack.views_update(view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=shown)
+    await _update(context, await _start_view(context, _for_subject(_state(view), subject), subject))
 
 
-async def _start_view(context: Context, state: WizardState, subject: Subject) -> dict[str, Any]:
+async def on_responder_field(context: Context) -> None:
+    """Show the inputs of the responder that was chosen, and what its policy says."""
+    state = _state(view_of(context))
+    subject, offered = await subjects.offered(context.core, state.id)
+    responder = responder_of_option(offered, selected_value(context))
+    if responder is not None and can_run(responder):
+        subjects.require_visible(context, subject)
+        await _update(context, await _start_view(context, state, subject, responder))
+
+
+async def _update(context: Context, shown: Json) -> None:
+    view = view_of(context)
+    view_id, state = str(view.get("id")), str(view.get("hash") or "")
+    await context.services.slack.views_update(view_id=view_id, hash=state, view=dict(shown))
+
+
+async def _start_view(
+    context: Context, state: WizardState, subject: Subject, responder: OfferedResponder | None = None
+) -> dict[str, Any]:
+    """The modal for this object, with the inputs of this responder."""
     choices = await _known(context, state.choices)
     clearance = own_clearance(context)
     who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
-    return start.start_view(state, subject, clearance=clearance, choices=choices, who=who)
+    given: Given | None = None
+    if responder is not None:
+        given, kept = await run.given_inputs(context, run.RunRequest(subject, responder))
+        state = replace(state, responder=option_value(responder), kept=kept)
+    return start.start_view(
+        state, subject, clearance=clearance, choices=choices, responder=responder, given=given, who=who
+    )
 
 
 async def on_start_view(context: Context) -> Json | None:
     """Handle Next, Run and Run anyway. Core checks each step again, since the state comes from the client."""
     view = view_of(context)
     state = _state(view)
-    if state.confirmed:
-        subject = await subjects.of_kind(context.core, state.kind, state.id)
-        return await _run(context, state, subject, state.responder, view)
+    if state.asked:
+        return await _run(context, state, state.responder)
     typed = views.values(view).get("object", "")
     try:
         subject = await _typed_subject(context, typed)
@@ -116,47 +153,117 @@ async def on_start_view(context: Context) -> Json | None:
     selected = views.values(view).get(f"responder:{subject.id}", "")
     if not selected:
         return views.update(await _start_view(context, state, subject))
-    return await _run(context, state, subject, selected, view)
+    return await _run(context, state, selected)
 
 
-async def _run(context: Context, state: WizardState, subject: Subject, selected: str, view: Json) -> Json | None:
+async def _run(context: Context, state: WizardState, selected: str) -> Json | None:
+    subject, offered = await subjects.offered(context.core, state.id)
     subjects.require_visible(context, subject)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
     responder = responder_of_option(offered, selected)
     if responder is None:
         return _menu_error(state, subject, "That responder is no longer on offer; choose again.")
     if not can_run(responder):
         return _menu_error(state, subject, f"It can't run: {reasons(responder)}")
-    text = views.values(view).get("parameters", "")
-    try:
-        parameters = start.parse_parameters(text)
-    except ValueError as error:
-        return views.errors({"parameters": str(error)})
-    request = run.RunRequest(subject, responder, parameters, confirmed=state.confirmed, anyway=state.anyway)
-    state = replace(state, responder=selected, confirmed=True)
-    if run.needs_confirmation(request):
-        clearance = own_clearance(context)
-        return views.update(start.confirm_view(state, responder, subject, clearance=clearance, parameters=text))
-    return await _create_action(context, state, request, text)
+    view, declared = view_of(context), responder.parameters or ()
+    if not _is_shown(view, state, responder):
+        return views.update(await _asked(context, state, subject, responder))
+    if declared:
+        values, problems = inputs.submitted(view, declared, state.responder)
+        problems |= await _logins(context, declared, values, state.responder)
+        if problems:
+            return views.errors(problems)
+        values = {**await _kept(context, state, subject, responder), **values}
+    else:
+        try:
+            values = dict(start.parse_parameters(views.values(view).get("parameters", "")))
+        except ValueError as error:
+            return views.errors({"parameters": str(error)})
+    request = run.RunRequest(subject, responder, values, is_complete=True, confirmed=True, anyway=state.anyway)
+    return await _create_action(context, state, request)
 
 
-async def _create_action(context: Context, state: WizardState, request: run.RunRequest, parameters: str) -> Json:
+def _is_shown(view: Mapping[str, Any], state: WizardState, responder: OfferedResponder) -> bool:
+    """Whether the modal shows the inputs that the responder has now, and what its policy says."""
+    declared = responder.parameters or ()
+    if state.responder != option_value(responder):
+        return not declared and not (responder.policy and responder.policy.confirm)
+    blocks = {str(mapping(block).get("block_id")) for block in view.get("blocks") or ()}
+    return all(inputs.block_id(state.responder, one.name) in blocks for one in declared)
+
+
+async def _asked(context: Context, state: WizardState, subject: Subject, responder: OfferedResponder) -> Json:
+    """The modal with the inputs of the responder; what its fields have stays in them."""
+    if not state.asked:
+        return await _start_view(context, state, subject, responder)
+    given, kept = await run.given_inputs(context, run.RunRequest(subject, responder))
+    state = replace(state, responder=option_value(responder), kept=kept)
+    return start.run_view(state, subject, responder, clearance=own_clearance(context), given=given)
+
+
+async def _logins(
+    context: Context, declared: Sequence[Parameter], values: dict[str, Any], key: str
+) -> Mapping[str, str]:
+    """Put the logins of the people who were chosen in their place. Returns what is wrong by block id."""
+    problems: dict[str, str] = {}
+    for parameter in declared:
+        if parameter.type != "user" or parameter.name not in values:
+            continue
+        login = await context.services.login(context.team, str(values[parameter.name]))
+        if login:
+            values[parameter.name] = login
+        else:
+            problem = "This person has no access to responder-bot; choose somebody who has."
+            problems[inputs.block_id(key, parameter.name)] = problem
+    return problems
+
+
+async def _kept(
+    context: Context, state: WizardState, subject: Subject, responder: OfferedResponder
+) -> Mapping[str, Any]:
+    """The values that count for empty fields: those for which the modal had no room."""
+    previous = await context.core.action(state.again) if state.again else None
+    if previous is None or previous.responder_name != responder.name or previous.object_id != subject.id:
+        return state.kept
+    request = run.RunRequest(subject, responder, runs.given_inputs(previous), repeated=previous)
+    given, _ = await run.given_inputs(context, request)
+    return {**(given.form.kept if given.form else {}), **state.kept}
+
+
+async def _create_action(context: Context, state: WizardState, request: run.RunRequest) -> Json:
     responder, subject = request.responder, request.subject
     try:
         action = await run.create_action(context, request)
     except ResponderBotError as error:
         existing = run.open_action(error)
         if existing is None:
-            return views.problem(notices.sentence(error))
-        state = replace(state, anyway=True)
-        return views.update(start.collision_view(state, existing, responder, subject, parameters=parameters))
+            return _core_error(view_of(context), state, error)
+        given, _ = await run.given_inputs(context, request)
+        state = replace(state, responder=option_value(responder), asked=True, anyway=True)
+        return views.update(start.collision_view(state, existing, responder, subject, given=given))
     responses.refresh_cards(context, subject)
     return views.update(views.message_view("Started", run.started_message(action, subject)))
 
 
+def _core_error(view: Mapping[str, Any], state: WizardState, error: ResponderBotError) -> Json:
+    """Core's errors at the fields that they are about; as a view if one of them has no field."""
+    found = {
+        inputs.block_id(state.responder, str(entry.get("name")).removeprefix("parameters.")): _field_error(entry)
+        for entry in error.fields
+    }
+    blocks = {str(mapping(block).get("block_id")) for block in view.get("blocks") or ()}
+    if error.code == "invalid_fields" and found and set(found) <= blocks:
+        return views.errors(found)
+    return views.problem(notices.sentence(error))
+
+
+def _field_error(entry: Mapping[str, Any]) -> str:
+    expected = str(entry.get("format") or "")
+    return f"This should be {expected}." if expected else "This is needed."
+
+
 def _menu_error(state: WizardState, subject: Subject, text: str) -> Json:
-    """An error at the menu of responders, or as a view in later steps, which have no menu."""
-    return views.problem(text) if state.confirmed else views.errors({f"responder:{subject.id}": text})
+    """An error at the menu of responders, or as a view where there is no menu."""
+    return views.problem(text) if state.asked else views.errors({f"responder:{subject.id}": text})
 
 
 def _state(view: Mapping[str, Any]) -> WizardState:
@@ -164,7 +271,10 @@ def _state(view: Mapping[str, Any]) -> WizardState:
 
 
 def _for_subject(state: WizardState, subject: Subject) -> WizardState:
-    return replace(state, id=subject.id, kind=subject.kind)
+    """The state for this object; that of another one forgets the responder."""
+    if state.id == subject.id:
+        return state
+    return replace(state, id=subject.id, kind=subject.kind, responder="", kept={})
 
 
 async def _typed_subject(context: Context, typed: str) -> Subject:
@@ -176,7 +286,7 @@ async def _typed_subject(context: Context, typed: str) -> Subject:
 
 FEATURE = Feature(
     commands={"start": Command(Entry(on_start_command, modal_title=start.TITLE), "start", "", "manageAction")},
-    actions={ids.VALUE: Entry(on_object_field)},
+    actions={ids.VALUE: Entry(on_object_field), ids.START_RESPONDER: Entry(on_responder_field)},
     options={ids.VALUE: Entry(on_object_options, Ack.ANSWER)},
     views={ids.START_VIEW: Entry(on_start_view, Ack.ANSWER)},
     shortcuts={

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bot.cards import notices
-from bot.cards.runs import titled
+from bot.cards.runs import titled_as
 from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id
@@ -63,7 +63,8 @@ async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         subject = Subject.in_document(document, action.object_id)
-        return titled(action, document.titles), subject or Subject.unknown(action)
+        found = next((one for one in document.actions if one.id == action.id), None)
+        return titled_as(action, found), subject or Subject.unknown(action)
     return action, Subject.unknown(action)
 
 

@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackClientError
 from bot.cards import approvals, replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
-from bot.cards.runs import titled
+from bot.cards.runs import titled_as
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
@@ -173,7 +173,7 @@ class Renderer:
         """The action with its whole report and parameters."""
         if action.id not in timeline.document.shortened:
             return action
-        return titled(await self._core.action(action.id), timeline.document.titles)
+        return titled_as(await self._core.action(action.id), action)
 
     def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _confirm_text(action, timeline), self._clock()

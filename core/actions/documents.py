@@ -114,6 +114,8 @@ class Documents:
         names = sorted(document.responder_names)
         policies = {name: self._offers.policy(name).to_json() for name in names}
         titles = {name: json.dumps(self._offers.title(name)) for name in names}
+        declared = {name: self._offers.input_titles(name) for name in names}
+        inputs = {name: _array(one.to_json() for one in found) for name, found in declared.items() if found}
         shown = {
             "id": f'"~{document.root_id}"',
             "deleted": json.dumps(document.is_deleted),
@@ -126,6 +128,7 @@ class Documents:
             "unreadable": _ids(document.unreadable),
             "policies": _object(policies),
             "titles": _object(titles),
+            "inputs": _object(inputs),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
         }

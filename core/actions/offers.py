@@ -18,7 +18,17 @@ from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.common.words import spaced
 from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
-from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Kind, OfferedResponder, Parameter, Policy, parse_parameters
+from core.models import (
+    KINDS,
+    OBJECT_TYPES,
+    TLP_NAMES,
+    InputTitle,
+    Kind,
+    OfferedResponder,
+    Parameter,
+    Policy,
+    parse_parameters,
+)
 from core.settings import ResponderSection
 from core.store import catalogues
 
@@ -271,6 +281,12 @@ class Offers:
     def parameters(self, offer: Offer) -> Sequence[Parameter]:
         """The inputs that a responder declares, or that the settings declare for it."""
         return self.section(offer.name).parameter or self._parameters[offer.name]
+
+    def input_titles(self, responder_name: str) -> Sequence[InputTitle]:
+        """What people call the inputs of a responder; none of one that isn't on offer."""
+        offer = self._by_name.get(responder_name)
+        declared = self.parameters(offer) if offer else ()
+        return [InputTitle(name=one.name, title=one.title, type=one.type) for one in declared]
 
     def policy(self, responder_name: str) -> Policy:
         """What the settings say of a responder, whether it is on offer or not."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from core.access import WHO_LIMIT, Access
 from core.api.endpoint import Endpoint, Request, json_list_response, json_response
 from core.common.errors import ResponderBotError
-from core.models import TLP_NAMES, Permission, Person
+from core.models import TLP_NAMES, Permission, Person, SlackUsers
 
 
 class CurrentUser(Person):
@@ -36,6 +36,9 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
         if permission is not None and permission not in permissions:
             raise ResponderBotError("bad_request", f"permission must be one of {', '.join(permissions)}.")
         return json_list_response(access.who(int(clearance), next((p for p in permissions if p == permission), None)))
+
+    async def slack_users(request: Request) -> Response:
+        return json_response(access.slack_users(request.path["login"]))
 
     async def current(request: Request) -> Response:
         caller = request.caller
@@ -71,6 +74,15 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
             permission="actOnBehalf",
             purpose="look up who may do what",
             query={"clearance": "the TLP that they may see, 0 to 3", "permission": "the permission that they have"},
+        ),
+        Endpoint(
+            "GET",
+            "/api/user/{login}/slack",
+            slack_users,
+            "Find the people in Slack linked to this user",
+            response=SlackUsers,
+            permission="actOnBehalf",
+            purpose="look up who is who in Slack",
         ),
         Endpoint(
             "GET",

@@ -15,7 +15,7 @@ from core.field_types import (
     TaskStatus,
 )
 from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile
-from core.models.parameters import Parameter
+from core.models.parameters import Parameter, ParameterType
 
 
 class StoredModel(ApiModel):
@@ -193,6 +193,14 @@ class Approval(ApiModel):
     votes: list[Vote] = Field(default_factory=list)
 
 
+class InputTitle(ApiModel):
+    """What people call an input of a responder."""
+
+    name: str
+    title: str
+    type: ParameterType
+
+
 class Action(ApiModel):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -202,6 +210,8 @@ class Action(ApiModel):
     responder_name: str
     responder_title: SkipJsonSchema[str] = Field("", exclude=True)
     """What people call the responder; only of actions in a document, which has it beside them."""
+    inputs: SkipJsonSchema[list[InputTitle]] = Field(default_factory=list, exclude=True)
+    """What people call its inputs; as `responder_title`."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -365,6 +375,8 @@ class Document(ApiModel):
     """By the name of the responder, for each in `actions`."""
     titles: dict[str, str] = Field(default_factory=dict)
     """Likewise, the responder's name as people read it."""
+    inputs: dict[str, list[InputTitle]] = Field(default_factory=dict)
+    """Likewise, what people call the inputs that it declares, if any."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
@@ -374,6 +386,7 @@ class Document(ApiModel):
     def _actions_have_titles(self) -> Self:
         for action in self.actions:
             object.__setattr__(action, "responder_title", self.titles.get(action.responder_name, ""))
+            object.__setattr__(action, "inputs", self.inputs.get(action.responder_name, []))
         return self
 
 
@@ -405,6 +418,13 @@ class EventPage(ApiModel):
     """Of the objects that the events are about, each alert or case once; only with `include=documents`."""
     bulks: list[BulkCounts] | None = None
     """The bulks to which actions of the events belong, each once; only with `include=documents`."""
+
+
+class SlackUsers(ApiModel):
+    """The Slack users that a person is linked to, each as `team:user`; the team may be empty."""
+
+    login: str
+    slack_ids: list[str]
 
 
 class Person(ApiModel):

@@ -46,7 +46,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
         dump(start.start_view(place, None, clearance=clearance, choices=[subject])),
         dump(start.start_view(place, subject, clearance=clearance)),
-        dump(start.confirm_view(place, offered[0], subject, clearance=clearance, parameters="")),
+        dump(start.start_view(place, subject, clearance=clearance, responder=offered[0], given=start.Given())),
+        dump(start.run_view(place, subject, offered[0], clearance=clearance, given=start.Given())),
         dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
     ]
     for action in actions:

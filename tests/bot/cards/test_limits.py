@@ -212,7 +212,8 @@ def test_the_view_of_a_created_template_fits() -> None:
 
 @given(samples.alerts(NO_MARKS), samples.responders(), samples.levels, samples.foreign_text)
 def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance: int, typed: str) -> None:
-    subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC")
+    kept = {f"owner{n}": "somebody@soc.example" for n in range(40)}
+    subject, place = Subject.alert(alert), start.WizardState("~12", "alert", "r" * 32, True, False, "C0SOC", kept=kept)
     fine_view(start.start_view(place, None, clearance=clearance))
     fine_view(start.start_view(place, subject, clearance=clearance))
     fine_view(start.start_view(place, subject, clearance=clearance, choices=[subject]))
@@ -220,8 +221,10 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
     fine_view(views.message_view("Alerts found", found))
     listed = lists.responder_list([responder], subject, clearance=clearance, button=button, command="/responder")
     fine_view(views.message_view("What can run", listed))
-    fine_view(start.confirm_view(place, responder, subject, clearance=clearance, parameters=typed))
-    fine_view(start.collision_view(place, samples.action(), responder, subject, parameters=typed))
+    given = start.Given(text=typed)
+    fine_view(start.start_view(place, subject, clearance=clearance, responder=responder, given=given))
+    fine_view(start.run_view(place, subject, responder, clearance=clearance, given=given))
+    fine_view(start.collision_view(place, samples.action(), responder, subject, given=given))
     assert start.WizardState.from_text(place.to_text()) == place
 
 

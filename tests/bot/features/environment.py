@@ -47,8 +47,8 @@ if config.get("go"):
         go.readline()
 (job / "output" / "output.json").write_text(config["answer"])
 '''
-BAN = "Ban an address"
-"""The title of the responder that declares an input of each type."""
+BAN, DROP = "Ban an address", "Drop traffic"
+"""The titles of responders that declare an input of each type: one asks first and needs approval, one fails."""
 INPUTS: list[dict[str, Any]] = [
     {"name": "reason", "title": "Reason", "description": "Why; it stands in the log", "required": True},
     {"name": "notes", "type": "text"},
@@ -80,6 +80,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),
         "Quarantine": ({"answer": DONE}, {"approval": 2}),
         "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
+        "Vendor_Drop": ({"answer": FAILED}, {}),
         "Vendor_Ban": ({"answer": DONE}, {"confirm": "Nobody reaches it any more.", "approval": 1}),
     }
     home = folder / "responders"
@@ -107,8 +108,8 @@ def _write(folder: Path, name: str) -> None:
         "baseConfig": name,
         "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],
     }
-    if name == "Vendor_Ban":
-        definition |= {"title": BAN, "parameters": INPUTS}
+    if name.startswith("Vendor_"):
+        definition |= {"title": BAN if name == "Vendor_Ban" else DROP, "parameters": INPUTS}
     (folder / f"{name}.json").write_text(json.dumps(definition))
     (folder / "run.py").write_text(SCRIPT)
 
