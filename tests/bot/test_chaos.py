@@ -504,7 +504,7 @@ def check_operations(scene: Scene, done: Sequence[Action]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("commands", "kills"), [(("serve",), 20), (("core", "bot"), 12)], ids=["serve", "core and bot"]
+    ("commands", "kills"), [(("serve",), 16), (("core", "bot"), 10)], ids=["serve", "core and bot"]
 )
 async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
     tmp_path: Path, commands: Sequence[Command], kills: int
