@@ -11,10 +11,11 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.features.base import Check
+from bot.identity import logins_by_slack_id
 from bot.outbox.errors import classify
 from bot.settings import GroupSection
 from core.common.errors import ResponderBotError
-from core.models import PROGRAM_PROFILES, UserEntry
+from core.models import UserEntry
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -116,13 +117,7 @@ class GroupSync:
             if failure.code == "plan_upgrade_required":
                 what = "This workspace's plan has no user groups."
             return GroupState(problem=f"{what} @{name} stays as it is.", is_certain=False), failure.wait_s
-        by_slack_id = {
-            slack_id.rpartition(":")[2]: user.login
-            for user in users
-            if not user.disabled and user.profile not in PROGRAM_PROFILES
-            for slack_id in user.slack_ids
-            if slack_id.rpartition(":")[0] in ("", self._team)
-        }
+        by_slack_id = logins_by_slack_id(users, self._team)
         slack_users = list(dict.fromkeys(str(user) for user in response.get("users") or []))
         members = sorted({by_slack_id[user] for user in slack_users if user in by_slack_id})
         return GroupState(members, sum(user not in by_slack_id for user in slack_users)), 0.0

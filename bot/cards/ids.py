@@ -37,6 +37,7 @@ ADMIN_PEOPLE = "admin_people"
 ADMIN_GROUPS = "admin_groups"
 PEOPLE_PAGE = "people_page"
 PEOPLE_MORE = "people_more"  # overflow: each option's value is an opaque id of its own
+GROUP_CHANGE = "group_change"
 VALUE = "value"  # the element of an input block, whose block id names the field
 
 # Views.
@@ -46,6 +47,7 @@ TEMPLATE_JSON_VIEW = "template_json"
 TEMPLATE_CHECK_VIEW = "template_check"
 ACCESS_DENY_VIEW = "access_deny"
 ACCESS_LOGIN_VIEW = "access_login"
+GROUP_VIEW = "group"
 PEOPLE_VIEW = "people"
 PEOPLE_ACCESS_VIEW = "people_access"
 NOTICE_VIEW = "notice"

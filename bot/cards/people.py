@@ -12,7 +12,7 @@ from core.models import PROGRAM_PROFILES, TLP_NAMES, Group, UserEntry
 
 PAGE = 20  # people
 MAX_GROUPS = 50
-ACCESS, KEY = "user_access", "user_key"  # of intents
+ACCESS, KEY, GROUP = "user_access", "user_key", "group"  # of intents
 KEY_TEXT = (
     "Keys don't pass through Slack. Whoever has {who}'s key acts as {who} without Slack and sees every TLP, and Slack "
     "would have read it. Run this where core runs; it prints the new key once, and ends the old one:\n`{command}`\n"
@@ -132,10 +132,17 @@ def key_view(login: str, place: Place) -> dict[str, Any]:
     return views.modal("Replace the key", blocks, callback_id=ids.NOTICE_VIEW, metadata=place.to_text())
 
 
-def groups_view(groups: Sequence[Group], usergroups: Mapping[str, str], states: Mapping[str, str]) -> dict[str, Any]:
+def groups_view(
+    groups: Sequence[Group],
+    usergroups: Mapping[str, str],
+    states: Mapping[str, str],
+    button: ButtonIds,
+    *,
+    done: str = "",
+) -> dict[str, Any]:
     """All groups; `usergroups` are those of Slack with which some are kept in step, `states` what is known of them."""
     members = {**dict.fromkeys(usergroups, ()), **{group.name: tuple(group.members) for group in groups}}
-    blocks: list[Block] = []
+    blocks: list[Block] = [section(foreign(done, 500))] if done else []
     for name in sorted(members)[:MAX_GROUPS]:
         names = ", ".join(person_name(login) for login in members[name][:50]) or "nobody"
         more = f" and {len(members[name]) - 50} more" if len(members[name]) > 50 else ""
@@ -143,13 +150,35 @@ def groups_view(groups: Sequence[Group], usergroups: Mapping[str, str], states: 
         if name in usergroups:
             how = f": {foreign(states[name], 500)}" if name in states else ""
             lines.append(f"as <!subteam^{usergroups[name]}> in Slack{how}")
-        blocks.append(section(clip("\n".join(lines), 2900)))
+        shown = section(clip("\n".join(lines), 2900))
+        if name not in usergroups:
+            change = _button(ids.numbered(ids.GROUP_CHANGE, name), "Change")
+            shown["accessory"] = {**change, "value": button(Intent(GROUP, name))}
+        blocks.append(shown)
     if len(members) > MAX_GROUPS:
         blocks.append(context(f"and {len(members) - MAX_GROUPS} more: `responder-bot group list`"))
     if not members:
-        blocks.append(section("There are no groups yet."))
-    how = '`responder-bot group add NAME LOGIN` puts people into a group; `[group."NAME"]` keeps one as a user group.'
-    return views.modal("Groups", [*blocks, context(how)], callback_id=ids.NOTICE_VIEW)
+        blocks.append(section("There are no groups yet. Policies name them, such as `@containment`."))
+    new = {**_button(ids.numbered(ids.GROUP_CHANGE, "+"), "New group"), "value": button(Intent(GROUP, ""))}
+    blocks.append({"type": "actions", "elements": [new]})
+    return views.modal("Groups", blocks, callback_id=ids.NOTICE_VIEW)
+
+
+def group_view(name: str, in_slack: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+    """Asks who is in a group; for a new one also for its name. `others` are members who aren't linked in Slack."""
+    blocks: list[Block] = [] if name else [views.text_field("name", "Name", placeholder="containment", optional=False)]
+    element: dict[str, Any] = {"type": "multi_users_select", "action_id": ids.numbered(ids.VALUE, "members")}
+    if in_slack:
+        element["initial_users"] = list(in_slack)
+    label = f"Members of @{name}" if name else "Members"
+    field = {"type": "input", "block_id": "members", "label": plain(label), "optional": True, "element": element}
+    blocks.append(field)
+    if others:
+        names = ", ".join(person_name(login) for login in others[:50])
+        blocks.append(context(f"Not in Slack, and they stay: {names}"))
+    metadata = json.dumps({"name": name})
+    title = "Change a group" if name else "New group"
+    return views.modal(title, blocks, callback_id=ids.GROUP_VIEW, submit="Save", metadata=metadata, close="Cancel")
 
 
 def _button(action_id: str, words: str) -> dict[str, Any]:

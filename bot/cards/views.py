@@ -165,6 +165,12 @@ def option_value(option: Any) -> str:
     return str(mapping(option).get("value") or "")
 
 
+def users(view: View, block_id: str) -> Sequence[str]:
+    """The Slack users of a multi_users_select."""
+    found = elements(view).get(block_id, {}).get("selected_users")
+    return list(dict.fromkeys(user for user in found if isinstance(user, str))) if isinstance(found, list) else []
+
+
 def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
     """The files of a file_input, as Slack describes them."""
     found = elements(view).get(block_id, {}).get("files")

@@ -1,13 +1,16 @@
 """What org-admins manage from the App Home: people and groups. Requests for access are in `requests`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bot.cards import ids, people, views
-from bot.cards.message import Block
+from bot.cards.message import Block, Intent
 from bot.cards.people import Place
+from bot.cards.text import count
 from bot.features import responses
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, clicked_element, view_metadata, view_of
+from bot.identity import logins_by_slack_id
 from core.common.errors import ResponderBotError
 from core.models import UserEntry
 
@@ -41,20 +44,24 @@ async def on_people_view(context: Context) -> Json:
 
 async def on_person_menu(context: Context) -> None:
     """Ask whether to end or give back access, or say how to replace a key."""
-    try:
-        intent = await context.services.outbox.buttons.resolve(
-            button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
-        )
-    except ResponderBotError as error:
-        if error.code != "gone":
-            raise
-        raise ResponderBotError("gone", "This list is too old. Open it again from the Home tab.") from error
+    intent = await _intent(context)
     place = Place.of(view_metadata(view_of(context)))
     if intent.what == people.KEY:
         await context.show_modal(people.key_view(intent.object_id, place))
         return
     user = await _user(context, intent.object_id)
     await context.show_modal(people.access_view(user, place))
+
+
+async def _intent(context: Context) -> Intent:
+    try:
+        return await context.services.outbox.buttons.resolve(
+            button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
+        )
+    except ResponderBotError as error:
+        if error.code != "gone":
+            raise
+        raise ResponderBotError("gone", "This list is too old. Open it again from the Home tab.") from error
 
 
 async def on_access_view(context: Context) -> Json:
@@ -68,9 +75,52 @@ async def on_access_view(context: Context) -> Json:
 
 async def on_groups_button(context: Context) -> None:
     """Show the groups."""
-    usergroups = context.services.usergroups
-    wrong = {check.name.removeprefix("group @"): check.message for check in context.services.group_checks()}
-    await context.show_modal(people.groups_view(await context.core.groups(), usergroups, wrong))
+    await context.show_modal(await _groups_view(context))
+
+
+async def on_group_button(context: Context) -> None:
+    """Ask who is in a group, or in a new one."""
+    name = (await _intent(context)).object_id
+    users, group = await context.core.users(), await _group(context, name)
+    linked = {login: slack_user for slack_user, login in logins_by_slack_id(users, context.team).items()}
+    in_slack = [linked[login] for login in group if login in linked]
+    await context.show_modal(people.group_view(name, in_slack, [login for login in group if login not in linked]))
+
+
+async def on_group_view(context: Context) -> Json:
+    """Set the members of a group; who isn't linked in Slack stays in it."""
+    view = view_of(context)
+    name = str(view_metadata(view).get("name") or "")
+    new = "" if name else views.values(view).get("name", "").strip().removeprefix("@").lower()
+    chosen, by_slack_id = views.users(view, "members"), logins_by_slack_id(await context.core.users(), context.team)
+    if unknown := [user for user in chosen if user not in by_slack_id]:
+        words = f"{count(len(unknown), 'of them has', 'of them have')} no access yet; they can request it first."
+        return views.errors({"members": words})
+    before = await _group(context, name or new)
+    if new and (before or new in context.services.usergroups):
+        return views.errors({"name": f"There is a group @{new} already."})
+    others = [login for login in before if login not in by_slack_id.values()]
+    try:
+        group = await context.core.set_group(name or new, [*others, *(by_slack_id[user] for user in chosen)])
+    except ResponderBotError as error:
+        if new and error.code in ("bad_request", "not_found"):
+            return views.errors({"name": error.message})
+        raise
+    return views.update(await _groups_view(context, f"@{group.name} has {count(len(group.members), 'member')} now."))
+
+
+async def _group(context: Context, name: str) -> Sequence[str]:
+    """The members of a group; nobody if there is none."""
+    return next((group.members for group in await context.core.groups() if group.name == name), ())
+
+
+async def _groups_view(context: Context, done: str = "") -> dict[str, Any]:
+    groups, usergroups = await context.core.groups(), context.services.usergroups
+    states = {check.name.removeprefix("group @"): check.message for check in context.services.group_checks()}
+    button = await responses.private_buttons(
+        context, "groups", lambda b: people.groups_view(groups, usergroups, states, b)
+    )
+    return people.groups_view(groups, usergroups, states, button, done=done)
 
 
 async def _people_view(context: Context, place: Place, done: str = "") -> dict[str, Any]:
@@ -92,9 +142,11 @@ FEATURE = Feature(
         ids.ADMIN_GROUPS: Entry(on_groups_button, modal_title="Groups"),
         ids.PEOPLE_PAGE: Entry(on_page_button),
         ids.PEOPLE_MORE: Entry(on_person_menu),
+        ids.GROUP_CHANGE: Entry(on_group_button),
     },
     views={
         ids.PEOPLE_VIEW: Entry(on_people_view, Ack.ANSWER),
+        ids.GROUP_VIEW: Entry(on_group_view, Ack.ANSWER),
         ids.PEOPLE_ACCESS_VIEW: Entry(on_access_view, Ack.ANSWER),
     },
 )

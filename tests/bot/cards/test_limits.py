@@ -298,5 +298,8 @@ def test_people_and_groups_fit() -> None:
         fine_view(people.access_view(users[0], place))
         fine_view(people.key_view(users[0].login, place))
     groups = [Group(name=f"{n:03}" + "g" * 60, members=[user.login for user in users]) for n in range(200)]
-    fine_view(people.groups_view(groups, {groups[0].name: "S0123", "empty": "S0124"}, {"empty": samples.HOSTILE}))
-    fine_view(people.groups_view([], {}, {}))
+    usergroups = {groups[0].name: "S0123", "empty": "S0124"}
+    fine_view(people.groups_view(groups, usergroups, {"empty": samples.HOSTILE}, button, done=samples.HOSTILE))
+    fine_view(people.groups_view([], {}, {}, button))
+    fine_view(people.group_view("", [], []))
+    fine_view(people.group_view("g" * 64, [f"U{n}" for n in range(1000)], [user.login for user in users]))

@@ -37,8 +37,8 @@ async def env(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
 def button_in(shown: Mapping[str, Any], words: str) -> dict[str, Any]:
     """The button with these words, in a message or view."""
     blocks = [*shown.get("blocks", []), *(b for bar in shown.get("attachments") or [] for b in bar["blocks"])]
-    elements = [e for block in blocks for e in block.get("elements", []) if e.get("type") == "button"]
-    return next(element for element in elements if words in element["text"]["text"])
+    elements = [e for block in blocks for e in (*block.get("elements", ()), block.get("accessory") or {})]
+    return next(e for e in elements if e.get("type") == "button" and words in e["text"]["text"])
 
 
 def message_with(channel: str, *words: str) -> Callable[[EmulatorView], dict[str, Any] | None]:
@@ -316,3 +316,36 @@ async def test_a_decision_while_core_is_away_changes_nothing_and_says_so(env: Bo
     oskar = await env.person(OSKAR)
     await oskar.open_home()
     await seen(env, OSKAR, lambda view: view.home if view.home and "isn't answering" in text_of(view.home) else None)
+
+
+async def test_an_admin_makes_and_changes_groups(tmp_path: Path) -> None:
+    synchronized = {"leads": ("S0LEADS", [LEA])}
+    async with running_bot(tmp_path, **SETUP, groups=synchronized) as env:
+        lea = await env.person(LEA)
+        await env.core.core.access.add("api", "analyst")  # not in Slack
+        await lea.open_home()
+        home = await seen(env, LEA, lambda view: view.home)
+        await lea.click(None, view_id=home["id"], action_id=ids.ADMIN_GROUPS)
+        modal = await seen(env, LEA, modal_with("Groups", "<!subteam^S0LEADS>"))
+        assert "Change" not in text_of(modal)  # Slack says who is in it
+        new = button_in(modal, "New group")["action_id"]
+        await lea.click(None, view_id=modal["id"], action_id=new)
+        modal = await seen(env, LEA, modal_with("Name"))
+
+        async def save(name: str, *users: str) -> Any:
+            given = {"members": {"value:members": list(users)}}
+            return await lea.submit(modal["id"], {**given, **({"name": {"value:name": name}} if name else {})})
+
+        assert "1 of them has no access yet" in (await save("oncall", ANNA, NINA))["errors"]["members"]
+        assert "can't be a group" in (await save("On call", ANNA))["errors"]["name"]
+        assert "There is a group @leads already." in (await save("leads", ANNA))["errors"]["name"]
+        await save("@oncall", ANNA, ROB)
+        modal = await seen(env, LEA, modal_with("@oncall has 2 members now.", "anna, rob"))
+        await env.client.set_group("oncall", ["anna", "api", "rob"])
+        await lea.click(None, view_id=modal["id"], action_id=button_in(modal, "Change")["action_id"])
+        modal = await seen(env, LEA, modal_with("Not in Slack, and they stay: api"))
+        assert modal["blocks"][0]["element"]["initial_users"] == [ANNA, ROB]
+        await save("", LEA)
+        await seen(env, LEA, modal_with("@oncall has 2 members now.", "api, lea"))
+        members = {group.name: group.members for group in await env.client.groups()}
+        assert members["oncall"] == ["api@responder-bot.local", "lea@responder-bot.local"]
