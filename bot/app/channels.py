@@ -131,6 +131,8 @@ class Channels:
         if channel == self._access_channel and not state.is_internal:
             sentence = f"{words}, since it is shared; requests for access go to each admin instead, as they name people"
             return Check(f"channel {channel}", False, sentence)
+        if channel == self._access_channel:
+            words += "; requests for access are decided there"
         return Check(f"channel {channel}", True, words if state.is_internal else f"{words}, since it is shared")
 
 

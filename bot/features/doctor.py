@@ -32,7 +32,10 @@ def line(check: Check) -> str:
 def _link_check(context: Context) -> Check:
     if context.person is None:
         cure = f"responder-bot user link YOUR-LOGIN --slack-id {context.team}:{context.user}"
-        return Check("you", False, f"not linked to a user of responder-bot; an administrator runs: {cure}")
+        sentence = (
+            f"not linked to a user of responder-bot; request access in my Home tab, or an administrator runs: {cure}"
+        )
+        return Check("you", False, sentence)
     login, clearance = context.person.login, context.person.clearance
     return Check("you", True, f"linked to {login}, who may see up to {_tlp(clearance)}")
 

@@ -15,6 +15,7 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import AccessRequest
+from core.people import MAX_PENDING
 from tests.bot.features.environment import MANIFEST, fine, text_of, within_limits
 from tests.bot.running import ANNA, LEA, NINA, PEOPLE, ROB, SOC, BotEnvironment, running_bot
 
@@ -349,3 +350,23 @@ async def test_an_admin_makes_and_changes_groups(tmp_path: Path) -> None:
         await seen(env, LEA, modal_with("@oncall has 2 members now.", "api, lea"))
         members = {group.name: group.members for group in await env.client.groups()}
         assert members["oncall"] == ["api@responder-bot.local", "lea@responder-bot.local"]
+
+
+async def test_a_flood_of_requests_ends_at_a_hundred_and_all_of_them_can_be_decided(env: BotEnvironment) -> None:
+    async with CoreClient(env.core.url, env.service_key) as core:
+        asked = [await core.request_access("T0LOCAL", f"U0FLOOD{n}", f"Flood {n}") for n in range(MAX_PENDING)]
+    lea = await env.person(LEA)
+    await lea.until(lambda view: len([m for m in view.messages(ADMINS) if "Flood" in m["text"]]) == MAX_PENDING)
+    nina = await env.person(NINA)
+    await nina.command(SOC, "/responder list ~1")
+    refused = await seen(env, NINA, message_with(SOC, "You're not linked yet"))
+    await press(env, NINA, SOC, refused, "Request access")
+    await seen(env, NINA, modal_with("100 requests wait for an admin already; ask again later."))
+    await lea.open_home()
+    home = await seen(env, LEA, lambda view: view.home)
+    await lea.click(None, view_id=home["id"], action_id=button_in(home, "Requests for access (100)")["action_id"])
+    modal = await seen(env, LEA, modal_with("and 80 more"))
+    await lea.click(None, view_id=modal["id"], action_id=button_in(modal, "Approve as analyst")["action_id"])
+    await seen(env, LEA, modal_with("was deactivated"))  # Slack knows none of them
+    assert {request.status for request in await env.client.access_requests()} == {"pending"}
+    assert len(asked) == MAX_PENDING
