@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -14,6 +14,7 @@ from bot.features.base import Check
 from bot.identity import logins_by_slack_id
 from bot.outbox.errors import classify
 from bot.settings import GroupSection
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import UserEntry
 
@@ -42,12 +43,19 @@ class GroupSync:
     """Sets the members of core's groups as Slack has them. Of several replicas only the leader runs it."""
 
     def __init__(
-        self, groups: Mapping[str, GroupSection], core: "CoreClient", slack: AsyncWebClient, team_id: str
+        self,
+        groups: Mapping[str, GroupSection],
+        core: "CoreClient",
+        slack: AsyncWebClient,
+        team_id: str,
+        *,
+        pause_s: float = PAUSE_S,
     ) -> None:
         self._groups = groups
         self._core = core
         self._slack = slack
         self._team = team_id
+        self._pause_s = pause_s
         self._states: dict[str, GroupState] = {}
         self._problem = ""
 
@@ -66,23 +74,31 @@ class GroupSync:
             members = {group.name: sorted(group.members) for group in known}
             for number, (name, section) in enumerate(self._groups.items()):
                 if number:
-                    await asyncio.sleep(PAUSE_S)
-                    wait_s -= PAUSE_S
+                    await asyncio.sleep(self._pause_s)
+                    wait_s -= self._pause_s
                 self._states[name], held_back_s = await self._look(name, section, users)
-                state = self._states[name]
-                if state.is_certain and list(state.members) != members.get(name, []):
-                    await self._core.set_group(name, state.members)
-                    log.info("group_changed", group=name, members=len(state.members))
+                if self._states[name].is_certain and list(self._states[name].members) != members.get(name, []):
+                    self._states[name] = await self._set(name, self._states[name])
                 if held_back_s:
                     return held_back_s
             self._problem = ""
-        except ResponderBotError as error:  # core is away, or somebody was disabled meanwhile
+        except ResponderBotError as error:  # core is away
             self._problem = error.message
             log.warning("groups_not_synchronized", code=error.code, reason=error.message)
         except Exception:
             self._problem = "an internal error, which the log describes"
             log.exception("groups_not_synchronized")
         return max(wait_s, PAUSE_S)
+
+    async def _set(self, name: str, state: GroupState) -> GroupState:
+        try:
+            await self._core.set_group(name, state.members)
+        except ResponderBotError as error:  # somebody was disabled meanwhile, or the group is too large; others go on
+            if UNANSWERED in error.details:
+                raise
+            return replace(state, problem=f"Core refuses its members: {error.message} @{name} stays as it is.")
+        log.info("group_changed", group=name, members=len(state.members))
+        return state
 
     def checks(self) -> list[Check]:
         """One line for each group that this replica has looked at."""

@@ -98,6 +98,16 @@ async def test_a_missing_scope_is_told_and_changes_nothing(tmp_path: Path) -> No
         assert not decide.ok
 
 
+async def test_a_group_that_core_refuses_holds_up_no_other(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
+        sections = {name: GroupSection(slack_usergroup=S0) for name in ("..", "containment")}
+        groups = GroupSync(sections, core, env.bot.slack, "T0LOCAL", pause_s=0)
+        env.emulator.set_usergroup(S0, [ANNA])
+        await groups.sync()
+        assert await members(env) == ["anna"]
+        assert [(one.name, one.ok) for one in groups.checks()] == [("group @..", False), ("group @containment", True)]
+
+
 async def test_core_away_is_told_and_the_next_round_goes_on(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, following(env) as groups:
         env.emulator.set_usergroup(S0, [ANNA])
