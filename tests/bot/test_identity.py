@@ -39,6 +39,17 @@ async def test_linked_person_is_found_and_cached_for_ten_seconds(tmp_path: Path)
         assert await people.person("T0LOCAL", ANNA) is None
 
 
+async def test_who_gets_access_is_refused_for_another_second_only(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        clock = Clock()
+        people = identity(env, clock)
+        assert await people.person("T0LOCAL", NINA) is None
+        await env.core.core.access.add("nina", "analyst", slack_id=f"T0LOCAL:{NINA}")
+        assert await people.person("T0LOCAL", NINA) is None
+        clock.ahead_ms = 1_001
+        assert await people.person("T0LOCAL", NINA) is not None
+
+
 async def test_same_user_id_in_another_team_is_not_linked(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         assert await identity(env, Clock()).person("T0OTHER", ANNA) is None
