@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from slack_sdk.errors import SlackApiError
+import aiohttp
+from slack_sdk.errors import SlackClientError
 
 from bot.cards import access, ids, notices, views
 from bot.cards.message import Intent
@@ -12,6 +13,7 @@ from bot.features import home, responses
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, is_in_modal, view_metadata, view_of
 from bot.notifier import admins
+from bot.outbox.errors import classify
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import AccessRequest
@@ -53,13 +55,15 @@ async def _name_in_slack(context: Context) -> str:
 
 
 async def _slack_user(context: Context, user: str) -> Mapping[str, Any]:
-    """What Slack says of a user; as a deactivated one if it knows none."""
+    """What Slack says of a user; as a deactivated one if it knows none. Raises ResponderBotError("unavailable")."""
     try:
         found: Mapping[str, Any] = (await context.services.slack.users_info(user=user))["user"]
-    except SlackApiError as error:
-        if error.response.get("error") in ("user_not_found", "user_not_visible"):
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        failure = classify(error, user)
+        if failure.code in ("user_not_found", "user_not_visible"):
             return {"deleted": True}
-        raise
+        why = failure.message if failure.kind == "app_refused" else "Try again in a minute."
+        raise ResponderBotError("unavailable", f"Slack doesn't say who this is. Nothing was done. {why}") from error
     return found
 
 

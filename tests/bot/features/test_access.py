@@ -206,6 +206,13 @@ async def test_the_wrong_person_is_refused(env: BotEnvironment) -> None:
     home = await seen(env, ROB, lambda view: view.home)
     await rob.click(None, view_id=home["id"], action_id=button_in(home, "Request access")["action_id"])
     await seen(env, ROB, modal_with("was ended; only an org-admin can give it back"))
+    # Slack is busy: nobody is taken at their word.
+    env.emulator.faults.ratelimit("users.info")
+    oskar = await env.person(OSKAR)
+    await oskar.open_home()
+    home = await seen(env, OSKAR, lambda view: view.home)
+    await oskar.click(None, view_id=home["id"], action_id=button_in(home, "Request access")["action_id"])
+    await seen(env, OSKAR, modal_with("Slack doesn't say who this is. Nothing was done. Try again in a minute."))
     # A deactivated account gets no user.
     env.emulator.add_user(NINA, name="nina", deleted=True)
     await press(env, LEA, ADMINS, card, "Approve as analyst")
