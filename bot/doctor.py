@@ -58,10 +58,10 @@ async def checks(
         if not team:
             return found
         found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
+        found += await GroupSync(settings.group, core, slack, team).checks_now()
         if settings.bot.core_api_key:
             is_linked = _linked_by_core(core) if key.ok else None
             if key.ok:
-                found += await GroupSync(settings.group, core, slack, team).checks_now()
                 found += await access_checks(core, team, settings.bot.access_channel)
         return [*found, await _people_check(settings, slack, team, bot_user_id, is_linked)]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.cards.text import count
 from bot.features.base import Check
 from bot.identity import logins_by_slack_id
 from bot.outbox.errors import classify
@@ -106,16 +108,14 @@ class GroupSync:
         return [*found, Check("groups", False, self._problem)] if self._problem else found
 
     async def checks_now(self) -> list[Check]:
-        """As `checks`; asks Slack where this replica hasn't."""
+        """As `checks`; asks Slack where this replica hasn't. Without an answer of core it says nothing of links."""
         if self._states or not self._groups:
             return self.checks()
-        try:
+        users: Sequence[UserEntry] = ()
+        with suppress(ResponderBotError):
             users = await self._core.users()
-        except ResponderBotError as error:
-            return [Check("groups", False, error.message)]
-        return [
-            _check(name, section, (await self._look(name, section, users))[0]) for name, section in self._groups.items()
-        ]
+        looked_at = {name: (await self._look(name, section, users))[0] for name, section in self._groups.items()}
+        return [_check(name, self._groups[name], state, knows_links=bool(users)) for name, state in looked_at.items()]
 
     async def _look(self, name: str, section: GroupSection, users: Sequence[UserEntry]) -> tuple[GroupState, float]:
         """What Slack says of the group, and how many seconds it holds us back."""
@@ -139,11 +139,11 @@ class GroupSync:
         return GroupState(members, sum(user not in by_slack_id for user in slack_users)), 0.0
 
 
-def _check(name: str, section: GroupSection, state: GroupState) -> Check:
+def _check(name: str, section: GroupSection, state: GroupState, *, knows_links: bool = True) -> Check:
     if state.problem:
         return Check(f"group @{name}", False, state.problem)
     total = len(state.members) + state.unlinked
     words = f"{len(state.members)} of the {total} members of {section.slack_usergroup} are linked"
-    return Check(
-        f"group @{name}", True, words if state.unlinked else f"as user group {section.slack_usergroup}: {total}"
-    )
+    if not knows_links or not state.unlinked:
+        words = f"user group {section.slack_usergroup}, {count(total, 'member')}"
+    return Check(f"group @{name}", True, words)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from bot.app.groups import EVERY_S, GroupSync
-from bot.doctor import access_checks
+from bot.doctor import access_checks, checks
 from bot.settings import GroupSection, parse
 from core.client import CoreClient
+from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from tests.bot.features.environment import MANIFEST
 from tests.bot.running import ANNA, BEN, LEA, NINA, ROB, BotEnvironment, running_bot
@@ -106,6 +107,17 @@ async def test_a_group_that_core_refuses_holds_up_no_other(tmp_path: Path) -> No
         await groups.sync()
         assert await members(env) == ["anna"]
         assert [(one.name, one.ok) for one in groups.checks()] == [("group @..", False), ("group @containment", True)]
+
+
+async def test_the_doctor_of_serve_has_no_key_and_looks_at_slack_alone(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env, CoreClient(env.core.url, "") as core:
+        env.emulator.set_usergroup(S0, [ANNA, NINA])
+        section = {"group": {"containment": GroupSection(slack_usergroup=S0), "no": GroupSection(slack_usergroup="S9")}}
+        own = env.settings.bot.model_copy(update={"core_api_key": ""})
+        found = await checks(env.settings.model_copy(update={**section, "bot": own}), core, MANIFEST, now_ms)
+        shown = {one.name: (one.ok, one.message) for one in found if one.name.startswith("group")}
+        assert shown["group @containment"] == (True, f"user group {S0}, 2 members")
+        assert shown["group @no"][0] is False
 
 
 async def test_core_away_is_told_and_the_next_round_goes_on(tmp_path: Path) -> None:
