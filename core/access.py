@@ -233,6 +233,15 @@ def current_permissions(reads: Reads, login: str) -> frozenset[Permission]:
     return frozenset() if row is None or row["disabled"] else _PERMISSIONS[row["profile"]]
 
 
+def current_caller(reads: Reads, login: str, acted_through: str) -> Caller | None:
+    """A user at this moment, as the caller of what core does in their name; None if they are disabled or unknown.
+
+    For what they asked for with the key of `acted_through`.
+    """
+    row = users.by_login(reads, login)
+    return None if row is None or row["disabled"] else _caller(row, acted_through=acted_through)
+
+
 def require_person(reads: Reads, name: str) -> str:
     """The login, if it is of a person with access. Raises ResponderBotError("bad_request")."""
     login = name.strip().lower()

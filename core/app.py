@@ -22,6 +22,7 @@ from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import IDEMPOTENCY_KEY_MS
 from core.actions.service import Actions
+from core.actions.undos import Undos
 from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
@@ -162,6 +163,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     stack.push_async_callback(runner.close)
     await runner.open()
     actions = Actions(lifecycle, runner, offers, database, feed, clock, spread_load=section.spread_load)
+    undos = Undos(actions.runs, offers, database, clock)
+    stack.push_async_callback(undos.close)
+    await undos.open()
     stack.push_async_callback(_cancel, asyncio.create_task(_prune_hourly(feed, database, clock, section.event_days)))
 
     people = People(database, access, clock)
@@ -179,7 +183,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         if not part.ok or section.confinement == "none":
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
     table: list[Endpoint] = [
-        *actions_api.endpoints(actions),
+        *actions_api.endpoints(actions, undos),
         *bulks_api.endpoints(Bulks(actions.runs, offers, database, clock)),
         *responders_api.endpoints(offers, actions, database),
         *alerts_api.endpoints(alerts),
@@ -193,7 +197,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *health.endpoints(
             probe,
             metrics,
-            [lambda: engine_parts(offers), lambda: confinement_parts(settings)],
+            [lambda: engine_parts(offers), lambda: confinement_parts(settings), lambda: undo_parts(undos)],
             paths_of(settings),
         ),
     ]
@@ -234,6 +238,14 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
     if problems := offers.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts
+
+
+def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
+    """What core should have undone and could not; nothing while there is none."""
+    waiting = undos.waiting()
+    what = "1 run was" if waiting == 1 else f"{waiting} runs were"
+    message = f"{what} to be undone by now and could not be; their `undo` says why. Core tries again."
+    return [health.ComponentHealth("timed undo", False, message)] if waiting else []
 
 
 def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:

@@ -230,6 +230,22 @@ class CoreClient:
         path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
         return self._parse(await self._request("POST", path, headers=headers), BulkAnswer.model_validate_json)
 
+    async def undo(self, action_id: str, parameters: Json | None = None, *, idempotency_key: str = "") -> Action:
+        """Undo an action now; returns the run that does so.
+
+        Raises "conflict" if it can't be undone, with `details["action"]` if it is or was undone already.
+        """
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        body = {"parameters": dict(parameters or {})}
+        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
+        return self._parse(await self._request("POST", path, body, headers=headers), Action.model_validate_json)
+
+    async def set_undo_time(self, action_id: str, minutes: int) -> Action:
+        """Have core undo an action in so many minutes from now, or (0) not by itself."""
+        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
+        response = await self._request("PATCH", path, {"undoAfterMinutes": minutes})
+        return self._parse(response, Action.model_validate_json)
+
     async def cancel(self, action_id: str) -> Action:
         return self._parse(
             await self._request("DELETE", f"{_ENGINE}/action/{_quoted(action_id)}"), Action.model_validate_json

@@ -26,7 +26,7 @@ from core.common.settings_file import (
     variables,
     with_file,
 )
-from core.models import Parameter, parse_parameters
+from core.models import MAX_UNDO_MINUTES, Parameter, parse_parameters
 
 Name = Annotated[
     str,
@@ -95,6 +95,12 @@ class ResponderSection(SettingsSection):
     approval_expires_minutes: int = Field(60, ge=1)
     parameter: tuple[Parameter, ...] = ()
     """Its inputs, in place of those of its definition."""
+    undo: str = ""
+    """The responder that undoes a run of it."""
+    undo_after_minutes: int = Field(0, ge=0, le=MAX_UNDO_MINUTES)
+    """How long after its success it is undone; 0: not by itself."""
+    allow_permanent: bool = False
+    """Whether a run may ask for longer than that, or for no end."""
     confinement: Literal["landlock", "bwrap", "none"] | None = None
     """In place of that of `[core]`."""
     network: Literal["all", "none"] = Field(
@@ -261,10 +267,18 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
             table["parameter"] = parse_parameters(table.get("parameter") or ())
         except ValueError as reason:
             raise settings_error(f'{sections.source}: [[responder."{name}".parameter]]: {reason}') from reason
+        if not table.get("undo") and (key := next((key for key in _OF_UNDO if table.get(key)), "")):
+            raise settings_error(
+                f'{sections.source}: [responder."{name}"] {key} has no effect without undo; name the responder that'
+                " undoes its runs."
+            )
     return {
         name: checked(ResponderSection, table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
     }
+
+
+_OF_UNDO = ("undo_after_minutes", "allow_permanent")
 
 
 def _secret_source(table: Mapping[str, Any], location: str, folder: Path) -> SecretSource:

@@ -42,7 +42,7 @@ _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "f
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
 INPUT_LIMIT = 120
-OWN_PARAMETERS = ("user", "organisation")  # which core adds to the parameters in a report
+OWN_PARAMETERS = ("user", "organisation", "undoes")  # which core adds to the parameters in a report
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 

@@ -333,14 +333,14 @@ class _DocumentReader:
         number, text = row["id"], row["doc"]
         try:
             text = reports.compact(text) if is_compacted else text
-            from_json(text)
-        except (ValueError, TypeError, KeyError):
+            undo = from_json(text).get("undo") or {}
+        except (ValueError, TypeError, KeyError, AttributeError):
             document.unreadable[number] = None
             return
         is_compacted = text != row["doc"]
         self.chars += len(text)
         document.actions[number] = text
-        document.responder_names.add(row["responder_name"])
+        document.responder_names |= {row["responder_name"], undo.get("responder", row["responder_name"])}
         for numbers, is_in in (
             (document.compacted, is_compacted),
             (document.shortened, is_compacted or row["is_cut"]),

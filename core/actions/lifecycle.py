@@ -16,7 +16,7 @@ from typing import Any, Literal
 import structlog
 
 from core.access import Caller
-from core.actions import operations, rights
+from core.actions import operations, rights, undo_state
 from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.offers import Choice, Offers
@@ -27,7 +27,7 @@ from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
-from core.models import OPEN_STATUSES, OWN_PARAMETERS, Action, ActionStatus, Approval, Outcome, RunInput, Vote
+from core.models import OPEN_STATUSES, OWN_PARAMETERS, Action, ActionStatus, Approval, Outcome, RunInput, Undo, Vote
 from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -96,11 +96,15 @@ class Lifecycle:
         choice: Choice,
         section: ResponderSection,
         parameters: reports.SerializedParameters,
+        *,
         bulk_id: int | None = None,
+        undo: Undo | None = None,
+        undoes: int | None = None,
     ) -> Action:
         """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease.
 
-        `parameters` are those of the request; `bulk_id` is that of the bulk that it belongs to.
+        `parameters` are those of the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be
+        undone, `undoes` the number of the action that it undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if section.approval else None
@@ -126,6 +130,8 @@ class Lifecycle:
             created_at=now,
             approval=approval,
             bulk=None if bulk_id is None else f"~{bulk_id}",
+            undo=undo,
+            undoes=None if undoes is None else f"~{undoes}",
         )
         row = {
             "id": number,
@@ -145,6 +151,7 @@ class Lifecycle:
             "whole_parameters": parameters.whole,
             "approval_expires_at": expires_at,
             "bulk_id": bulk_id,
+            "undoes": undoes,
             "doc": action.to_json(),
         }
         stored.insert(tx, row)
@@ -389,6 +396,12 @@ class Lifecycle:
             )
             for row in rows:
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
+            undo_state.end_timers(
+                tx,
+                f"Core was restored from a backup of {backup.as_time(made_at)}; it may have been undone, or be in force"
+                " for another reason. Look at its target before you undo it.",
+                self._clock(),
+            )
             return made_at, len(rows)
 
         if backup.made_at(self._database) is not None:
@@ -416,6 +429,7 @@ class Lifecycle:
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
+        undo = before.undo if before.undo is None or status != "Success" else undo_state.begun(before.undo, now)
         ended = before.model_copy(
             update={
                 "status": status,
@@ -426,6 +440,7 @@ class Lifecycle:
                 "operations": serialized.operations,
                 "report": serialized.report,
                 "approval": approval or before.approval,
+                "undo": undo,
             }
         )
         stored.set_end(
@@ -435,8 +450,11 @@ class Lifecycle:
             ended.to_json(),
             whole_report=serialized.whole_report,
             whole_operations=serialized.whole_operations,
+            undo_at=undo.at if undo else None,
         )
         self._record_event(tx, row, "action.ended", user)
+        if row["undoes"] is not None:
+            undo_state.ended(tx, row["undoes"], ended, self._clock())
         return ended
 
     def _with_vote(
@@ -469,9 +487,10 @@ class Lifecycle:
         return row
 
     def _parameters(self, row: Row) -> dict[str, Any]:
-        """The responder's `parameters`: the caller's, with core's own `user` and `organisation`, which can't be set."""
-        own = (row["created_by"], self._organisation)
-        return {**json.loads(row["parameters"]), **dict(zip(OWN_PARAMETERS, own, strict=True))}
+        """The responder's `parameters`: the caller's, with core's own, which can't be set."""
+        given = {name: value for name, value in json.loads(row["parameters"]).items() if name not in OWN_PARAMETERS}
+        undoes = {} if row["undoes"] is None else {"undoes": f"~{row['undoes']}"}
+        return {**given, "user": row["created_by"], "organisation": self._organisation, **undoes}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(

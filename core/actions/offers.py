@@ -133,6 +133,10 @@ class Offers:
         """All offers, sorted by name."""
         return list(self._by_name.values())
 
+    def find(self, responder_name: str) -> Offer | None:
+        """The offer of this name."""
+        return self._by_name.get(responder_name)
+
     def skipped(self) -> Sequence[tuple[str, Skipped]]:
         """Engine name and definition, for each that can't be used."""
         return [(name, skipped) for name, state in self._states.items() for skipped in state.catalogue.skipped]
@@ -291,7 +295,13 @@ class Offers:
     def policy(self, responder_name: str) -> Policy:
         """What the settings say of a responder, whether it is on offer or not."""
         section = self.section(responder_name)
-        return Policy(confirm=section.confirm, approval=section.approval)
+        return Policy(
+            confirm=section.confirm,
+            approval=section.approval,
+            undo=section.undo or None,
+            undo_after_minutes=section.undo_after_minutes or None,
+            allow_permanent=section.allow_permanent if section.undo else None,
+        )
 
     async def _refresh_repeatedly(self, state: EngineState, first: asyncio.Task[None]) -> None:
         await first
@@ -393,6 +403,7 @@ def settings_problems(
     if not is_complete:
         return problems
     known: dict[str, list[Responder]] = {}
+    usable = {responder.name for catalogue in found for responder in catalogue.responders}
     for catalogue in found:
         for responder in catalogue.responders:
             known.setdefault(responder.name, []).append(responder)
@@ -404,6 +415,8 @@ def settings_problems(
             problems.append(_unknown_section(name, list(known)))
         elif responders := by_variable_name[variable_name(name)]:
             problems += _unknown_items(name, section, [item for responder in responders for item in responder.items])
+        if section.undo:
+            problems += _undo_problems(name, section.undo, known, usable)
     return problems
 
 
@@ -411,6 +424,19 @@ def _unknown_section(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, 1)
     hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
     return f'The settings\' [responder."{name}"] names no responder that an engine knows; {hint}'
+
+
+def _undo_problems(name: str, undo: str, known: Collection[str], usable: Collection[str]) -> list[str]:
+    place = f'The settings\' [responder."{name}"] undo names'
+    if undo == name:
+        return [f"{place} the responder itself; name the one that undoes its runs."]
+    if undo in usable:
+        return []
+    if undo in known:
+        return [f"{place} {undo}, which can't be used, so nothing undoes its runs; correct that first."]
+    near = get_close_matches(undo, known, 1)
+    hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
+    return [f'{place} "{undo}", which no engine knows, so nothing undoes its runs; {hint}']
 
 
 def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -> list[str]:

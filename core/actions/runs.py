@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.access import Caller
-from core.actions import inputs, rights
+from core.actions import inputs, rights, undo_state
 from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.lifecycle import Lifecycle
@@ -14,10 +14,10 @@ from core.actions.offers import Choice, Offers
 from core.actions.runner import EngineQueue, Runner
 from core.actions.target import Target
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Transaction
+from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
-from core.models import Action, RunInput
+from core.models import Action, RunInput, Undo
 from core.records import artifacts
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -34,6 +34,22 @@ class StartedRun(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Undoing:
+    """The action that a run undoes."""
+
+    number: int
+    due_at: int | None = None
+    """When core was to do so (ms), if it does so by itself: then only if that still holds."""
+
+    def require(self, reads: Reads) -> Row:
+        """The row of the action, if it can be undone now. Raises ResponderBotError("conflict")."""
+        row = undo_state.require_undoable(reads, self.number)
+        if self.due_at is not None and row["undo_at"] != self.due_at:
+            raise ResponderBotError("conflict", "It was given another time.")
+        return row
+
+
+@dataclass(frozen=True)
 class CheckedRun:
     """A request that may be recorded; what may have changed since is checked again in that transaction."""
 
@@ -43,6 +59,9 @@ class CheckedRun:
     target: Target
     choice: Choice
     section: ResponderSection
+    undoing: Undoing | None
+    undo: Undo | None
+    """How the run can be undone in turn."""
 
 
 class Runs:
@@ -65,7 +84,9 @@ class Runs:
         self._clock = clock
         self._spread_load = spread_load
 
-    async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
+    async def start(
+        self, caller: Caller, request: RunInput, *, key: str = "", body: str = "", undoing: Undoing | None = None
+    ) -> StartedRun:
         """Record a run, durably, and queue it for its engine.
 
         `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
@@ -74,7 +95,7 @@ class Runs:
         earlier = self._earlier(self._database, caller, key, body)
         if earlier is not None:
             return StartedRun(earlier, False)
-        checked = self.check(self._database, caller, request)
+        checked = self.check(self._database, caller, request, undoing)
         parameters = await _serialized(checked.request.parameters)
 
         engine = checked.choice.engine
@@ -97,14 +118,18 @@ class Runs:
         # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
         return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, engine.name, slot)))
 
-    def check(self, reads: Reads, caller: Caller, request: RunInput) -> CheckedRun:
+    def check(self, reads: Reads, caller: Caller, request: RunInput, undoing: Undoing | None = None) -> CheckedRun:
         """What a request would run; raises as `start` does. What may change meanwhile is left to `record`."""
+        if undoing is not None:
+            undoing.require(reads)
         target = targets.load(reads, request.object_type, objects.parse_id(request.object_id), on_run=True)
         caller.require_clearance(target.tlp, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
         values = inputs.checked(reads, self._offers.parameters(choice.offer), request.parameters)
         checked = request.model_copy(update={"parameters": values})
-        return CheckedRun(caller, checked, target, choice, self._offers.section(choice.offer.name))
+        section = self._offers.section(choice.offer.name)
+        undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
+        return CheckedRun(caller, checked, target, choice, section, undoing, undo)
 
     def record(
         self,
@@ -123,9 +148,23 @@ class Runs:
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.offer.name)
         with_slot = self._with_free_slot(tx, choice, request, target)
-        return self._lifecycle.record(
-            tx, checked.caller, request, target, with_slot, checked.section, parameters, bulk_id
+        undoing = checked.undoing
+        undone = None if undoing is None else undoing.require(tx)
+        action = self._lifecycle.record(
+            tx,
+            checked.caller,
+            request,
+            target,
+            with_slot,
+            checked.section,
+            parameters,
+            bulk_id=bulk_id,
+            undo=checked.undo,
+            undoes=None if undoing is None else undoing.number,
         )
+        if undoing is not None and undone is not None:
+            undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)
+        return action
 
     def queue(self, action: Action) -> None:
         """Queue a recorded action for its engine, unless it waits for approval."""

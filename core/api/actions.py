@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from core.actions import target as targets
 from core.actions.service import LIST_LIMIT, Actions
+from core.actions.undos import Undos
 from core.api import search as search_api
 from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
 from core.common.errors import ResponderBotError
-from core.models import Action, Decision, RunInput
+from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
 
 BASE = "/api/connector/engine/action"
@@ -33,7 +34,7 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
 
 
-def endpoints(actions: Actions) -> list[Endpoint]:
+def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
 
     async def run(request: Request) -> Response:
@@ -66,6 +67,18 @@ def endpoints(actions: Actions) -> list[Endpoint]:
     async def deny(request: Request) -> Response:
         decision: Decision = request.body
         return json_response(await actions.deny(request.caller, request.path["id"], decision.message))
+
+    async def undo(request: Request) -> Response:
+        key, body = idempotency_key(request)
+        number = request.path["id"]
+        started = await undos.undo(request.caller, number, request.body, key=key, body=f"{number} {body}")
+        if not started.new:
+            return json_response(started.action)
+        return json_response(await actions.with_job_id(started.action), status=201)
+
+    async def set_undo_time(request: Request) -> Response:
+        minutes = request.body.undo_after_minutes
+        return json_response(await undos.set_time(request.caller, request.path["id"], minutes))
 
     def decision_endpoint(handler: Any, path: str, summary: str) -> Endpoint:
         return Endpoint(
@@ -137,4 +150,30 @@ def endpoints(actions: Actions) -> list[Endpoint]:
         search_api.endpoint(BASE, actions.search, list[Action], "actions"),
         decision_endpoint(approve, "approve", "Approve an action that waits for approval"),
         decision_endpoint(deny, "deny", "Deny an action that waits for approval"),
+        Endpoint(
+            "POST",
+            f"{BASE}/{{id}}/undo",
+            undo,
+            "Undo an action",
+            body=UndoInput,
+            response=Action,
+            status=201,
+            permission="manageAction",
+            purpose="undo action",
+            errors=(404, 409, 422),
+            request_headers={
+                "Idempotency-Key": "a repeated key within 24 hours answers 200 with the same action and starts nothing"
+            },
+        ),
+        Endpoint(
+            "PATCH",
+            f"{BASE}/{{id}}/undo",
+            set_undo_time,
+            "Change when core undoes an action",
+            body=UndoTimeInput,
+            response=Action,
+            permission="manageAction",
+            purpose="change when an action is undone",
+            errors=(404, 409),
+        ),
     ]

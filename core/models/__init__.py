@@ -32,6 +32,7 @@ from core.models.answers import (
     SlackUsers,
     StoredModel,
     Task,
+    Undo,
     UserEntry,
     Vote,
 )
@@ -52,6 +53,7 @@ from core.models.base import (
     Profile,
 )
 from core.models.inputs import (
+    MAX_UNDO_MINUTES,
     AccessInput,
     AlertInput,
     AlertsUpdate,
@@ -79,11 +81,14 @@ from core.models.inputs import (
     SearchInput,
     TaskInput,
     TaskUpdate,
+    UndoInput,
+    UndoTimeInput,
 )
 from core.models.parameters import OWN_PARAMETERS, Parameter, parse_parameters
 
 __all__ = [
     "KINDS",
+    "MAX_UNDO_MINUTES",
     "OBJECT_TYPES",
     "OPEN_STATUSES",
     "OWN_PARAMETERS",
@@ -154,6 +159,9 @@ __all__ = [
     "Task",
     "TaskInput",
     "TaskUpdate",
+    "Undo",
+    "UndoInput",
+    "UndoTimeInput",
     "UserEntry",
     "Vote",
     "parse_parameters",

@@ -201,6 +201,26 @@ class InputTitle(ApiModel):
     type: ParameterType
 
 
+class Undo(ApiModel):
+    """How an action can be undone (core/docs/semantics.md#undo)."""
+
+    responder: str
+    """The name of the responder that does it."""
+    after_minutes: int | None = None
+    """How long after its success core does it, as it was asked for; None: not by itself."""
+    status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
+    """None until the action has succeeded, and if it has not.
+
+    `waiting`: it was due and refused, which `message` says, and core tries again. `replaced`: a later run of the same
+    responder is in force on the object.
+    """
+    at: Millis | None = None
+    """When core does it, or should have."""
+    action_id: ObjectId | None = None
+    """The newest run that is to undo it."""
+    message: str | None = None
+
+
 class Action(ApiModel):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -235,6 +255,10 @@ class Action(ApiModel):
     approval: Approval | None = None
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
+    undo: Undo | None = None
+    """None if its responder has none, and for an undo itself."""
+    undoes: ObjectId | None = None
+    """The action that it undoes."""
 
 
 class BulkEntry(ApiModel):
@@ -300,6 +324,12 @@ class Policy(ApiModel):
 
     confirm: str = ""
     approval: int = 0
+    undo: str | None = None
+    """The name of the responder that undoes a run of it."""
+    undo_after_minutes: int | None = None
+    """When core does so by itself, unless a run asks for less; None: not by itself."""
+    allow_permanent: bool | None = None
+    """Whether a run may ask for a longer time, or for no end."""
 
 
 class OfferedResponder(ApiModel):

@@ -40,6 +40,7 @@ from core.models.base import ApiModel, Attachment, Kind
 
 MAX_TARGETS = 100
 """How many objects one request may run a responder on."""
+MAX_UNDO_MINUTES = 366 * 24 * 60
 
 
 class Input(ApiModel):
@@ -395,6 +396,12 @@ class RunOptions(Input):
         default_factory=dict, description="the responder's inputs; as they are, if it declares none"
     )
     only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
+    undo_after_minutes: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_UNDO_MINUTES,
+        description="when core undoes it, counted from its success; 0: not by itself; default: as the settings say",
+    )
 
 
 class RunTarget(Input):
@@ -406,6 +413,23 @@ class RunTarget(Input):
 
 class RunInput(RunTarget, RunOptions):
     """`POST /api/connector/engine/action`."""
+
+
+class UndoInput(Input):
+    """`POST /api/connector/engine/action/{id}/undo`."""
+
+    parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        description="inputs of the responder that undoes it; default: the run's own, by name",
+    )
+
+
+class UndoTimeInput(Input):
+    """`PATCH /api/connector/engine/action/{id}/undo`."""
+
+    undo_after_minutes: int = Field(
+        ge=0, le=MAX_UNDO_MINUTES, description="when core undoes it, counted from now; 0: not by itself"
+    )
 
 
 class BulkInput(RunOptions):

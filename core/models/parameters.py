@@ -13,8 +13,8 @@ from pydantic_core import SchemaError
 from core.common.words import spaced
 from core.models.base import ApiModel
 
-OWN_PARAMETERS = ("user", "organisation")
-"""What core itself tells every responder; no client and no definition can set them."""
+OWN_PARAMETERS = ("user", "organisation", "undoes")
+"""What core itself tells a responder; no client and no definition can set them. `undoes` only where it undoes a run."""
 ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 

@@ -9,7 +9,8 @@ from core.common.database.sqlite import Reads, Row, Search, Transaction
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
-    " created_at, dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, doc"
+    " created_at, dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, undoes, undo_at,"
+    " doc"
 )
 
 
@@ -18,10 +19,10 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
-        " approval_expires_at, bulk_id, doc)"
+        " approval_expires_at, bulk_id, undoes, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
-        " :approval_expires_at, :bulk_id, :doc)",
+        " :approval_expires_at, :bulk_id, :undoes, :doc)",
         values,
     )
 
@@ -148,10 +149,11 @@ def set_end(
     *,
     whole_report: str | None,
     whole_operations: str | None,
+    undo_at: int | None,
 ) -> None:
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
-        " whole_operations = :whole_operations, owner = NULL, approval_expires_at = NULL"
+        " whole_operations = :whole_operations, undo_at = :undo_at, owner = NULL, approval_expires_at = NULL"
         " WHERE id = :id",
         {
             "id": action_id,
@@ -159,7 +161,57 @@ def set_end(
             "doc": doc,
             "whole_report": whole_report,
             "whole_operations": whole_operations,
+            "undo_at": undo_at,
         },
+    )
+
+
+def set_undo(tx: Transaction, action_id: int, doc: str, undo_at: int | None) -> None:
+    """Store the JSON of an ended action, and when core undoes it (ms)."""
+    tx.run(
+        "UPDATE action SET doc = :doc, undo_at = :undo_at WHERE id = :id",
+        {"id": action_id, "doc": doc, "undo_at": undo_at},
+    )
+
+
+def undos_due(reads: Reads, now: int, limit: int) -> list[Row]:
+    """The actions (`id, undo_at`) that core is to undo by `now` (ms), first those that are due longest."""
+    return reads.rows(
+        "SELECT id, undo_at FROM action WHERE undo_at <= :now ORDER BY undo_at, id LIMIT :limit",
+        {"now": now, "limit": limit},
+    )
+
+
+def with_undo_at(reads: Reads) -> list[int]:
+    """The actions that core is to undo at some time."""
+    return [row["id"] for row in reads.rows("SELECT id FROM action WHERE undo_at IS NOT NULL")]
+
+
+_UNDO_STATUS = "CASE WHEN json_valid({of}.doc) THEN json_extract({of}.doc, '$.undo.status') END"
+
+
+def count_undo_waiting(reads: Reads) -> int:
+    """How many actions core should have undone, and could not."""
+    row = reads.row(
+        "SELECT count(*) AS total FROM action WHERE undo_at IS NOT NULL"
+        f" AND {_UNDO_STATUS.format(of='action')} = 'waiting'"
+    )
+    return row["total"] if row else 0
+
+
+def later_in_force(reads: Reads, action_id: int) -> Row | None:
+    """The newest later run of the same responder on the same object that is open, or succeeded and is not undone.
+
+    As `id, status, undo_status`.
+    """
+    undo_status = _UNDO_STATUS.format(of="later")
+    return reads.row(
+        f"SELECT later.id, later.status, {undo_status} AS undo_status"
+        " FROM action AS this JOIN action AS later ON later.object_id = this.object_id"
+        " AND later.id > this.id AND later.kind = this.kind AND later.responder_name = this.responder_name"
+        " WHERE this.id = :id AND later.undoes IS NULL AND later.status IN ('Waiting', 'InProgress', 'Success')"
+        f" AND {undo_status} IS NOT 'undone' ORDER BY later.id DESC LIMIT 1",
+        {"id": action_id},
     )
 
 

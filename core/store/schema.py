@@ -286,6 +286,14 @@ def runs_in_bulk(db: Database) -> None:
     db.execute("CREATE INDEX action_in_bulk ON action (bulk_id, status) WHERE bulk_id IS NOT NULL")
 
 
+@migrations()
+def undos(db: Database) -> None:
+    # undoes: the action that this one undoes. undo_at: when core undoes this one; null for never, and once it has.
+    db.execute("ALTER TABLE action ADD COLUMN undoes INTEGER")
+    db.execute("ALTER TABLE action ADD COLUMN undo_at INTEGER")
+    db.execute("CREATE INDEX action_undo_at ON action (undo_at) WHERE undo_at IS NOT NULL")
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

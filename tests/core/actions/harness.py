@@ -14,6 +14,7 @@ from core.actions.offers import Offers
 from core.actions.report import ReportLimits
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
+from core.actions.undos import Undos
 from core.common.database.sqlite import Database
 from core.engines.base import Engine, Report
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
@@ -43,6 +44,7 @@ class ActionParts:
     lifecycle: Lifecycle
     runner: Runner
     actions: Actions
+    undos: Undos
 
 
 @asynccontextmanager
@@ -62,7 +64,8 @@ async def action_parts(
     runner = Runner(lifecycle, offers, database, clock, tick_s=tick_s)
     await runner.open()
     try:
-        yield ActionParts(lifecycle, runner, Actions(lifecycle, runner, offers, database, Feed(database, clock), clock))
+        actions = Actions(lifecycle, runner, offers, database, Feed(database, clock), clock)
+        yield ActionParts(lifecycle, runner, actions, Undos(actions.runs, offers, database, clock))
     finally:
         await runner.close()
         await offers.close()
@@ -81,6 +84,7 @@ class Harness:
     alert_id: str
     database: Database
     access: Access
+    undos: Undos
 
     def alert_json(self) -> str:
         return Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
@@ -120,7 +124,9 @@ async def open_harness(
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
         feed = Feed(database, clock)
-        yield Harness(own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access)
+        yield Harness(
+            own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access, own.undos
+        )
 
 
 def run_input(harness: Harness, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:

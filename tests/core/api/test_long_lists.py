@@ -61,6 +61,7 @@ def _row(number: int, alert: int, report: str, operations: str) -> dict[str, Any
         "object_id": alert,
         "root_id": alert,
         "bulk_id": None,
+        "undoes": None,
         "responder_name": "R_1_0",
         "engine_name": "local",
         "engine_responder_id": "r",

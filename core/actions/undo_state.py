@@ -1,0 +1,156 @@
+"""Whether an action can be undone, and when core does it: the `undo` of its JSON (core/docs/semantics.md#undo)."""
+
+import json
+from typing import Any
+
+from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import Action, Undo
+from core.records import events
+from core.settings import ResponderSection
+from core.store import actions as stored
+
+MINUTE_MS = 60_000
+RETRY_MS = MINUTE_MS  # after core was refused; longer, up to the next, the longer ago it was due
+LAST_RETRY_MS = 60 * MINUTE_MS
+
+
+def of_run(section: ResponderSection, minutes: int | None) -> Undo | None:
+    """How a run can be undone that asks for `minutes` (0: no end; None: as the settings say).
+
+    Raises ResponderBotError("bad_request") for what the settings don't allow.
+    """
+    if not section.undo:
+        if minutes:
+            raise ResponderBotError(
+                "bad_request", "This responder has no undo, so it can't end by itself; leave out undoAfterMinutes."
+            )
+        return None
+    asked = section.undo_after_minutes if minutes is None else minutes
+    _require_allowed(section, asked)
+    return Undo(responder=section.undo, after_minutes=asked or None)
+
+
+def _require_allowed(section: ResponderSection, minutes: int) -> None:
+    longest = section.undo_after_minutes
+    if longest and not section.allow_permanent and not 0 < minutes <= longest:
+        sentence = f"This responder is to be undone after at most {longest} minutes; give it 1 to {longest}."
+        raise ResponderBotError("bad_request", sentence)
+
+
+def begun(undo: Undo, now: int) -> Undo:
+    """From the success of the action on."""
+    at = None if undo.after_minutes is None else now + undo.after_minutes * MINUTE_MS
+    return undo.model_copy(update={"status": "available", "at": at})
+
+
+def require_undoable(tx: Reads, number: int) -> Row:
+    """The row of an action that can be undone now. Raises ResponderBotError("conflict") with the reason."""
+    row = stored.find(tx, number)
+    if row is None:
+        raise ResponderBotError("not_found", "Action not found")
+    undo = _loaded(row).undo
+    if reason := _why_not(row, undo):
+        raise ResponderBotError("conflict", reason, details=_undo_action(tx, undo))
+    return row
+
+
+def _why_not(row: Row, undo: Undo | None) -> str:
+    if row["undoes"] is not None:
+        return f"This undid ~{row['undoes']}; to have that back, run its responder again."
+    if undo is None:
+        return f"{row['responder_name']} had no undo when this ran."
+    if undo.status is None:
+        return f"Only what has succeeded can be undone; this is {row['status']}."
+    if undo.status == "running":
+        return f"It is being undone, by {undo.action_id}."
+    if undo.status == "undone":
+        return f"It was undone, by {undo.action_id}."
+    return ""
+
+
+def _undo_action(reads: Reads, undo: Undo | None) -> dict[str, Any]:
+    """The `action` in the way."""
+    row = None if undo is None or undo.action_id is None else stored.find(reads, int(undo.action_id[1:]))
+    return {} if row is None else {"action": json.loads(row["doc"])}
+
+
+def started(tx: Transaction, row: Row, by: Action, now: int, *, is_due: bool) -> None:
+    """Note that an action is being undone. It isn't undone again by itself, if this was the time for it."""
+    undo_at = None if is_due else row["undo_at"]
+    _save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
+
+
+def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
+    """Note how the run that undoes an action has ended. If it failed, a time that is yet to come stays."""
+    row = stored.find(tx, number)
+    if row is None:  # deleted by hand
+        return
+    undo = _loaded(row).undo
+    if undo is None or undo.action_id != by.id:
+        return
+    is_undone = by.status == "Success"
+    undo_at = None if is_undone else row["undo_at"]
+    _save(tx, row, by.created_by, now, undo_at, status="undone" if is_undone else "failed", at=undo_at)
+
+
+def set_time(tx: Transaction, row: Row, section: ResponderSection, minutes: int, user: str, now: int) -> Action:
+    """Have an action undone in so many minutes from now, or (0) not by itself.
+
+    Raises ResponderBotError("bad_request") for what the settings don't allow.
+    """
+    _require_allowed(section, minutes)
+    undo_at = now + minutes * MINUTE_MS if minutes else None
+    return _save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None)
+
+
+def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
+    """Note why an action could not be undone when it was due; it is tried again later."""
+    late = now - (_at(row) or now)
+    undo_at = now + min(max(RETRY_MS, late // 2), LAST_RETRY_MS)
+    undo = _loaded(row).undo
+    if undo is not None and (undo.status, undo.message) == ("waiting", message):
+        stored.set_undo(tx, row["id"], row["doc"], undo_at)  # nothing that anybody sees has changed
+    else:
+        _save(tx, row, row["created_by"], now, undo_at, status="waiting", message=message)
+
+
+def replaced(tx: Transaction, row: Row, later: int, now: int) -> None:
+    """Note that a later run is in force on the object, so that its own time counts."""
+    message = f"~{later} ran on the same object later, so that decides when it is undone."
+    _save(tx, row, row["created_by"], now, None, status="replaced", at=None, message=message)
+
+
+def end_timers(tx: Transaction, message: str, now: int) -> None:
+    """Have core undo nothing by itself any more of what it was to undo."""
+    for number in stored.with_undo_at(tx):
+        row = stored.find(tx, number)
+        if row is not None:
+            _save(tx, row, row["created_by"], now, None, status="failed", at=None, message=message)
+
+
+def _save(tx: Transaction, row: Row, user: str, now: int, undo_at: int | None, **changes: Any) -> Action:
+    """Store a changed `undo`, with its event."""
+    action = _loaded(row)
+    undo = action.undo and action.undo.model_copy(update=changes)
+    changed = action.model_copy(update={"undo": undo})
+    stored.set_undo(tx, row["id"], changed.to_json(), undo_at)
+    events.record(
+        tx,
+        at=now,
+        type="action.updated",
+        object_type="Action",
+        object_id=row["id"],
+        root_id=row["root_id"],
+        user=user,
+    )
+    return changed
+
+
+def _at(row: Row) -> int | None:
+    undo = _loaded(row).undo
+    return None if undo is None else undo.at
+
+
+def _loaded(row: Row) -> Action:
+    return Action.model_validate_json(row["doc"])

@@ -1,0 +1,162 @@
+"""Undoes actions: when somebody asks for it, and at the time that a run was given (core/docs/semantics.md#undo)."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from core.access import Caller, current_caller
+from core.actions import rights, undo_state
+from core.actions.lifecycle import find
+from core.actions.offers import Offers
+from core.actions.runs import Runs, StartedRun, Undoing
+from core.common.clock import Clock
+from core.common.database.sqlite import Database, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import Action, RunInput, UndoInput
+from core.store import actions as stored
+
+TICK_S = 5.0  # how late core may be
+BATCH = 100  # undone in one go; more wait for the next
+
+log = structlog.get_logger()
+
+
+class Undos:
+    """Starts the runs that undo others, each as any run: with the rights, rules and approvals of its responder."""
+
+    def __init__(self, runs: Runs, offers: Offers, database: Database, clock: Clock, *, tick_s: float = TICK_S) -> None:
+        self._runs = runs
+        self._offers = offers
+        self._database = database
+        self._clock = clock
+        self._tick_s = tick_s
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Undo at intervals what is due, beginning with what became due while no core ran."""
+        self._ticking = asyncio.create_task(self._repeat())
+
+    async def close(self) -> None:
+        """Stop looking for what is due."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticking
+
+    async def undo(
+        self, caller: Caller, action_id: str, request: UndoInput, *, key: str = "", body: str = ""
+    ) -> StartedRun:
+        """Undo an action now. `key` and `body`: as `Runs.start`.
+
+        Raises ResponderBotError as `Runs.start` does; "conflict" for what can't be undone, with the `action` that
+        undoes it or has undone it, if that is why.
+        """
+        row = find(self._database, action_id)
+        run = self._request(row, request)
+        return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=Undoing(row["id"]))
+
+    async def set_time(self, caller: Caller, action_id: str, minutes: int) -> Action:
+        """Have an action undone in so many minutes from now, or (0) not by itself.
+
+        Raises ResponderBotError: not_found, forbidden, bad_request for what the settings don't allow, conflict for
+        what can't be undone.
+        """
+
+        def work(tx: Transaction) -> Action:
+            row = undo_state.require_undoable(tx, find(tx, action_id)["id"])
+            rights.require_clearance(tx, caller, row, "change when an action is undone")
+            section = self._offers.section(row["responder_name"])
+            return undo_state.set_time(tx, row, section, minutes, caller.login, self._clock())
+
+        return await self._database.transaction(work)
+
+    async def run_due(self) -> int:
+        """Undo what is due; returns how many actions were due."""
+        due = stored.undos_due(self._database, self._clock(), BATCH)
+        for row in due:
+            number, due_at = row["id"], row["undo_at"]
+            try:
+                await self._undo_due(number, due_at)
+            except ResponderBotError:  # the store can't be read or written
+                raise
+            except Exception:  # one that is damaged must not hold up the others
+                log.exception("undo_failed", action_id=f"~{number}")
+                await self._change_if_due(number, due_at, self._look_again)
+        return len(due)
+
+    def waiting(self) -> int:
+        """How many actions core should have undone, and could not."""
+        return stored.count_undo_waiting(self._database)
+
+    async def _undo_due(self, number: int, due_at: int) -> None:
+        """Undo an action in the name of whoever asked for it, with the rights that they have now."""
+        row = find(self._database, f"~{number}")
+        action = Action.model_validate_json(row["doc"])
+        later = stored.later_in_force(self._database, number)
+        is_settled = later is None or (later["status"] == "Success" and later["undo_status"] != "running")
+        if action.undo is None or action.undo.status == "running" or not is_settled:
+            await self._change_if_due(number, due_at, self._look_again)
+            return
+        if later is not None:
+            by = later["id"]
+            await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
+            return
+        try:
+            caller = current_caller(self._database, row["created_by"], row["acted_through"] or row["created_by"])
+            if caller is None or not caller.may("manageAction"):
+                sentence = f"{row['created_by']} asked for this and may no longer run responders; undo it yourself."
+                raise ResponderBotError("forbidden", sentence)
+            await self._runs.start(caller, self._request(row, UndoInput()), undoing=Undoing(number, due_at))
+        except ResponderBotError as error:
+            message = error.message
+            log.warning("undo_refused", action_id=f"~{number}", reason=message)
+            await self._change_if_due(
+                number, due_at, lambda tx, row: undo_state.postponed(tx, row, message, self._clock())
+            )
+
+    def _look_again(self, tx: Transaction, row: Row) -> None:
+        """Leave it for a moment, such as while somebody else undoes it, which may fail."""
+        stored.set_undo(tx, row["id"], row["doc"], self._clock() + undo_state.RETRY_MS)
+
+    async def _change_if_due(self, number: int, due_at: int, change: Callable[[Transaction, Row], None]) -> None:
+        """Change an action that is still due; by now somebody may have undone it, or given it another time."""
+
+        def work(tx: Transaction) -> None:
+            row = stored.find(tx, number)
+            if row is not None and row["undo_at"] == due_at:
+                change(tx, row)
+
+        await self._database.transaction(work)
+
+    def _request(self, row: Row, request: UndoInput) -> RunInput:
+        """The run that undoes an action: on the same object and, if it can, on the same engine.
+
+        It gets the inputs of that action that it has as well.
+        """
+        undo = Action.model_validate_json(row["doc"]).undo
+        name = "" if undo is None else undo.responder
+        offer = self._offers.find(name)
+        declared = () if offer is None else self._offers.parameters(offer)
+        given = json.loads(row["parameters"])
+        same = {parameter.name: given[parameter.name] for parameter in declared if parameter.name in given}
+        return RunInput(
+            responder_id=name or row["responder_name"],
+            object_type=row["kind"],
+            object_id=f"~{row['object_id']}",
+            engine_id=row["engine_name"] if offer is not None and offer.on(row["engine_name"]) else None,
+            parameters={**same, **request.parameters},
+        )
+
+    async def _repeat(self) -> None:
+        while True:
+            try:
+                while await self.run_due() == BATCH:
+                    pass
+            except ResponderBotError as error:
+                log.warning("undo_tick_failed", reason=error.message)
+            except Exception:  # what is due must not be forgotten
+                log.exception("undo_tick_failed")
+            await asyncio.sleep(self._tick_s)

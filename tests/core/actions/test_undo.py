@@ -1,0 +1,522 @@
+"""Undoing what a responder did: by hand, and once at the time that a run was given, whatever happens meanwhile."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.actions.offers import settings_problems
+from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
+from core.actions.undos import BATCH
+from core.common.errors import ResponderBotError
+from core.engines.base import Catalogue, Report, Responder, Skipped
+from core.models import Action, AlertInput, Undo, UndoInput
+from core.records.alerts import Alerts
+from core.settings import ResponderSection, load
+from core.store.backup import copy, restore_backup
+from tests.clock import SetClock
+from tests.core.actions.harness import (
+    ANNA,
+    BEN,
+    LEAD,
+    Harness,
+    action_parts,
+    next_run,
+    open_harness,
+    run_input,
+)
+from tests.core.core_process import (
+    CoreProcess,
+    CoreSetup,
+    alert_in,
+    core_process,
+    run_body,
+    setup_in,
+    until,
+    write_pipe,
+)
+from tests.core.running import running_core
+from tests.core.scripted_engine import BLOCK_HOST, ScriptedEngine
+from tests.core.store.test_database import opened
+
+MINUTE_MS = 60_000
+ACTION = "/api/connector/engine/action"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+BLOCK = BLOCK_HOST.name
+RELEASE = "ReleaseHost_1_0"
+RELEASE_HOST = Responder(
+    id="r-release",
+    name=RELEASE,
+    version="1.0",
+    description="Puts a host back on the network",
+    data_types=("thehive:alert",),
+)
+DONE, FAILED = Report(True, full={"message": "done"}), Report(False, message="no answer")
+
+
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(offered=(BLOCK_HOST, RELEASE_HOST))
+
+
+@asynccontextmanager
+async def harness_with(
+    tmp_path: Path, *, release: ResponderSection | None = None, **block: Any
+) -> AsyncIterator[Harness]:
+    """BlockHost is undone by ReleaseHost; `block` is more of its section."""
+    policies = {BLOCK: ResponderSection(undo=RELEASE, **block), **({RELEASE: release} if release else {})}
+    async with open_harness(tmp_path, engine=engine(), policies=policies) as harness:
+        yield harness
+
+
+async def blocked(harness: Harness, **more: Any) -> Action:
+    """A run of BlockHost by ANNA that has succeeded."""
+    started = await harness.actions.start(ANNA, run_input(harness, **more))
+    (await next_run(harness.engine)).finish(DONE)
+    return await harness.ended(started.action.id)
+
+
+async def released(harness: Harness, report: Report = DONE) -> Action:
+    """The end of the run that undoes another."""
+    run = await next_run(harness.engine)
+    assert run.job.responder_name == RELEASE
+    run.finish(report)
+    return await harness.ended(run.job.action_id)
+
+
+def undo_of(harness: Harness, action: Action) -> Undo:
+    undo = harness.action(action.id).undo
+    assert undo is not None
+    return undo
+
+
+async def refused(work: Any) -> ResponderBotError:
+    with pytest.raises(ResponderBotError) as error:
+        await work
+    return error.value
+
+
+def runs_of(harness: Harness, responder: str) -> int:
+    return sum(run.job.responder_name == responder for run in harness.engine.runs)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_undo_runs_its_responder_on_the_same_object_and_is_told_what_it_undoes(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        started = (await harness.actions.start(ANNA, run_input(harness, parameters={"undoes": "~1"}))).action
+        assert started.undo == Undo(responder=RELEASE)
+        early = await refused(harness.undos.undo(ANNA, started.id, UndoInput()))
+        assert (early.code, early.message) == ("conflict", "Only what has succeeded can be undone; this is Waiting.")
+        run = await next_run(harness.engine)
+        assert "undoes" not in run.job.parameters  # which nobody can set
+        run.finish(DONE)
+        await harness.ended(started.id)
+        assert undo_of(harness, started) == Undo(responder=RELEASE, status="available")
+        undoing = (await harness.undos.undo(BEN, started.id, UndoInput())).action
+        assert (undoing.responder_name, undoing.object_id, undoing.created_by) == (RELEASE, harness.alert_id, BEN.login)
+        assert (undoing.undoes, undoing.undo) == (started.id, None)
+        assert undo_of(harness, started) == Undo(responder=RELEASE, status="running", action_id=undoing.id)
+        release = await next_run(harness.engine)
+        assert release.job.parameters == {"user": BEN.login, "organisation": "soc", "undoes": started.id}
+        release.finish(DONE)
+        await harness.ended(undoing.id)
+        assert undo_of(harness, started) == Undo(responder=RELEASE, status="undone", action_id=undoing.id)
+        again = await refused(harness.undos.undo(ANNA, started.id, UndoInput()))
+        assert (again.code, again.message) == ("conflict", f"It was undone, by {undoing.id}.")
+        assert again.details["action"]["id"] == undoing.id
+        of_undo = await refused(harness.undos.undo(ANNA, undoing.id, UndoInput()))
+        assert of_undo.message == f"This undid {started.id}; to have that back, run its responder again."
+
+
+async def test_two_presses_at_once_are_one_run(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        action = await blocked(harness)
+        presses = [harness.undos.undo(who, action.id, UndoInput()) for who in (ANNA, BEN, LEAD) * 10]
+        results = await asyncio.gather(*presses, return_exceptions=True)
+        errors = [result for result in results if isinstance(result, ResponderBotError)]
+        assert len(errors) == len(results) - 1
+        assert {error.code for error in errors} == {"conflict"}
+        await released(harness)
+        assert runs_of(harness, RELEASE) == 1
+
+
+async def test_a_repeated_key_finds_the_undo_and_starts_nothing(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        action = await blocked(harness)
+        both = [await harness.undos.undo(ANNA, action.id, UndoInput(), key="k", body="b") for _ in range(2)]
+        assert [started.new for started in both] == [True, False]
+        assert both[0].action.id == both[1].action.id
+
+
+async def test_a_failed_undo_may_be_tried_again(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        action = await blocked(harness)
+        first = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
+        await released(harness, FAILED)
+        assert undo_of(harness, action) == Undo(responder=RELEASE, status="failed", action_id=first.id)
+        second = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
+        await released(harness)
+        assert undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=second.id)
+
+
+async def test_what_failed_or_has_no_undo_is_not_undone(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        (await next_run(harness.engine)).finish(FAILED)
+        await harness.ended(started.id)
+        assert undo_of(harness, started) == Undo(responder=RELEASE)
+        error = await refused(harness.undos.undo(ANNA, started.id, UndoInput()))
+        assert error.message == "Only what has succeeded can be undone; this is Failure."
+        plain = (await harness.actions.start(ANNA, run_input(harness, RELEASE))).action
+        await released(harness)
+        error = await refused(harness.undos.undo(ANNA, plain.id, UndoInput()))
+        assert error.message == f"{RELEASE} had no undo when this ran."
+        error = await refused(harness.actions.start(ANNA, run_input(harness, RELEASE, undoAfterMinutes=5)))
+        assert error.code == "bad_request"
+
+
+async def test_an_undo_waits_for_the_approvals_of_its_own_responder(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, release=ResponderSection(approval=1)) as harness:
+        action = await blocked(harness)
+        undoing = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
+        assert undoing.approval is not None
+        await harness.actions.deny(BEN, undoing.id, "not yet")
+        assert undo_of(harness, action).status == "failed"
+        again = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
+        await harness.actions.approve(BEN, again.id)
+        await released(harness)
+        assert undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=again.id)
+
+
+async def test_inputs_that_both_responders_have_are_those_of_the_run(tmp_path: Path) -> None:
+    inputs = {"name": "firewall", "type": "string"}, {"name": "why", "type": "string"}
+    section = ResponderSection.model_validate({"parameter": [inputs[0]]})
+    async with harness_with(tmp_path, release=section, parameter=inputs) as harness:
+        action = await blocked(harness, parameters={"firewall": "dmz", "why": "scan"})
+        await harness.undos.undo(ANNA, action.id, UndoInput())
+        run = await next_run(harness.engine)
+        assert (run.job.parameters["firewall"], "why" in run.job.parameters) == ("dmz", False)
+        run.finish(FAILED)
+        await harness.ended(run.job.action_id)
+        await harness.undos.undo(ANNA, action.id, UndoInput(parameters={"firewall": "lan"}))
+        assert (await next_run(harness.engine)).job.parameters["firewall"] == "lan"
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_timed_run_is_undone_once_whichever_way_the_clock_jumps(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=240) as harness:
+        action = await blocked(harness)
+        due = harness.clock.now_ms + 240 * MINUTE_MS
+        assert undo_of(harness, action) == Undo(responder=RELEASE, after_minutes=240, status="available", at=due)
+        harness.clock.now_ms = due - 1
+        await harness.undos.run_due()
+        assert runs_of(harness, RELEASE) == 0
+        harness.clock.now_ms = due + 1_000 * MINUTE_MS  # forward
+        await harness.undos.run_due()
+        ended = await released(harness)
+        assert (ended.created_by, ended.undoes, ended.status) == (ANNA.login, action.id, "Success")
+        assert undo_of(harness, action).status == "undone"
+        for now in (due - 300 * MINUTE_MS, due, due + 2_000 * MINUTE_MS):  # back, and over it again
+            harness.clock.now_ms = now
+            await harness.undos.run_due()
+        assert runs_of(harness, RELEASE) == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "asked", "minutes"),
+    [
+        ({"undo_after_minutes": 60}, None, 60),
+        ({"undo_after_minutes": 60}, 30, 30),
+        ({"undo_after_minutes": 60}, 61, "refused"),
+        ({"undo_after_minutes": 60}, 0, "refused"),
+        ({"undo_after_minutes": 60, "allow_permanent": True}, 0, None),
+        ({"undo_after_minutes": 60, "allow_permanent": True}, 90, 90),
+        ({}, None, None),
+        ({}, 30, 30),
+    ],
+)
+async def test_how_long_a_run_may_stay_in_force(
+    tmp_path: Path, section: Mapping[str, Any], asked: int | None, minutes: int | str | None
+) -> None:
+    async with harness_with(tmp_path, **section) as harness:
+        if minutes == "refused":
+            error = await refused(harness.actions.start(ANNA, run_input(harness, undoAfterMinutes=asked)))
+            assert (error.code, "1 to 60" in error.message) == ("bad_request", True)
+            action = await blocked(harness)
+            late = await refused(harness.undos.set_time(ANNA, action.id, asked or 0))
+            assert late.code == "bad_request"
+        else:
+            action = await blocked(harness, undoAfterMinutes=asked)
+            undo = undo_of(harness, action)
+            assert undo.after_minutes == minutes
+            assert undo.at == (None if minutes is None else harness.clock.now_ms + int(minutes) * MINUTE_MS)
+
+
+async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60, allow_permanent=True) as harness:
+        action, start = await blocked(harness), harness.clock.now_ms
+        harness.clock.now_ms += 50 * MINUTE_MS
+        extended = await harness.undos.set_time(BEN, action.id, 60)
+        assert extended.undo is not None
+        assert extended.undo.at == start + 110 * MINUTE_MS
+        harness.clock.now_ms = start + 60 * MINUTE_MS
+        await harness.undos.run_due()
+        assert runs_of(harness, RELEASE) == 0
+        assert (await harness.undos.set_time(BEN, action.id, 0)).undo == Undo(
+            responder=RELEASE, after_minutes=60, status="available"
+        )
+        harness.clock.now_ms += 10_000 * MINUTE_MS
+        await harness.undos.run_due()
+        assert runs_of(harness, RELEASE) == 0
+        await harness.undos.set_time(BEN, action.id, 1)
+        harness.clock.now_ms += MINUTE_MS
+        await harness.undos.run_due()
+        late = await refused(harness.undos.set_time(BEN, action.id, 60))
+        assert late.message.startswith("It is being undone, by ~")
+        await released(harness)
+        last = harness.feed.last() - 1
+        updated = [event for event in harness.feed.read(harness.database, 0).events if event.object_id == action.id]
+        assert [event.type for event in updated][-6:] == ["action.ended", *["action.updated"] * 5]
+        assert last
+
+
+async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
+        await harness.undos.undo(ANNA, action.id, UndoInput())
+        harness.clock.now_ms = due
+        await harness.undos.run_due()  # somebody undoes it at this moment
+        assert runs_of(harness, RELEASE) + harness.engine.taken.qsize() <= 2
+        await released(harness, FAILED)
+        assert undo_of(harness, action).status == "failed"
+        harness.clock.now_ms += RETRY_MS
+        await harness.undos.run_due()
+        await released(harness)
+        harness.clock.now_ms += 1_000 * MINUTE_MS
+        await harness.undos.run_due()
+        assert (undo_of(harness, action).status, runs_of(harness, RELEASE)) == ("undone", 2)
+
+
+async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
+        await harness.access.disable("anna")
+        before = harness.feed.last()
+        harness.clock.now_ms = due
+        for _ in range(5):
+            await harness.undos.run_due()
+            harness.clock.now_ms += RETRY_MS
+        undo = undo_of(harness, action)
+        assert (undo.status, undo.at, undo.action_id) == ("waiting", due, None)
+        assert undo.message == f"{ANNA.login} asked for this and may no longer run responders; undo it yourself."
+        assert [event.type for event in harness.feed.read(harness.database, before).events] == ["action.updated"]
+        assert harness.undos.waiting() == 1
+        harness.clock.now_ms += 100 * LAST_RETRY_MS  # at the latest every hour
+        await harness.access.enable("anna")
+        await harness.undos.run_due()
+        await released(harness)
+        assert (undo_of(harness, action).status, harness.undos.waiting()) == ("undone", 0)
+
+
+async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action = await blocked(harness)
+        harness.engine.offered = (BLOCK_HOST,)
+        await harness.actions.runs._offers.refresh()
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        undo = undo_of(harness, action)
+        assert (undo.status, undo.message) == ("waiting", f"Responder {RELEASE} not found")
+        harness.engine.offered = (BLOCK_HOST, RELEASE_HOST)
+        await harness.actions.runs._offers.refresh()
+        await harness.undos.undo(BEN, action.id, UndoInput())
+        await released(harness)
+        assert undo_of(harness, action).status == "undone"
+
+
+async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        first = await blocked(harness)
+        harness.clock.now_ms += 30 * MINUTE_MS
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        second = await next_run(harness.engine)
+        harness.clock.now_ms += 30 * MINUTE_MS
+        await harness.undos.run_due()  # the second may still fail
+        assert undo_of(harness, first).status == "available"
+        second.finish(DONE)
+        await harness.ended(started.id)
+        harness.clock.now_ms += RETRY_MS
+        await harness.undos.run_due()
+        undo = undo_of(harness, first)
+        assert (undo.status, undo.at) == ("replaced", None)
+        assert undo.message == f"{started.id} ran on the same object later, so that decides when it is undone."
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        assert (await released(harness)).undoes == started.id
+        await harness.undos.run_due()
+        assert runs_of(harness, RELEASE) == 1
+
+
+async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_cores(tmp_path: Path) -> None:
+    count = BATCH + 20
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness, AsyncExitStack() as stack:
+        alerts = Alerts(harness.database, harness.clock, "soc")
+        fields = {"type": "siem", "source": "s", "title": "t", "description": "d"}
+        for number in range(count):
+            alert = await alerts.create(LEAD, AlertInput.model_validate({**fields, "sourceRef": f"n{number}"}))
+            harness.alert_id = alert.id
+            await blocked(harness)
+        policies, others = {BLOCK: ResponderSection(undo=RELEASE)}, [engine(), engine()]
+        cores = [harness.undos]
+        for other in others:
+            database = await stack.enter_async_context(opened(tmp_path / "core.db"))
+            parts = action_parts(database, harness.clock, other, policies=policies)
+            cores.append((await stack.enter_async_context(parts)).undos)
+        harness.clock.now_ms += 60 * MINUTE_MS
+        while any(await asyncio.gather(*(core.run_due() for core in cores))):
+            pass
+        with closing(sqlite3.connect(tmp_path / "core.db")) as connection:
+            counts = connection.execute("SELECT count(*), count(DISTINCT undoes) FROM action WHERE undoes > 0")
+            assert counts.fetchone() == (count, count)
+
+
+async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action = await blocked(harness)
+        copy(tmp_path / "core.db", tmp_path / "backup.db", harness.clock.now_ms)
+    restore_backup(tmp_path / "backup.db", tmp_path / "core.db", "action")
+    clock, other = SetClock(harness.clock.now_ms + 60 * MINUTE_MS), engine()
+    async with opened(tmp_path / "core.db") as database, action_parts(database, clock, other) as core:
+        await core.lifecycle.end_restored()
+        assert await core.undos.run_due() == 0
+        undo = Action.model_validate_json(core.actions.get_json(action.id)).undo
+    assert undo is not None
+    assert (undo.status, undo.at) == ("failed", None)
+    assert str(undo.message).startswith("Core was restored from a backup of ")
+    assert other.runs == []
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------------
+
+STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": {}}
+
+
+def come(setup: CoreSetup) -> None:
+    """Let the time of all timed runs have come while no core runs."""
+    with closing(sqlite3.connect(setup.database)) as connection, connection:
+        assert connection.execute("UPDATE action SET undo_at = 1 WHERE undo_at IS NOT NULL").rowcount
+
+
+async def undone(core: CoreProcess, action_id: str) -> Action:
+    """The action, once it is undone."""
+    while True:
+        action = await core.client().action(action_id)
+        if action.undo is not None and action.undo.status == "undone":
+            return action
+        assert action.undo is not None
+        events = await core.client().events(None, 0)
+        await core.client().events(events.last, 5)
+
+
+async def test_a_timed_run_is_undone_once_though_every_core_was_down_and_several_start(tmp_path: Path) -> None:
+    setup = await setup_in(tmp_path, responders=STEPS)
+    async with core_process(setup) as core:
+        alert = await alert_in(core)
+        body = run_body(alert, "Block_1_0", parameters={"runs": str(setup.runs("block"))})
+        action = await core.client().run(body)
+        assert (await core.ended(action.id)).undo is not None
+        with pytest.raises(ResponderBotError):
+            await core.client().set_undo_time(action.id, 31)
+        moved = await core.client("ben").set_undo_time(action.id, 20)
+        assert moved.undo is not None
+        assert moved.undo.at is not None
+        await core.kill()
+    come(setup)
+    async with core_process(setup) as first, core_process(setup, "second") as second:
+        await undone(first, action.id)
+        await first.kill()
+        with pytest.raises(ResponderBotError) as late:
+            await second.client().undo(action.id)
+        assert late.value.details["action"]["undoes"] == action.id
+        listed = await second.client().actions("alert", alert)
+        found = (await second.client().documents([alert])).documents[0]
+    assert [one.responder_name for one in listed] == ["Release_1_0", "Block_1_0"]
+    assert (found.titles["Release_1_0"], found.policies["Block_1_0"].undo) == ("Release", "Release_1_0")
+
+
+async def test_core_killed_while_it_undoes_undoes_once(tmp_path: Path) -> None:
+    setup = await setup_in(tmp_path, responders=STEPS)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with core_process(setup) as core:
+        alert = await alert_in(core)
+        parameters = {"runs": str(setup.runs("release")), "steps": ["count", f"wait {pipe}", "write"]}
+        action = await core.client().run(run_body(alert, "Block_1_0", parameters={"steps": ["write"]}))
+        await core.ended(action.id)
+        undoing = await core.client("ben").undo(action.id, parameters, idempotency_key="k")
+        await until(lambda: setup.counted("release"), "the release")
+        await core.kill()
+    async with core_process(setup) as core:
+        again = await core.client("ben").undo(action.id, parameters, idempotency_key="k")
+        await write_pipe(pipe)
+        assert (await core.ended(undoing.id)).status == "Success"
+        undo = (await core.client().action(action.id)).undo
+    assert again.id == undoing.id
+    assert undo is not None
+    assert (undo.status, setup.counted("release")) == ("undone", 1)
+
+
+async def test_who_may_not_run_responders_may_not_undo_or_change_the_time(tmp_path: Path) -> None:
+    async with running_core(tmp_path, responder={CLOSE: ResponderSection(undo=CLOSE)}) as core:
+        body = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d"}
+        alert = (await core.send("POST", "/api/alert", body)).json()["id"]
+        run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert}
+        action = (await core.send("POST", ACTION, run, profile="analyst")).json()["id"]
+        path, time = f"{ACTION}/{action}/undo", {"undoAfterMinutes": 5}
+        answers = [
+            await core.send("POST", path, profile="read-only"),
+            await core.send("PATCH", path, time, profile="read-only"),
+            await core.send("PATCH", path, {"undoAfterMinutes": -1}),
+            await core.send("POST", f"{ACTION}/~999/undo"),
+            await core.send("PATCH", f"{ACTION}/~999/undo", time),
+        ]
+        assert [answer.status_code for answer in answers] == [403, 403, 400, 404, 404]
+        health = (await core.send("GET", "/health")).json()
+    (part,) = [part for part in health["parts"] if part["name"] == "responder settings"]
+    place = f'The settings\' [responder."{CLOSE}"] undo names'
+    assert part["message"] == f"{place} the responder itself; name the one that undoes its runs."
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_undo_that_cannot_be_used_is_told() -> None:
+    found = [Catalogue((BLOCK_HOST, RELEASE_HOST), (Skipped("Broken_1_0", "No file."),))]
+    place = f'The settings\' [responder."{BLOCK}"] undo names'
+    named = {
+        name: settings_problems({BLOCK: ResponderSection(undo=name)}, found)
+        for name in (RELEASE, "RelaseHost_1_0", "Broken_1_0")
+    }
+    assert named == {
+        RELEASE: [],
+        "RelaseHost_1_0": [
+            f'{place} "RelaseHost_1_0", which no engine knows, so nothing undoes its runs; did you mean "{RELEASE}"?'
+        ],
+        "Broken_1_0": [f"{place} Broken_1_0, which can't be used, so nothing undoes its runs; correct that first."],
+    }
+
+
+def test_a_time_without_an_undo_is_refused_at_start(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[responder."{BLOCK}"]\nundo_after_minutes = 5\n')
+    with pytest.raises(ResponderBotError) as error:
+        load(file, {})
+    assert "undo_after_minutes has no effect without undo" in error.value.message
