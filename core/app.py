@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -241,8 +241,10 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
 
 
 def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
-    """What core should have undone and could not; nothing while there is none."""
-    waiting = undos.waiting()
+    """What core should have undone and could not; nothing while there is none, or the store can't be read."""
+    waiting = 0
+    with suppress(ResponderBotError):  # the store is a part of its own
+        waiting = undos.waiting()
     what = "1 run was" if waiting == 1 else f"{waiting} runs were"
     message = f"{what} to be undone by now and could not be; their `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []

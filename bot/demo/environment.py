@@ -27,6 +27,7 @@ CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
 MAIL = "ResponderBot_Mail_1_0"
 ISOLATE = "Demo_Isolate_Host_1_0"
+RELEASE = "Demo_Release_Host_1_0"
 
 PEOPLE = (  # Slack id, name, real name, profile, clearance
     (ANNA, "anna", "Anna (analyst)", "analyst", 2),
@@ -164,7 +165,12 @@ def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
                 "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
             },
             MAIL: {"config": NO_MAIL},
-            ISOLATE: {"confirm": "Takes the host off the network until somebody puts it back.", "approval": 1},
+            ISOLATE: {
+                "confirm": "Takes the host off the network for an hour, or until somebody puts it back.",
+                "approval": 1,
+                "undo": RELEASE,
+                "undo_after_minutes": 60,
+            },
         },
     }  # fmt: skip
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import suppress
 
 import structlog
 
@@ -43,8 +42,7 @@ class Undos:
         """Stop looking for what is due."""
         if self._ticking is not None:
             self._ticking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ticking
+            await asyncio.gather(self._ticking, return_exceptions=True)
 
     async def undo(
         self, caller: Caller, action_id: str, request: UndoInput, *, key: str = "", body: str = ""

@@ -107,13 +107,13 @@ def blocked(network: Network, parameters: dict[str, Any], now: datetime) -> tupl
     """The line of an entry, and the sentence for people."""
     minutes = parameters.get("minutes", 60)
     try:
-        until = (now + timedelta(minutes=float(minutes))).strftime(TIME)
+        until = (now + timedelta(minutes=float(minutes))).strftime(TIME) if float(minutes) else ""
     except (TypeError, ValueError, OverflowError):
         raise RefusedError(f"minutes must be a number, not {str(minutes)[:50]!r}; nothing was blocked.") from None
     reason = " ".join(str(parameters.get("reason") or "").split())[:200]
     by = " ".join(str(parameters.get("user") or "somebody").split())[:254]
-    line = f"{shown(network)} # until {until} by {by}{f': {reason}' if reason else ''}"
-    return line, f"{shown(network)} is blocked until {until}."
+    line = f"{shown(network)} #{f' until {until}' if until else ''} by {by}{f': {reason}' if reason else ''}"
+    return line, f"{shown(network)} is blocked until {until or 'it is released'}."
 
 
 def released(network: Network, lines: list[str], kept: list[str]) -> str:

@@ -13,6 +13,7 @@ import pytest
 from core.actions.offers import settings_problems
 from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
 from core.actions.undos import BATCH
+from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
 from core.models import Action, AlertInput, Undo, UndoInput
@@ -493,6 +494,37 @@ async def test_who_may_not_run_responders_may_not_undo_or_change_the_time(tmp_pa
     (part,) = [part for part in health["parts"] if part["name"] == "responder settings"]
     place = f'The settings\' [responder."{CLOSE}"] undo names'
     assert part["message"] == f"{place} the responder itself; name the one that undoes its runs."
+
+
+async def test_a_blocked_address_is_released_by_its_undo(tmp_path: Path) -> None:
+    config, listed = {"file": str(tmp_path / "list")}, tmp_path / "list"
+    sections = {
+        "ResponderBot_BlockAddress_1_0": ResponderSection(config=config, undo="ResponderBot_ReleaseAddress_1_0"),
+        "ResponderBot_ReleaseAddress_1_0": ResponderSection(config=config),
+    }
+    artifact = {"dataType": "ip", "data": "198.51.100.7"}
+    body = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", "artifacts": [artifact]}
+    async with running_core(tmp_path, responder=sections) as core:
+        target = (await core.send("POST", "/api/alert", body)).json()["artifacts"][0]["id"]
+        async with CoreClient(core.url, await core.key("analyst")) as client:
+            run = {"responderId": "ResponderBot_BlockAddress_1_0", "objectType": "case_artifact", "objectId": target}
+            action = await client.run({**run, "parameters": {"minutes": 0}})
+            await over(client, action.id)
+            assert listed.read_text() == "198.51.100.7 # by analyst@responder-bot.local\n"
+            undoing = await client.undo(action.id)
+            assert (await over(client, undoing.id)).status == "Success"
+            undo = (await client.action(action.id)).undo
+    assert listed.read_text() == ""
+    assert undo is not None
+    assert undo.status == "undone"
+
+
+async def over(client: CoreClient, action_id: str) -> Action:
+    """The action, once it has ended."""
+    while True:
+        action = await client.action(action_id, wait_s=20)
+        if action.end_date is not None:
+            return action
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Says that a host was isolated, for people who try approval out."""
+"""Says that a host was isolated, or released, for people who try approval and undo out."""
 
 import json
 import sys
@@ -7,10 +7,12 @@ from pathlib import Path
 job = Path(sys.argv[1])
 asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
 title = (asked.get("data") or {}).get("title", "")
+is_release = (asked.get("config") or {}).get("service") == "release"
+place, tag = ("back on", "host-released") if is_release else ("off", "host-isolated")
 answer = {
     "success": True,
-    "full": {"message": f"The host of {title!r} would now be off the network."},
-    "operations": [{"type": "AddTagToAlert", "tag": "host-isolated"}],
+    "full": {"message": f"The host of {title!r} would now be {place} the network."},
+    "operations": [{"type": "AddTagToAlert", "tag": tag}],
 }
 (job / "output").mkdir(exist_ok=True)
 (job / "output" / "output.json").write_text(json.dumps(answer), encoding="utf-8")
