@@ -46,11 +46,11 @@ class DemoScript:
         alert_id, ts = await self._alert()
         self._transcript.step = "list"
         await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        listed = await self._anna.until(lambda view: _modal_with(view, CLOSE), STEP_S)
+        listed = await self._anna.until(lambda view: _modal_with(view, readable_name(CLOSE)), STEP_S)
         self._transcript.say("slack", f"shows anna\n{text_of(listed)}", ALERTS)
         await self._anna.close(listed["id"])
         self._transcript.step = "run by command"
-        await self._command(self._anna, "anna", f"/responder run {EXTRACT} {alert_id}")
+        await self._command(self._anna, "anna", f"/responder run {readable_name(EXTRACT)} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
         self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
@@ -79,7 +79,7 @@ class DemoScript:
             return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if log_id in m["text"]), "")
 
         await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
-        question = await self._ben.until(lambda view: _modal_with(view, WEBHOOK), STEP_S)
+        question = await self._ben.until(lambda view: _modal_with(view, readable_name(WEBHOOK)), STEP_S)
         self._transcript.say("ben", "says Run", ALERTS)
         await self._ben.click(None, view_id=question["id"], action_id=ids.RUN)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
@@ -120,10 +120,11 @@ class DemoScript:
         action_id = ids.MENU
         groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
         options = [option for group in groups for option in group["options"]]
-        found = next((option for option in options if option["text"]["text"] == responder), None)
+        title = readable_name(responder)
+        found = next((option for option in options if option["text"]["text"] == title), None)
         if found is None:
-            raise DemoFailed(f"the menu does not offer {responder}")
-        self._transcript.say("ben", f"chooses {responder}", ALERTS, ts=ts, responder=responder)
+            raise DemoFailed(f"the menu does not offer {title}")
+        self._transcript.say("ben", f"chooses {title}", ALERTS, ts=ts, responder=responder)
         await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:

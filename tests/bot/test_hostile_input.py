@@ -262,11 +262,11 @@ async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
         assert "Clear words" in str(await env.card(anna, clear, "C0SHARED"))
 
 
-async def test_confirmed_state_in_a_forged_view_grants_no_permission(tmp_path: Path) -> None:
+async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path) -> None:
     """The metadata of a view comes from the client, so core checks the permissions at each step."""
     async with http_bot(tmp_path) as (env, slack, _):
         alert_id = await env.post_alert()
-        claimed = {"id": alert_id, "kind": "alert", "responder": "x", "confirmed": True, "anyway": True, "channel": SOC}
+        claimed = {"id": alert_id, "kind": "alert", "responder": "x", "asked": True, "anyway": True, "channel": SOC}
         offered = await env.client.responders("alert", alert_id, explain=True)
         claimed["responder"] = option_value(next(r for r in offered if r.name == CLOSE))
         for user, words in ((ROB, "manageAction"), (NINA, "linked")):
