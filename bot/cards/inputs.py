@@ -13,10 +13,12 @@ from bot.cards.text import OPTION_LIMIT, clip, foreign_plain, plain
 from core.models import Parameter
 
 PREFIX = "input:"  # of the block ids of fields
-LABEL_LIMIT, HINT_LIMIT = 150, 200  # characters
+LABEL_LIMIT, HINT_LIMIT = 150, 300  # characters
 # With these a modal of 50 inputs stays below the 250 kB that Slack takes.
-PREFILLED_LIMIT = 20_000  # characters of all fields together
-MENU_LIMIT = 200  # options of all menus together; above, menus ask for theirs when they are opened
+HINTS_LIMIT = 6_000  # characters of all hints together
+PREFILLED_LIMIT = 10_000  # characters of all fields together
+MENU_LIMIT = 100  # options of all menus together; above, menus ask for theirs when they are opened
+OPTION_OVERHEAD = 100  # characters of an option's JSON beside its text
 NUMBER_LIMIT = 30  # characters
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _TRUE, _FALSE = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
@@ -54,13 +56,20 @@ def form(
         value = parameter.default if value is None and parameter.name not in withheld else value
         if value is None:
             continue
-        size = len(value) if parameter.type in ("string", "text") else 0
+        size = _size(value)
         if size > min(views.INPUT_LIMIT, room) or (parameter.type == "user" and value not in people):
             kept[parameter.name] = value
         else:
             values[parameter.name] = value
             room -= size
     return Form(parameters, values, kept, withheld, people)
+
+
+def _size(value: Any) -> int:
+    """How many characters a value takes in a modal, where each chosen option is an object."""
+    if isinstance(value, list):
+        return sum(OPTION_OVERHEAD + len(one) for one in value)
+    return len(value) if isinstance(value, str) else 0
 
 
 def _fitting(parameter: Parameter, value: Any) -> Any:
@@ -116,16 +125,21 @@ def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block
 def _hint(parameter: Parameter, shown: Form) -> str:
     name, notes = parameter.name, []
     if parameter.description.strip():
-        notes.append(foreign_plain(parameter.description, HINT_LIMIT))
+        most = min(HINT_LIMIT, HINTS_LIMIT // len(shown.parameters))
+        notes.append(foreign_plain(parameter.description, most))
     if name in shown.withheld:
         notes.append("What the last run had is withheld from you.")
     elif name in shown.kept:
-        value = str(shown.kept[name])
-        what = f"the {len(value)} characters it has" if parameter.type != "user" else foreign_plain(value, 60)
-        notes.append(f"If empty: {what} already.")
+        notes.append(f"If empty: {_kept(parameter, shown.kept[name])} already.")
     elif parameter.default is not None and not parameter.required and parameter.type in ("string", "text", "number"):
         notes.append(f"If empty: {foreign_plain(_plain_number(parameter.default), 60)}.")
     return " ".join(notes)
+
+
+def _kept(parameter: Parameter, value: Any) -> str:
+    if isinstance(value, list):
+        return f"the {len(value)} options it has"
+    return foreign_plain(value, 60) if parameter.type == "user" else f"the {len(value)} characters it has"
 
 
 def _text_element(parameter: Parameter, value: Any) -> dict[str, Any]:

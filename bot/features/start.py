@@ -246,6 +246,8 @@ async def _create_action(context: Context, state: WizardState, request: run.RunR
 
 def _core_error(view: Mapping[str, Any], state: WizardState, error: ResponderBotError) -> Json:
     """Core's errors at the fields that they are about; as a view if one of them has no field."""
+    if error.code == "key_reused":  # Slack didn't get the answer to an earlier submission
+        return views.problem("A run was started from this form already, with other inputs; its card shows it.")
     found = {
         inputs.block_id(state.responder, str(entry.get("name")).removeprefix("parameters.")): _field_error(entry)
         for entry in error.fields

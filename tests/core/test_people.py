@@ -60,6 +60,9 @@ async def test_a_request_is_approved_by_an_admin_and_gives_access(core: RunningC
     assert approved["decidedBy"] == "org-admin@responder-bot.local"
     person = await bot(core, "GET", "/api/user/by-slack/T1/U0CARLA")
     assert (person["login"], person["clearance"]) == ("carla.muller@responder-bot.local", 1)
+    back = {"login": person["login"], "slackIds": ["T1:U0CARLA"]}
+    assert await bot(core, "GET", f"/api/user/{person['login']}/slack") == back
+    assert (await bot(core, "GET", "/api/user/nobody@responder-bot.local/slack"))["slackIds"] == []
     late = await bot(core, "POST", f"{path}/deny", {}, by=ADMIN, status=409)
     assert late["message"] == "This request was approved by org-admin@responder-bot.local already."
     linked = await ask(core, "U0CARLA", status=409)

@@ -1,6 +1,9 @@
 """Block elements. To add one, write a function and add a line to `ELEMENTS`."""
 
+import re
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from bot.slack_emulator.limits.objects import (
@@ -14,6 +17,10 @@ from bot.slack_emulator.limits.objects import (
     check_style,
 )
 from bot.slack_emulator.limits.validation import ANY_TEXT, PLAIN, Rule, Validation
+
+WHOLE = re.compile(r"-?[0-9]+")
+DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+USER_ID = re.compile(r"[UW][A-Z0-9]+")
 
 
 def _button(validation: Validation, e: Mapping[str, Any], at: str) -> None:
@@ -72,12 +79,18 @@ def _entity_select(validation: Validation, e: Mapping[str, Any], at: str) -> Non
         own += " default_to_current_conversation filter"
     if what != "users" and not multi:
         own += " response_url_enabled"
+    first = e.get(f"initial_{what.removesuffix('s')}")
+    if what == "users" and first is not None and not (isinstance(first, str) and USER_ID.fullmatch(first)):
+        validation.add(f"{at}/initial_user", "must be a valid user id")
     validation.only(e, at, f"{SELECT_KEYS} {own}")
     _max_selected_items(validation, e, at)
 
 
 def _max_selected_items(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     _integer(validation, e, "max_selected_items", at, 1)
+    most, first = e.get("max_selected_items"), e.get("initial_options")
+    if isinstance(most, int) and isinstance(first, list | tuple) and len(first) > most:
+        validation.add(f"{at}/initial_options", f"no more than {most} items allowed")
 
 
 def _integer(
@@ -101,6 +114,11 @@ def _text_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     validation.string(e, "initial_value", at, 3000)
     _integer(validation, e, "min_length", at, 0, 3000)
     _integer(validation, e, "max_length", at, 1, 3000)
+    shortest, longest, value = (e.get(name) for name in ("min_length", "max_length", "initial_value"))
+    if isinstance(shortest, int) and isinstance(longest, int) and shortest > longest:
+        validation.add(f"{at}/min_length", "must be less than or equal to `max_length`")
+    if isinstance(longest, int) and isinstance(value, str) and len(value) > longest:
+        validation.add(f"{at}/initial_value", f"must be less than {longest + 1} characters")
     check_dispatch_config(validation, e, at)
 
 
@@ -109,8 +127,18 @@ def _number_input(validation: Validation, e: Mapping[str, Any], at: str) -> None
     validation.only(e, at, f"action_id placeholder {own}")
     validation.need(e, at, "is_decimal_allowed")
     validation.flag(e, at, "is_decimal_allowed")
+    kind = DECIMAL if e.get("is_decimal_allowed") is True else WHOLE
+    found: dict[str, Decimal] = {}
     for name in ("initial_value", "min_value", "max_value"):
         validation.string(e, name, at, 3000)
+        value = e.get(name)
+        if isinstance(value, str) and kind.fullmatch(value) is None:
+            validation.add(f"{at}/{name}", "must be a valid number")
+        elif isinstance(value, str):
+            found[name] = Decimal(value)
+    for low, high in (("min_value", "max_value"), ("min_value", "initial_value"), ("initial_value", "max_value")):
+        if low in found and high in found and found[low] > found[high]:
+            validation.add(f"{at}/{low}", f"cannot be greater than {high}")
     check_dispatch_config(validation, e, at)
 
 
@@ -127,6 +155,16 @@ def _file_input(validation: Validation, e: Mapping[str, Any], at: str) -> None:
 def _date(validation: Validation, e: Mapping[str, Any], at: str) -> None:
     validation.only(e, at, "action_id placeholder confirm focus_on_load initial_date")
     validation.string(e, "initial_date", at, 10, low=10)
+    value = e.get("initial_date")
+    if isinstance(value, str) and not _is_date(value):
+        validation.add(f"{at}/initial_date", "must be a date in the format YYYY-MM-DD")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _time(validation: Validation, e: Mapping[str, Any], at: str) -> None:

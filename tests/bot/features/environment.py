@@ -59,6 +59,17 @@ INPUTS: list[dict[str, Any]] = [
     {"name": "until", "type": "date"},
     {"name": "owner", "title": "Who answers for it", "type": "user"},
 ]
+DECLARED: Mapping[str, Mapping[str, Any]] = {
+    "Vendor_Ban": {"title": BAN, "parameters": INPUTS},
+    "Vendor_Drop": {"title": DROP, "parameters": INPUTS},
+    "Vendor_Pick": {
+        "title": "Pick",
+        "parameters": [
+            {"name": "host", "type": "choice", "options": [f"host {n}" for n in range(100)], "required": True},
+            {"name": "sites", "type": "choices", "options": ["here", "there"]},
+        ],
+    },
+}
 VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 LONG = "\n".join(f"line {n} of the report" for n in range(200))
 DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
@@ -81,6 +92,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Quarantine": ({"answer": DONE}, {"approval": 2}),
         "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
         "Vendor_Drop": ({"answer": FAILED}, {}),
+        "Vendor_Pick": ({"answer": DONE}, {}),
         "Vendor_Ban": ({"answer": DONE}, {"confirm": "Nobody reaches it any more.", "approval": 1}),
     }
     home = folder / "responders"
@@ -109,7 +121,7 @@ def _write(folder: Path, name: str) -> None:
         "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],
     }
     if name.startswith("Vendor_"):
-        definition |= {"title": BAN if name == "Vendor_Ban" else DROP, "parameters": INPUTS}
+        definition |= DECLARED[name]
     (folder / f"{name}.json").write_text(json.dumps(definition))
     (folder / "run.py").write_text(SCRIPT)
 

@@ -1,5 +1,6 @@
 """Responders by their titles, and the inputs that they declare: in modals, by command, and where people approve."""
 
+import copy
 import json
 from typing import Any
 
@@ -270,3 +271,40 @@ async def test_where_no_modal_opens_a_button_leads_to_the_inputs(env: FeatureEnv
     await env["anna"].click(SOC, told["ts"], action_id=ids.RUN)
     await env.until("anna", topmost(ids.START_VIEW, "Which list"))
     assert await env.client.actions("alert", alert.id) == []
+
+
+async def test_an_input_with_many_options_finds_them_by_what_is_typed(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await choose(env, "anna", await env.card_of("anna", alert), "Pick")
+    view = fine(await env.until("anna", topmost(ids.START_VIEW, "Sites")))
+    host, sites = [block for block in view["blocks"] if block["type"] == "input"]
+    assert (host["element"]["type"], sites["element"]["type"]) == ("external_select", "multi_external_select")
+    element = host["element"]["action_id"]
+    place: dict[str, Any] = {"view_id": view["id"], "block_id": host["block_id"], "action_id": element}
+    (found,) = await env["anna"].options(query="HOST 42", **place)
+    assert [option["text"]["text"] for option in found["options"]] == ["host 42"]
+    await env["anna"].submit(view["id"], {host["block_id"]: {element: found["options"][0]["value"]}})
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "Pick"))
+    assert json.loads((await env.client.actions("alert", alert.id))[0].parameters or "") == {"host": "host 42"}
+
+
+async def test_a_form_that_arrives_twice_with_other_inputs_starts_one_run(env: FeatureEnvironment) -> None:
+    """As when the bot is killed before it has told Slack, and the person changes something meanwhile."""
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run {DROP} {alert.id} reason=C2")
+    view = await env.until("anna", topmost(ids.START_VIEW))
+    await env["anna"].submit(view["id"], entered(view, list="inbound"))
+    submitted = next(copy.deepcopy(body) for _, what, body, _ in env.emulator.traffic if what == "view_submission")
+    await env.until("anna", topmost(ids.NOTICE_VIEW, DROP))
+    answers: list[Any] = []
+
+    async def ack(answer: Any = None) -> None:
+        answers.append(answer)
+
+    for fields in submitted["view"]["state"]["values"].values():
+        for element in fields.values():
+            if element["type"] == "plain_text_input":
+                element["value"] = "another reason"
+    await env.bot.dispatcher.dispatch("view", submitted, ack)
+    assert "A run was started from this form already" in str(answers)
+    assert len(await env.client.actions("alert", alert.id)) == 1

@@ -236,6 +236,7 @@ def test_a_payload_at_the_limit_passes_and_one_beyond_is_named(
     assert problems(surface, make(limit + 1)) == [problem]
 
 
+NUMBER: Json = {"type": "number_input", "action_id": "n", "is_decimal_allowed": False}
 REFUSED: list[tuple[str, Surface, Json, str]] = [
     (
         "an empty text",
@@ -378,6 +379,48 @@ REFUSED: list[tuple[str, Surface, Json, str]] = [
         "modal",
         modal(id="V1"),
         "invalid additional property: id [json-pointer:/view]",
+    ),
+    (
+        "a number that isn't one",
+        "modal",
+        modal(field({**NUMBER, "initial_value": "1e3"})),
+        "must be a valid number [json-pointer:/view/blocks/0/element/initial_value]",
+    ),
+    (
+        "a minimum above the maximum",
+        "modal",
+        modal(field({**NUMBER, "min_value": "2", "max_value": "1"})),
+        "cannot be greater than max_value [json-pointer:/view/blocks/0/element/min_value]",
+    ),
+    (
+        "a number above its maximum",
+        "modal",
+        modal(field({**NUMBER, "initial_value": "2", "max_value": "1"})),
+        "cannot be greater than max_value [json-pointer:/view/blocks/0/element/initial_value]",
+    ),
+    (
+        "a day that isn't one",
+        "modal",
+        modal(field({"type": "datepicker", "action_id": "d", "initial_date": "2025-02-30"})),
+        "must be a date in the format YYYY-MM-DD [json-pointer:/view/blocks/0/element/initial_date]",
+    ),
+    (
+        "a login in place of a user",
+        "modal",
+        modal(field({"type": "users_select", "action_id": "u", "initial_user": "ben@x"})),
+        "must be a valid user id [json-pointer:/view/blocks/0/element/initial_user]",
+    ),
+    (
+        "more chosen than may be",
+        "modal",
+        modal(field(select(type="multi_static_select", initial_options=options(2), max_selected_items=1))),
+        "no more than 1 items allowed [json-pointer:/view/blocks/0/element/initial_options]",
+    ),
+    (
+        "a text that is longer than it may be",
+        "modal",
+        modal(field(text_input(initial_value="xx", max_length=1))),
+        "must be less than 2 characters [json-pointer:/view/blocks/0/element/initial_value]",
     ),
 ]
 

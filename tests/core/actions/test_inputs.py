@@ -14,7 +14,7 @@ from core.actions.offers import distinct_titles
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.engines.definitions import load, read_program
-from core.models import Parameter, parse_parameters
+from core.models import Document, Parameter, parse_parameters
 from core.models.parameters import MAX_PARAMETERS, MAX_REPEATS
 from core.settings import load as load_settings
 from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM, sent
@@ -106,6 +106,18 @@ async def test_they_are_offered_with_titles(core: RunningCore) -> None:
     assert [item["name"] for item in offered[SET]["parameters"]] == ["port"]
     plain = await sent(core, "GET", f"{ENGINE}/responder/alert/{alert}")
     assert not {"title", "parameters"} & set().union(*plain)
+
+
+async def test_a_document_has_what_people_call_inputs_of_its_runs(core: RunningCore) -> None:
+    for name, parameters in ((TYPED, {"reason": "x"}), (BARE, {"any": 1})):
+        await start(core, name, parameters)
+    (document,) = (await sent(core, "GET", f"/api/document?ids={await alert_in(core, '1')}"))["documents"]
+    assert {"name": "notes", "title": "What to tell", "type": "text"} in document["inputs"][TYPED]
+    assert (len(document["inputs"][TYPED]), list(document["inputs"])) == (len(DECLARED), [TYPED])
+    found = Document.model_validate(document)
+    assert [(a.responder_title, len(a.inputs)) for a in found.actions] == [
+        ("Do nothing at all", 0), ("Typed One", len(DECLARED))]  # fmt: skip
+    assert "responderTitle" not in found.actions[0].to_json()
 
 
 async def test_the_program_gets_exactly_the_typed_values_with_defaults(core: RunningCore) -> None:
