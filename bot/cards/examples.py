@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bot.cards import access, approvals, home, people, questions, replies, start, template
+from bot.cards import access, approvals, home, inputs, people, questions, replies, start, template
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
@@ -16,6 +16,7 @@ from core.models import (
     Artifact,
     Log,
     OfferedResponder,
+    Parameter,
     Person,
     Policy,
     UserEntry,
@@ -65,6 +66,13 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             admin=people.home_blocks(1),
         ),
         "run modal": start.start_view(start.WizardState(alert.id), subject, clearance=2),
+        "inputs of a run": start.run_view(
+            start.WizardState(alert.id, responder="x", asked=True),
+            subject,
+            _responder(),
+            clearance=2,
+            given=start.Given(inputs.form(_inputs(), {})),
+        ),
         "requests modal": access.requests_view([_request(now_ms)], seen["button"]),
         "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
         "template modal": template.template_view(template.Draft()),
@@ -124,6 +132,22 @@ def _report(success: bool) -> str:
     full = {"host": "web-3"}
     message = "The host is isolated."
     return json.dumps({"success": success, "message": message, "full": full, "summary": {"taxonomies": [taxonomy]}})
+
+
+def _inputs() -> list[Parameter]:
+    """One of each type, with a value where a login isn't needed."""
+    options = ["edge", "inner"]
+    return [
+        Parameter(name="reason", title="Reason", description="It stands in the ticket.", required=True),
+        Parameter(name="notes", type="text", default="Seen twice.\nAsked the owner."),
+        Parameter(name="minutes", type="number", default=60, minimum=1, maximum=1440.5),
+        Parameter(name="force", type="boolean", default=True),
+        Parameter(name="sure", type="boolean", required=True),
+        Parameter(name="where", type="choice", options=options, default="edge"),
+        Parameter(name="who", type="choices", options=options, default=options, maximum=2),
+        Parameter(name="until", type="date", default="2026-01-31"),
+        Parameter(name="owner", type="user"),
+    ]
 
 
 def _responder() -> OfferedResponder:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from bot.cards import ids, views
+from bot.cards import ids, runs, views
 from bot.cards.message import Block
 from bot.cards.text import OPTION_LIMIT, clip, foreign_plain, plain
-from core.models import Parameter
+from bot.redaction import RedactedView
+from core.models import Action, Parameter
 
 PREFIX = "input:"  # of the block ids of fields
 LABEL_LIMIT, HINT_LIMIT = 150, 300  # characters
@@ -63,6 +64,15 @@ def form(
             values[parameter.name] = value
             room -= size
     return Form(parameters, values, kept, withheld, people)
+
+
+def form_again(
+    parameters: Sequence[Parameter], previous: Action, view: RedactedView, people: Mapping[str, str] | None = None
+) -> Form:
+    """The fields with the values of an earlier run, as far as they may be shown."""
+    withheld = runs.withheld_inputs(previous, view)
+    given = {name: value for name, value in runs.given_inputs(previous).items() if name not in withheld}
+    return form(parameters, given, withheld=withheld, people=people)
 
 
 def _size(value: Any) -> int:

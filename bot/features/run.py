@@ -282,10 +282,12 @@ async def given_inputs(context: Context, request: RunRequest) -> tuple[Given, Ma
     if not declared:
         text = json.dumps(dict(request.parameters), ensure_ascii=False) if request.parameters else ""
         return Given(text=text), {}
+    values = request.parameters if previous is None else runs.given_inputs(previous)
+    users = await _people(context, declared, values)
     view = RedactedView(request.subject, own_clearance(context))
-    withheld = runs.withheld_inputs(previous, view) if previous is not None else frozenset()
-    values = {name: value for name, value in request.parameters.items() if name not in withheld}
-    found = inputs.form(declared, values, withheld=withheld, people=await _people(context, declared, values))
+    found = inputs.form(declared, values, people=users)
+    if previous is not None:
+        found = inputs.form_again(declared, previous, view, users)
     people = {name: str(found.kept[name]) for name in found.kept if _type_of(name, declared) == "user"}
     return Given(found), people if len(json.dumps(people)) <= MAX_KEPT else {}
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, lists, questions, replies, start
+from bot.cards import approvals, cases, home, inputs, lists, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
-from core.models import Action, Alert, Attachment, Person
+from core.models import Action, Alert, Attachment, InputTitle, Parameter, Person
 from tests.bot.cards import samples as make
 from tests.bot.cards.samples import NOW, button
 
@@ -155,6 +155,46 @@ def test_a_hidden_artifact_is_masked_in_the_inputs_of_a_run(hidden: str) -> None
     assert not [text for text in shown if hidden in text or quoted in text or json.dumps(quoted)[1:-1] in text]
     assert MASK in shown[0]
     assert [text for text in shown if "inputs-40.txt" in text]
+
+
+@given(make.alerts(MARKS), st.data(), make.levels)
+def test_no_input_above_the_clearance_is_filled_in_again(alert: Alert, data: st.DataObject, clearance: int) -> None:
+    subject, hidden = Subject.alert(alert), [a.label for a in alert.artifacts if not may_see(clearance, a.tlp)]
+    texts = data.draw(st.lists(st.sampled_from([INPUTS, *hidden]), min_size=1, max_size=6))
+    given = {f"n{n}": data.draw(st.sampled_from([text, [text[:75]]])) for n, text in enumerate(texts)}
+    kinds: list[Mapping[str, Any]] = [
+        {"type": "choices", "options": value} if isinstance(value, list) else {"type": "text"}
+        for value in given.values()
+    ]
+    declared = [Parameter(name=name, **kind) for name, kind in zip(given, kinds, strict=True)]
+    view = RedactedView(subject, clearance)
+    form = inputs.form_again(declared, make.ended(parameters=json.dumps(given)), view)
+    # The options are the responder's own.
+    fields = [{**block, "element": {**block["element"], "options": []}} for block in inputs.fields(form, "r")]
+    forbidden = [mark for tlp, mark in MARKS.items() if not may_see(clearance, tlp)]
+    if not view.is_open:
+        forbidden += [*MARKS.values(), INPUTS]
+    assert [mark for mark in forbidden if mark.lower() in dump(fields).lower()] == []
+    assert not form.kept.keys() & form.withheld
+
+
+def test_titles_are_escaped_wherever_they_are_shown() -> None:
+    run = make.awaiting(parameters='{"n": "x"}', responder_title=make.HOSTILE,
+                        inputs=[InputTitle(name="n", title=make.HOSTILE[:150], type="string")])  # fmt: skip
+    offered = [make.responder(title=make.HOSTILE, parameters=[Parameter(name="n", title="<!here> <@U0BOSS>")])]
+    subject, place = Subject.alert(make.alert()), start.WizardState("~12", responder="r", asked=True)
+    given = start.Given(inputs.form(offered[0].parameters or (), {}))
+    shown = [
+        *everything(make.alert(), [run], 3),
+        dump(lists.responder_list(offered, subject, clearance=3, button=button, command="/responder")),
+        dump(questions.confirm(offered[0], subject, clearance=3, button=button)),
+        dump(questions.needs_inputs(offered[0], subject, button=button)),
+    ]
+    assert not [text for text in shown if "<!channel" in text or "<@U0BOSS" in text]
+    view = start.run_view(place, subject, offered[0], clearance=3, given=given)
+    fields = [block for block in view["blocks"] if block["type"] == "input"]
+    assert "<!here" not in dump([block for block in view["blocks"] if block["type"] != "input"])
+    assert {block["label"]["type"] for block in fields} == {"plain_text"}  # which is no markup
 
 
 def test_an_object_that_cannot_be_read_counts_as_red() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bot.cards.message import Intent
-from core.models import Action, Alert, Approval, Artifact, Case, OfferedResponder, Policy
+from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy
 
 NOW = 1_763_690_400_000
 FULL = json.dumps({f"input {n}": "x & y " * 100 for n in range(20)})
@@ -194,6 +194,12 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "", name_mark: s
         number,
         parameters=draw(st.sampled_from([json.dumps(inputs), None, "no json", "[1]"])),
         responder_name=draw(_marked(name_mark)),
+        responder_title=draw(st.one_of(st.just(""), _marked(name_mark))),
+        inputs=[
+            InputTitle(name=name, title=draw(foreign_text), type=draw(st.sampled_from(["string", "choices", "user"])))
+            for name in inputs
+            if draw(st.booleans())
+        ],
         created_by=login,
         ended_by=draw(st.sampled_from([None, login])) if over else None,
         outcome=draw(st.sampled_from([None, *OUTCOMES[status]])),
