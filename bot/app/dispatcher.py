@@ -22,6 +22,7 @@ from bot.identity import Identity
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
 from core.client import UNANSWERED
+from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.models import Person
 
@@ -215,8 +216,9 @@ class Dispatcher:
         return _as_acknowledgement(item.interaction, refused)
 
     async def _show_late_result(self, interaction: Interaction, task: "asyncio.Task[Json | None]") -> None:
-        view = _late_view(await task)
-        view_id = str((interaction.body.get("view") or {}).get("id") or "")
+        submitted = mapping(interaction.body.get("view"))
+        view = _late_view(await task, submitted)
+        view_id = str(submitted.get("id") or "")
         try:
             await self._services.slack.views_update(view_id=view_id, view=dict(view))
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -358,11 +360,13 @@ def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | No
     return views.update(views.message_view("Not done", message)) if interaction.type == "view" else None
 
 
-def _late_view(result: Json | None) -> Mapping[str, Any]:
+def _late_view(result: Json | None, submitted: Mapping[str, Any]) -> Mapping[str, Any]:
     """The view that shows a submission's result once it is too late to acknowledge with it."""
     if not result:
         return views.notice("Done", "It is done.")
     if result.get("response_action") == "errors":
-        return views.notice("Not done", *(notices.error(text).text for text in result["errors"].values()))
+        labels = views.labels(submitted)
+        told = [f"{labels.get(block, '')}: {text}".removeprefix(": ") for block, text in result["errors"].items()]
+        return views.notice("Not done", *(notices.error(text).text for text in told))
     view: Mapping[str, Any] = result.get("view") or views.notice("Done", "It is done.")
     return view

@@ -259,7 +259,8 @@ def _submitted(parameter: Parameter, element: Mapping[str, Any]) -> Any:
     if parameter.type == "choice":
         return _chosen(parameter, element.get("selected_option"))
     if parameter.type == "choices":
-        return [_chosen(parameter, option) for option in element.get("selected_options") or ()]
+        options = element.get("selected_options")
+        return [_chosen(parameter, option) for option in options if option] if isinstance(options, list) else None
     value = {"date": element.get("selected_date"), "user": element.get("selected_user")}.get(
         parameter.type, element.get("value")
     )

@@ -141,6 +141,13 @@ def _action_id(block_id: str) -> str:
     return ids.numbered(ids.VALUE, block_id)
 
 
+def labels(view: View) -> dict[str, str]:
+    """What the fields of a view are called, by block id."""
+    blocks = view.get("blocks")
+    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in found}
+
+
 def elements(view: View) -> dict[str, Mapping[str, Any]]:
     """The state of each field, by block id. All of it is foreign."""
     blocks = mapping(mapping(view.get("state")).get("values"))

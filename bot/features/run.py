@@ -285,9 +285,10 @@ async def given_inputs(context: Context, request: RunRequest) -> tuple[Given, Ma
     values = request.parameters if previous is None else runs.given_inputs(previous)
     users = await _people(context, declared, values)
     view = RedactedView(request.subject, own_clearance(context))
-    found = inputs.form(declared, values, people=users)
     if previous is not None:
         found = inputs.form_again(declared, previous, view, users)
+    else:
+        found = inputs.form(declared, values, people=users)
     people = {name: str(found.kept[name]) for name in found.kept if _type_of(name, declared) == "user"}
     return Given(found), people if len(json.dumps(people)) <= MAX_KEPT else {}
 

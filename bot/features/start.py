@@ -14,7 +14,6 @@ from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import selected_value, view_of
 from bot.redaction import Subject, may_see
-from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
 
@@ -187,7 +186,7 @@ def _is_shown(view: Mapping[str, Any], state: WizardState, responder: OfferedRes
     declared = responder.parameters or ()
     if state.responder != option_value(responder):
         return not declared and not (responder.policy and responder.policy.confirm)
-    blocks = {str(mapping(block).get("block_id")) for block in view.get("blocks") or ()}
+    blocks = views.labels(view)
     return all(inputs.block_id(state.responder, one.name) in blocks for one in declared)
 
 
@@ -252,8 +251,8 @@ def _core_error(view: Mapping[str, Any], state: WizardState, error: ResponderBot
         inputs.block_id(state.responder, str(entry.get("name")).removeprefix("parameters.")): _field_error(entry)
         for entry in error.fields
     }
-    blocks = {str(mapping(block).get("block_id")) for block in view.get("blocks") or ()}
-    if error.code == "invalid_fields" and found and set(found) <= blocks:
+    blocks = views.labels(view)
+    if error.code == "invalid_fields" and found and found.keys() <= blocks.keys():
         return views.errors(found)
     return views.problem(notices.sentence(error))
 

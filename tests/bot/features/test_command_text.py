@@ -11,6 +11,7 @@ from bot.features.command_text import (
     match_names,
     normalize,
     parse_id,
+    split_inputs,
     split_name_and_id,
     split_words,
 )
@@ -41,6 +42,28 @@ def test_name_and_id_are_found_however_they_are_typed(typed: str, name: str, fou
 def test_smart_quotes_blanks_and_links_are_normalized() -> None:
     assert normalize("run\u00a0“A B”  &lt;x&gt; <http://a.example|a>") == 'run "A B" <x> http://a.example'
     assert split_words('run "A B" \'c d\' e"f') == ["run", "A B", "c d", 'e"f']
+
+
+@pytest.mark.parametrize(
+    ("typed", "rest", "given"),
+    [
+        ("Block ~12 minutes=30", "Block ~12", {"minutes": "30"}),
+        ("Block reason=“lateral movement” ~12", "Block ~12", {"reason": "lateral movement"}),
+        ("Block ~12 to='it, soc' n=", "Block ~12", {"to": "it, soc", "n": ""}),
+        ('Block ~12 reason="see ~13" a-b=c=d', "Block ~12", {"reason": "see ~13", "a-b": "c=d"}),
+        ("Block ~12 reason=don't stop=\"half", "Block ~12", {"reason": "don't", "stop": '"half'}),
+        ("Block ~12 https://a.example/?q=1 =x 1=2", "Block ~12 https://a.example/?q=1 =x 1=2", {}),
+        ('"Block it=now" ~12', '"Block it=now" ~12', {}),
+        (
+            "Block ~12 what=<movement> at=<https://a.example|a>",
+            "Block ~12",
+            {"what": "<movement>", "at": "https://a.example"},
+        ),
+        ("Block ~12 a=1 a=2", "Block ~12", {"a": "2"}),
+    ],
+)
+def test_inputs_are_taken_out_of_a_command(typed: str, rest: str, given: dict[str, str]) -> None:
+    assert split_inputs(typed) == (rest, given)
 
 
 def test_ids_are_found_in_any_message() -> None:
@@ -82,6 +105,7 @@ def test_verb_selects_the_entry() -> None:
 @given(st.text(max_size=200))
 def test_any_text_can_be_parsed(text: str) -> None:
     split_name_and_id(text)
+    split_inputs(text)
     find_ids(text)
     command_for(text)
     found = parse_id(text)
