@@ -64,8 +64,7 @@ def alert_card(
     else:
         blocks.append(_controls(alert, view, button))
         if newest:
-            line = runs.withheld_line(newest, max(total, len(newest)))
-            blocks.append(context(f"{line}, {withheld(alert.tlp)}"))
+            blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
     return Message(_push_notification(view, newest), tuple(blocks), _color(alert, newest))
 
 

@@ -142,7 +142,7 @@ def pointers(alert_ids: Sequence[str]) -> list[Mapping[str, Any]]:
         ("Need a second person", "It waits until somebody approves.", {"insert": f"run {ISOLATE} {first}"}),
         ("Approve it as Ben", "His App Home lists what waits for him.", {"user": BEN, "home": True}),
         ("See one fail", "Its mail server is away. The thread says why.", {"insert": f"run {MAIL} {first}"}),
-        ("Close a false alarm", "It marks the alert as read.", {"insert": f"run {CLOSE} {third}"}),
+        ("Close a false alarm", "It tags the alert and closes it.", {"insert": f"run {CLOSE} {third}"}),
         ("See less", "This channel is shared with another company.", {"channel": SHARED}),
         ("Make a case template", "As Lea, who leads the team.", {"user": LEA, "insert": "template"}),
     )

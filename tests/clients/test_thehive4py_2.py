@@ -77,7 +77,7 @@ async def test_a_responder_is_run_and_followed_to_its_end(tmp_path: Path, transc
                 "cortexId": responder["cortexIds"][0],
                 "objectType": "alert",
                 "objectId": alert["id"],
-                "parameters": {"why": "a test"},
+                "parameters": {"reason": "a test"},
                 "tlp": 2,
             }
             action = await transcript.call(hive.cortex.create_responder_action, body)

@@ -66,7 +66,7 @@ async def test_the_action_of_a_conflict_has_the_vendors_field_names(tmp_path: Pa
 async def test_texts_and_parameters_are_not_translated(core: RunningCore) -> None:
     text = 'he said "engineId": and "cortexId":'
     run = {
-        "responderId": CLOSE,
+        "responderId": "ResponderBot_ExtractIndicators_1_0",  # which declares no inputs, so any will do
         "objectType": "alert",
         "objectId": await alert(core, "words"),
         "parameters": {"reason": text, "cortexId": "mine"},

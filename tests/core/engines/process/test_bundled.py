@@ -100,10 +100,7 @@ async def test_close_as_false_positive_tags_and_marks_with_the_reason(make_engin
     report = await engine.run(
         await job_for(engine, name, user="ann@example.org", reason="Known scanner."), ProgressLog()
     )
-    assert report.message == (
-        "Alert “Beacon to 198.51.100.7” was closed as a false positive by ann@example.org: "
-        "tagged false-positive, marked as read. Reason: Known scanner."
-    )
+    assert report.message == "Closed as a false positive, tagged false-positive. Reason: Known scanner."
     assert report.operations == ({"type": "AddTagToAlert", "tag": "false-positive"}, {"type": "MarkAlertAsRead"})
 
 
