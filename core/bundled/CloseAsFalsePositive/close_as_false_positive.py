@@ -6,12 +6,9 @@ from pathlib import Path
 
 job = Path(sys.argv[1])
 job_input = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-parameters = job_input.get("parameters") or {}
 tag = (job_input.get("config") or {}).get("tag") or "false-positive"
 
-reason = str(parameters.get("reason") or job_input.get("message") or "").strip()
-because = f" Reason: {reason}" if reason else ""
-message = f"Closed as a false positive, tagged {tag}.{because}"
+message = f"Closed as a false positive, tagged {tag}."  # why is an input, which core keeps with the action
 
 output = {
     "success": True,

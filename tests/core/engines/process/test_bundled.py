@@ -94,13 +94,13 @@ async def test_unconfigured_bundled_responders_name_what_is_missing(make_engine:
     ]
 
 
-async def test_close_as_false_positive_tags_and_marks_with_the_reason(make_engine: MakeEngine) -> None:
+async def test_close_as_false_positive_tags_and_closes(make_engine: MakeEngine) -> None:
     engine = make_engine(folders=())
     name = "ResponderBot_CloseAsFalsePositive_1_0"
     report = await engine.run(
         await job_for(engine, name, user="ann@example.org", reason="Known scanner."), ProgressLog()
     )
-    assert report.message == "Closed as a false positive, tagged false-positive. Reason: Known scanner."
+    assert report.message == "Closed as a false positive, tagged false-positive."
     assert report.operations == ({"type": "AddTagToAlert", "tag": "false-positive"}, {"type": "MarkAlertAsRead"})
 
 
