@@ -17,6 +17,7 @@ from core.actions import operations
 from core.actions import report as reports
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
+from core.actions.guards import Guards
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runner import Runner
@@ -48,6 +49,7 @@ from core.engines.base import Catalogue
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.people import People
+from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
@@ -143,7 +145,11 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     made = engines.make(settings, database_id(database))
     for engine in made:
         stack.push_async_callback(engine.close)
-    offers = Offers(made, settings.responder, database, clock)
+    protected = ProtectedTargets(settings.protect.artifacts)
+    guards = Guards(settings.responder, clock, protected=protected, user_domain=section.user_domain)
+    if problem := protected.problem():
+        structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
+    offers = Offers(made, settings.responder, database, clock, guards)
     stack.push_async_callback(offers.close)
     await offers.open()
     lifecycle = Lifecycle(
@@ -197,7 +203,12 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *health.endpoints(
             probe,
             metrics,
-            [lambda: engine_parts(offers), lambda: confinement_parts(settings), lambda: undo_parts(undos)],
+            [
+                lambda: engine_parts(offers),
+                lambda: guard_parts(guards, database),
+                lambda: confinement_parts(settings),
+                lambda: undo_parts(undos),
+            ],
             paths_of(settings),
         ),
     ]
@@ -248,6 +259,19 @@ def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     what = "1 run was" if waiting == 1 else f"{waiting} runs were"
     message = f"{what} to be undone by now and could not be; their `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
+
+
+def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
+    """Rules of responders that can't be followed, and responders that are paused; nothing if all is well."""
+    problems = [
+        *guards.problems(database),
+        *(
+            f"{paused.name} is paused after {paused.failures} failures; `responder-bot responders resume {paused.name}`"
+            " once they are understood."
+            for paused in guards.paused(database)
+        ),
+    ]
+    return [health.ComponentHealth("rules of responders", False, "\n".join(problems))] if problems else []
 
 
 def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:

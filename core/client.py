@@ -428,6 +428,7 @@ _BY_STATUS: Mapping[int, Code] = {
     410: "gone",
     413: "too_large",
     422: "key_reused",
+    429: "rate_limited",
     500: "internal",
     503: "unavailable",
 }

@@ -4,11 +4,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from core.common.accounts import account_problems
 from core.common.private_files import mode_problem
@@ -27,6 +27,7 @@ from core.common.settings_file import (
     with_file,
 )
 from core.models import MAX_UNDO_MINUTES, Parameter, parse_parameters
+from core.protection import FILE, entry_problem
 
 Name = Annotated[
     str,
@@ -86,6 +87,61 @@ class EngineSection(SettingsSection):
     """Whose command line runs containers."""
 
 
+Names = tuple[Annotated[str, Field(pattern=r"^(@[a-z0-9][a-z0-9._-]{0,63}|[!-9;-?A-~][!-9;-~]*)$")], ...]
+"""Logins or their first parts, and groups as `@containment`."""
+_NAMES = 'a list of logins and groups, such as ["anna", "@containment"]'
+
+
+def _in_a_list(value: Any) -> Any:
+    """A single text as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Rates = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,4}[smhd]$")], ...],
+    BeforeValidator(_in_a_list),
+    Field(description='a list of rates, such as ["5/1h", "20/1d"]; the units are s, m, h and d'),
+]
+"""How many runs there may be in any period of that length; see `Rate`."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """At most `runs` in any period of `ms`."""
+
+    runs: int
+    ms: int
+    text: str
+    """Such as `5/1h`."""
+
+    @staticmethod
+    def parse(text: str) -> "Rate":
+        """The rate of a text that `Rates` accepts."""
+        runs, _, period = text.partition("/")
+        return Rate(int(runs), int(period[:-1]) * _UNIT_MS[period[-1]], text)
+
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class OnlyOnSection(SettingsSection):
+    """What a responder may run on; all that is given has to hold."""
+
+    data_types: tuple[str, ...] = ()
+    """Data types of artifacts, and kinds of objects, as in a responder's `dataTypeList`."""
+    tags: tuple[str, ...] = ()
+    """One of them has to be on the object, or on the alert or case that it belongs to."""
+    severity_at_least: int = Field(1, ge=1, le=4)
+    """Of the alert or case."""
+
+
+class BreakerSection(SettingsSection):
+    """A responder is paused after so many failures in so short a time."""
+
+    failures: int = Field(ge=1, le=1000)
+    within_minutes: int = Field(ge=1, le=525_600)
+
+
 class ResponderSection(SettingsSection):
     """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
@@ -93,6 +149,16 @@ class ResponderSection(SettingsSection):
     confirm: str = ""
     approval: int = Field(0, ge=0)
     approval_expires_minutes: int = Field(60, ge=1)
+    run_by: Names | None = Field(None, description=_NAMES)
+    """Who may run it; None for whoever may run responders, an empty list for nobody."""
+    approve_by: Names | None = Field(None, description=_NAMES)
+    """Who may approve and deny its runs, which then need an approval; None for whoever may run responders."""
+    only_on: OnlyOnSection | None = None
+    rate: Rates = ()
+    rate_per_target: Rates = ()
+    breaker: BreakerSection | None = None
+    protect: bool = True
+    """Whether `[protect]` holds for it; False for one that only reads or tells."""
     parameter: tuple[Parameter, ...] = ()
     """Its inputs, in place of those of its definition."""
     undo: str = ""
@@ -122,6 +188,19 @@ class ResponderSection(SettingsSection):
     """The account that its program runs as; core has to be root."""
 
 
+def _by_commas(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class ProtectSection(SettingsSection):
+    """`[protect]`: targets on which nothing may run (core/docs/guards.md#protected-targets)."""
+
+    artifacts: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = Field(
+        (), description='a list of strings, such as ["10.0.0.0/8", "*.corp.example", "file:crown-jewels.txt"]'
+    )
+    """Addresses, networks, hosts, patterns with `*`, plain values, and `file:` with a path of a list of them."""
+
+
 class SecretSource(SettingsSection):
     """In place of a value of `config`: where a process engine reads it when a run needs it."""
 
@@ -136,6 +215,7 @@ class CoreSettings(SettingsSection):
     core: CoreSection = Field(default_factory=CoreSection)
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
+    protect: ProtectSection = Field(default_factory=ProtectSection)
 
 
 def mode_problems(settings: CoreSettings, *databases: Path) -> list[str]:
@@ -185,7 +265,21 @@ def core_settings(sections: Sections) -> CoreSettings:
         core=section(CoreSection, "core", sections),
         engine=_engines(sections),
         responder=_responders(sections),
+        protect=_protect(sections),
     )
+
+
+def _protect(sections: Sections) -> ProtectSection:
+    """Its entries, with files as absolute paths. Files are read when a run is checked, as they may change."""
+    found = section(ProtectSection, "protect", sections)
+    entries = []
+    for entry in found.artifacts:
+        if problem := entry_problem(entry):
+            raise settings_error(f"{sections.source}: [protect] artifacts: {problem}.")
+        file = entry.strip().removeprefix(FILE).strip()
+        is_file = entry.strip().startswith(FILE)
+        entries.append(f"{FILE}{sections.folder / os.path.expanduser(file)}" if is_file else entry)
+    return ProtectSection(artifacts=tuple(entries))
 
 
 class _BotDatabaseSection(SettingsSection):
@@ -273,9 +367,16 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
                 " undoes its runs."
             )
     return {
-        name: checked(ResponderSection, table, f'{sections.source}: [responder."{name}"]', sections.folder)
+        name: _checked_responder(table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
     }
+
+
+def _checked_responder(table: Mapping[str, Any], location: str, folder: Path) -> ResponderSection:
+    section = checked(ResponderSection, table, location, folder)
+    if section.approve_by == ():
+        raise settings_error(f"{location} approve_by is empty, so no run could ever start; name somebody.")
+    return section.model_copy(update={"approval": 1}) if section.approve_by and not section.approval else section
 
 
 _OF_UNDO = ("undo_after_minutes", "allow_permanent")

@@ -11,6 +11,7 @@ from core.access import Caller
 from core.actions import bulks
 from core.actions import report as reports
 from core.actions import target as targets
+from core.actions.guards import RulesFor
 from core.actions.offers import Offers
 from core.common.database.sqlite import Database, Reads, Row
 from core.common.errors import ResponderBotError
@@ -170,8 +171,8 @@ class _DocumentReader:
         """Those that were named, and those of the actions that were."""
 
     def add_event(self, event: Event) -> None:
-        """Add what an event is about. Case templates and requests for access have no document."""
-        if event.object_type in ("CaseTemplate", "AccessRequest"):
+        """Add what an event is about. Case templates, requests for access and responders have no document."""
+        if event.object_type in ("CaseTemplate", "AccessRequest", "Responder"):
             return
         number, root_id = int(event.object_id[1:]), int(event.root_id[1:])
         document = self._document(root_id)
@@ -224,27 +225,30 @@ class _DocumentReader:
         target = targets.load(self._reads, kind, number)
         running = {row["responder_name"]: row["created_by"] for row in stored.open_on(self._reads, number)}
         may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.tlp)
-        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not)
+        rules = RulesFor(offers.guards, self._reads, caller.login)
+        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not, rules=rules)
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
         document.responders[f"~{number}"] = text
         self.chars += len(text)
         if kind == "alert" and '"case_artifact"' in document.root:
-            self._add_artifact_responders(document, offers, caller)
+            self._add_artifact_responders(document, offers, caller, rules)
 
-    def _add_artifact_responders(self, document: _Document, offers: Offers, caller: Caller) -> None:
+    def _add_artifact_responders(self, document: _Document, offers: Offers, caller: Caller, rules: RulesFor) -> None:
         """Add the names of the responders that `caller` can run on each artifact of an alert."""
         alert = from_json(document.root)
         pap_of_case, in_case = self._artifacts_in_case(alert)
-        by_levels: dict[tuple[str, int, int], str] = {}
+        by_levels: dict[tuple[str, int, int], list[str]] = {}
         for artifact in alert["artifacts"]:
             pap = pap_of_case if artifact["id"] in in_case else alert["pap"]
             key = artifact["dataType"], artifact["tlp"], pap
             if key not in by_levels:
                 names = offers.names_for("case_artifact", *key) if caller.may("manageAction") else []
-                by_levels[key] = json.dumps([] if caller.why_not_cleared(artifact["tlp"]) else names)
-            document.artifact_responders[artifact["id"]] = by_levels[key]
-            self.chars += len(by_levels[key])
+                by_levels[key] = [] if caller.why_not_cleared(artifact["tlp"]) else names
+            target = targets.of_alert_artifact(alert, artifact, pap)
+            text = json.dumps([name for name in by_levels[key] if not rules.refusals(name, target)])
+            document.artifact_responders[artifact["id"]] = text
+            self.chars += len(text)
 
     def _artifacts_in_case(self, alert: Mapping[str, Any]) -> tuple[int, set[str]]:
         """The PAP of an alert's case, and the ids of the artifacts that belong to it as well."""

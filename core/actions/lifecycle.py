@@ -27,7 +27,18 @@ from core.common.clock import Clock
 from core.common.database.sqlite import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
-from core.models import OPEN_STATUSES, OWN_PARAMETERS, Action, ActionStatus, Approval, Outcome, RunInput, Undo, Vote
+from core.models import (
+    OPEN_STATUSES,
+    OWN_PARAMETERS,
+    Action,
+    ActionStatus,
+    Approval,
+    BreakGlass,
+    Outcome,
+    RunInput,
+    Undo,
+    Vote,
+)
 from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -98,6 +109,7 @@ class Lifecycle:
         parameters: reports.SerializedParameters,
         *,
         bulk_id: int | None = None,
+        break_glass: BreakGlass | None = None,
         undo: Undo | None = None,
         undoes: int | None = None,
     ) -> Action:
@@ -107,10 +119,9 @@ class Lifecycle:
         undone, `undoes` the number of the action that it undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
-        expires_at = now + section.approval_expires_minutes * MINUTE_MS if section.approval else None
-        approval = (
-            None if expires_at is None else Approval(needed=section.approval, approved_by=[], expires_at=expires_at)
-        )
+        needed = section.approval + (break_glass is not None)
+        expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
+        approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
         action = Action(
             id_=f"~{number}",
             id=f"~{number}",
@@ -129,6 +140,7 @@ class Lifecycle:
             created_by=caller.login,
             created_at=now,
             approval=approval,
+            break_glass=break_glass,
             bulk=None if bulk_id is None else f"~{bulk_id}",
             undo=undo,
             undoes=None if undoes is None else f"~{undoes}",
@@ -150,6 +162,7 @@ class Lifecycle:
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
             "approval_expires_at": expires_at,
+            "target_key": self._offers.guards.target_key(choice.offer.name, target),
             "bulk_id": bulk_id,
             "undoes": undoes,
             "doc": action.to_json(),
@@ -158,17 +171,29 @@ class Lifecycle:
         self._record_event(tx, row, "action.created", caller.login)
         return action
 
-    def vote(self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval) -> Action:
-        """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it."""
-        votes = rights.votes_with(tx, approval, caller.login)
-        if set(votes) == set(approval.approved_by):
-            return action
+    def vote(
+        self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval
+    ) -> tuple[Action, bool]:
+        """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it.
+
+        Returns the action, and whether that is so. Raises ResponderBotError: conflict or rate_limited, if it could not
+        start at this moment.
+        """
+        guards = self._offers.guards
+        votes = rights.votes_with(tx, guards, action, approval.approved_by, caller.login)
+        is_approved = rights.is_approved(tx, guards, action, votes)
+        if set(votes) == set(approval.approved_by) and not is_approved:
+            return action, False
+        if is_approved and guards.has_rules(row["responder_name"]):
+            guards.require_now(tx, row, targets.of_action(tx, row)[0], json.loads(row["parameters"]))
         approval = self._with_vote(approval, caller.login, "approve", votes)
         action = action.model_copy(update={"approval": approval})
-        holder = self.holder if len(votes) >= approval.needed else None
-        stored.set_approved(tx, row["id"], action.to_json(), holder)
+        if action.break_glass is not None and caller.profile == "org-admin":
+            glass = action.break_glass.model_copy(update={"approved_by": caller.login})
+            action = action.model_copy(update={"break_glass": glass})
+        stored.set_approved(tx, row["id"], action.to_json(), self.holder if is_approved else None)
         self._record_event(tx, row, "action.updated", caller.login)
-        return action
+        return action, is_approved
 
     def deny(self, tx: Transaction, caller: Caller, row: Row, approval: Approval, message: str) -> Action:
         """End an action that the caller denies; `message` is the sentence for people."""
@@ -242,7 +267,10 @@ class Lifecycle:
         if row is None:
             return None
         target, gone = targets.of_action(tx, row)
-        not_allowed = gone or rights.why_not_start(tx, row, target)
+        guards = self._offers.guards
+        not_allowed = gone or rights.why_not_start(tx, row, target, guards)
+        if not not_allowed and guards.has_rules(row["responder_name"]):
+            not_allowed = guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
         reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])
@@ -345,6 +373,8 @@ class Lifecycle:
             prepared = self._prepared(_cancelled(row["cancelled_by"]), row)
             if not row["cancelled_by"].startswith(_BY_CORE):
                 outcome, ended_by = "stopped", row["cancelled_by"]
+        elif outcome == "failed" and row["dispatched_at"] is not None:
+            self._offers.guards.count_failure(tx, row, pending.at)
         user = row["created_by"]
         self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, outcomes=outcomes, now=pending.at)
         return _Applied.WHOLLY

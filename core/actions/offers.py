@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from core.actions.target import Target
+from core.actions.guards import Guards, RulesFor
+from core.actions.target import Target, applies
 from core.common.clock import Clock
 from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
@@ -19,7 +20,6 @@ from core.common.settings_file import variable_name
 from core.common.words import spaced
 from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
 from core.models import (
-    KINDS,
     OBJECT_TYPES,
     TLP_NAMES,
     InputTitle,
@@ -86,7 +86,9 @@ class Offers:
         sections: Mapping[str, ResponderSection],
         database: Database,
         clock: Clock,
+        guards: Guards | None = None,
     ) -> None:
+        self.guards = guards or Guards(sections, clock)
         self._states = {engine.name: EngineState(engine) for engine in engines}
         self._sections = sections
         self._database = database
@@ -156,16 +158,20 @@ class Offers:
             raise ResponderBotError("not_found", f"Engine {name} not found")
         return state.engine
 
-    def offered(self, target: Target) -> list[OfferedResponder]:
-        """The responders that can run on an object."""
+    def offered(self, target: Target, rules: RulesFor | None = None) -> list[OfferedResponder]:
+        """The responders that can run on an object, with `rules` only those that somebody may run on it now."""
         return [
             _offered(offer)
             for offer in self._by_name.values()
             if any(not _reasons_not(entry, target) for _, entry in offer.entries)
+            and not (rules and rules.refusals(offer.name, target))
         ]
 
     def names_for(self, kind: Kind, data_type: str, tlp: int, pap: int) -> list[str]:
-        """The names of the responders that can run on an object of this kind, with these levels, at once."""
+        """The names of the responders that can run on an object of this kind, with these levels, at once.
+
+        Rules of the settings are left to `RulesFor`.
+        """
         target = Target(kind, 0, 0, tlp, pap, {}, data_type)
         return [
             offer.name
@@ -175,18 +181,26 @@ class Offers:
         ]
 
     def explained(
-        self, target: Target, *, may_run: bool, running: Mapping[str, str], why_not: str = ""
+        self,
+        target: Target,
+        *,
+        may_run: bool,
+        running: Mapping[str, str],
+        why_not: str = "",
+        rules: RulesFor | None = None,
     ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `running` is responder name to requester.
 
-        `why_not` is why the caller may not act on this object, if so. With those that can't be used at all, if they
+        `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, if
+        so. With those that can't be used at all, if they
         are for this kind of object.
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
             more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
         usable = [
-            self._explain(offer, target, more_reasons, running.get(offer.name)) for offer in self._by_name.values()
+            self._explain(offer, target, more_reasons, running.get(offer.name), rules)
+            for offer in self._by_name.values()
         ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
@@ -240,19 +254,29 @@ class Offers:
         return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
     def _explain(
-        self, offer: Offer, target: Target, more_reasons: Sequence[str], started_by: str | None
+        self,
+        offer: Offer,
+        target: Target,
+        more_reasons: Sequence[str],
+        started_by: str | None,
+        rules: RulesFor | None,
     ) -> OfferedResponder:
         reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *more_reasons]
+        # What a responder isn't for needs no further reason.
+        refusals = rules.refusals(offer.name, target) if rules and _fits(offer.first, target) else []
+        reasons += [f"{refusal.message}; {refusal.lift}" for refusal in refusals]
         if not any(self._states[name].up for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]
         notes = [f"already running, started by {started_by}"] if started_by else []
+        notes += rules.usage(offer.name, target) if rules and not refusals else []
         return _offered(offer).model_copy(
             update={
                 "title": self.title(offer.name),
                 "parameters": list(self.parameters(offer)),
                 "verdict": "cannot_run" if reasons else "can_run",
                 "reasons": [*reasons, *notes],
+                "refusals": refusals or None,
                 "policy": self.policy(offer.name),
             }
         )
@@ -298,6 +322,10 @@ class Offers:
         return Policy(
             confirm=section.confirm,
             approval=section.approval,
+            run_by=None if section.run_by is None else list(section.run_by),
+            approve_by=None if section.approve_by is None else list(section.approve_by),
+            rate=list(section.rate) or None,
+            rate_per_target=list(section.rate_per_target) or None,
             undo=section.undo or None,
             undo_after_minutes=section.undo_after_minutes or None,
             allow_permanent=section.allow_permanent if section.undo else None,
@@ -452,18 +480,6 @@ def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -
         hint = f'did you mean "{as_variables[near[0]]}"?' if near else f"there are {', '.join(as_variables.values())}."
         sentences.append(f'{place} names an item "{item}" that the responder does not have; {hint}')
     return sentences
-
-
-def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
-    """Whether a responder is for this kind of object, or for artifacts of this data type.
-
-    Case and product prefix (`thehive:`) don't count; data types have no prefix.
-    """
-    of_data = data_type.lower()
-    if of_data in KINDS or ":" in of_data:
-        of_data = ""
-    names = [name.lower() for name in data_types]
-    return any(name.rpartition(":")[2] == kind or (of_data and name == of_data) for name in names)
 
 
 def _fits(responder: Responder, target: Target) -> bool:

@@ -5,9 +5,11 @@ Rights are read in the transaction that acts on them, since they may have ended 
 """
 
 import json
+from collections.abc import Sequence
 
 from core.access import Caller, current_clearance, current_permissions, too_high
 from core.actions import target as targets
+from core.actions.guards import Guards, names_of
 from core.actions.target import Target
 from core.common.database.sqlite import Reads, Row
 from core.common.errors import ResponderBotError
@@ -29,11 +31,11 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
     )
 
 
-def why_not_start(reads: Reads, row: Row, target: Target) -> str:
+def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str:
     """Why an action may not start, or `""`.
 
     Its requester or an approver lost their rights, or the requester, on whose behalf it was asked for, may not see the
-    object any more.
+    object any more, or it needs more approvals by now. The other rules of its responder are the guards' own.
     """
     login = row["created_by"]
     if reason := why_requester_may_not(reads, login):
@@ -44,16 +46,52 @@ def why_not_start(reads: Reads, row: Row, target: Target) -> str:
             f"{login} asked for this, but {too_high(target.tlp, clearance, 'they')}, so it did not run;"
             " ask somebody who may see it."
         )
-    approval = Action.model_validate_json(row["doc"]).approval
+    action = Action.model_validate_json(row["doc"])
+    approval, section = action.approval, guards.section(row["responder_name"])
     if approval is None:
+        sentence = f"{row['responder_name']} needs approval by now, so it did not run; run it again."
+        return sentence if section.approval else ""
+    if action.break_glass is not None and not _is_admin(reads, login):
+        return f"{login} broke glass for this and is no org-admin any more, so it did not run."
+    if is_approved(reads, guards, action, approval.approved_by):
         return ""
-    void = [login for login in approval.approved_by if not may_run(reads, login)]
-    if len(approval.approved_by) - len(void) >= approval.needed:
-        return ""
+    void = [voter for voter in approval.approved_by if not may_vote(reads, guards, action, voter)]
+    if not void:
+        return f"{row['responder_name']} needs more approvals by now, so it did not run; run it again."
+    what = "run responders" if section.approve_by is None else f"approve {row['responder_name']}"
     return (
-        f"{' and '.join(void)} approved this and may no longer run responders, so it did not run;"
+        f"{' and '.join(void)} approved this and may no longer {what}, so it did not run;"
         " run it again if it is still needed."
     )
+
+
+def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
+    """Whether somebody may approve and deny a run: whom the settings name or, if it breaks glass, an org-admin."""
+    if not may_run(reads, login):
+        return False
+    if action.break_glass is not None and _is_admin(reads, login):
+        return True
+    section = guards.section(action.responder_name)
+    if action.break_glass is not None and not section.approval:
+        return False
+    return guards.is_among(reads, section.approve_by, login)
+
+
+def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:
+    """Whether these votes suffice. A run that breaks glass needs an org-admin's beside those that it needs anyway."""
+    if action.approval is None:
+        return True
+    section, glass = guards.section(action.responder_name), action.break_glass
+    needed = max(action.approval.needed, section.approval + (glass is not None))
+    count = len([login for login in votes if may_vote(reads, guards, action, login)])
+    if glass is None:
+        return count >= needed
+    named = [login for login in votes if may_run(reads, login) and guards.is_among(reads, section.approve_by, login)]
+    return count >= needed and len(named) >= needed - 1 and any(_is_admin(reads, login) for login in votes)
+
+
+def _is_admin(reads: Reads, login: str) -> bool:
+    return "manageUser" in current_permissions(reads, login)
 
 
 def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
@@ -88,7 +126,7 @@ def require_may_cancel(caller: Caller, row: Row) -> None:
         raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
 
 
-def require_vote(reads: Reads, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
+def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
     """The action and its approval, if the caller may vote on it at `now` (ms).
 
     Raises ResponderBotError: forbidden (no right to, or their own request), conflict (nothing to vote on).
@@ -103,9 +141,22 @@ def require_vote(reads: Reads, caller: Caller, row: Row, now: int) -> tuple[Acti
         raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
     if action.approval.expires_at <= now:
         raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
+    if not may_vote(reads, guards, action, caller.login):
+        raise ResponderBotError("forbidden", _why_not_vote(guards, action), details={"rule": "approve_by"})
     return action, action.approval
 
 
-def votes_with(reads: Reads, approval: Approval, login: str) -> list[str]:
-    """The votes that count, with this one as the last: earlier voters must still have the right to run responders."""
-    return [vote for vote in approval.approved_by if vote != login and may_run(reads, vote)] + [login]
+def _why_not_vote(guards: Guards, action: Action) -> str:
+    approvers = guards.section(action.responder_name).approve_by
+    if action.break_glass is not None:
+        who = f"{names_of(approvers)} and org-admins" if approvers else "org-admins"
+        return f"You are not authorized to approve or deny this run, which breaks glass; only {who} are."
+    return (
+        f"You are not authorized to approve or deny runs of {action.responder_name}; only {names_of(approvers or ())}"
+        " may."
+    )
+
+
+def votes_with(reads: Reads, guards: Guards, action: Action, approved_by: Sequence[str], login: str) -> list[str]:
+    """The votes that count, with this one as the last: earlier voters must still have the right to approve."""
+    return [vote for vote in approved_by if vote != login and may_vote(reads, guards, action, vote)] + [login]

@@ -9,6 +9,7 @@ from core.access import Caller
 from core.actions import inputs, rights, undo_state
 from core.actions import report as reports
 from core.actions import target as targets
+from core.actions.guards import AskedRun
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Choice, Offers
 from core.actions.runner import EngineQueue, Runner
@@ -90,7 +91,7 @@ class Runs:
         """Record a run, durably, and queue it for its engine.
 
         `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
-        not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused.
+        not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused, rate_limited.
         """
         earlier = self._earlier(self._database, caller, key, body)
         if earlier is not None:
@@ -99,7 +100,8 @@ class Runs:
         parameters = await _serialized(checked.request.parameters)
 
         engine = checked.choice.engine
-        slot = None if checked.section.approval else self._runner.take_slot(engine.name)
+        waits = bool(checked.section.approval or checked.request.break_glass)
+        slot = None if waits else self._runner.take_slot(engine.name)
 
         def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
             earlier = self._earlier(tx, caller, key, body)
@@ -145,6 +147,12 @@ class Runs:
         """
         request, choice = checked.request, checked.choice
         target = _as_now(tx, checked.target)
+        glass, guards = None, self._offers.guards
+        if guards.has_rules(choice.offer.name) or request.break_glass:
+            target = targets.load(tx, target.kind, target.id, on_run=True)  # as it is now
+            run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters)
+            reason = request.break_glass.reason if request.break_glass else None
+            glass = guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.offer.name)
         with_slot = self._with_free_slot(tx, choice, request, target)
@@ -161,6 +169,7 @@ class Runs:
             bulk_id=bulk_id,
             undo=checked.undo,
             undoes=None if undoing is None else undoing.number,
+            break_glass=glass,
         )
         if undoing is not None and undone is not None:
             undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)

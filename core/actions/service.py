@@ -17,7 +17,7 @@ from core.actions.target import Target
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Search, Transaction
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput
+from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput
 from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.store import actions as stored
@@ -47,6 +47,7 @@ class Actions:
         self.runs = Runs(lifecycle, runner, offers, database, clock, spread_load=spread_load)
         self._lifecycle = lifecycle
         self._runner = runner
+        self._offers = offers
         self._database = database
         self._feed = feed
         self._clock = clock
@@ -83,21 +84,24 @@ class Actions:
         """Vote for an action that waits for approval; the last vote needed queues it for its engine.
 
         If the requester may no longer run responders, the action ends and this is a conflict. Raises
-        ResponderBotError: not_found, forbidden, conflict.
+        ResponderBotError: not_found, forbidden, conflict; also conflict or rate_limited, and nothing changes, while a
+        rule of its responder would not let it start.
         """
 
-        def work(tx: Transaction) -> tuple[Action, str]:
+        guards = self._offers.guards
+
+        def work(tx: Transaction) -> tuple[Action, bool, str]:
             row = find(tx, action_id)
-            action, approval = rights.require_vote(tx, caller, row, self._clock())
+            action, approval = rights.require_vote(tx, guards, caller, row, self._clock())
             rights.require_clearance(tx, caller, row, "approve an action")
             if reason := rights.why_requester_may_not(tx, row["created_by"]):
-                return self._lifecycle.end_without_report(tx, row, "failed", reason, caller.login), reason
-            return self._lifecycle.vote(tx, caller, row, action, approval), ""
+                return self._lifecycle.end_without_report(tx, row, "failed", reason, caller.login), False, reason
+            return *self._lifecycle.vote(tx, caller, row, action, approval), ""
 
-        action, reason = await self._database.transaction(work)
+        action, is_approved, reason = await self._database.transaction(work)
         if reason:
             raise ResponderBotError("conflict", reason)
-        if action.approval is not None and len(action.approval.approved_by) >= action.approval.needed:
+        if is_approved:
             self._runner.accept(_number(action), action.engine_id)
         return action
 
@@ -106,7 +110,7 @@ class Actions:
 
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
-            _, approval = rights.require_vote(tx, caller, row, self._clock())
+            _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
             rights.require_clearance(tx, caller, row, "deny an action")
             sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
             return self._lifecycle.deny(tx, caller, row, approval, sentence)
@@ -166,6 +170,25 @@ class Actions:
     async def search(self, request: SearchInput) -> SearchResult:
         """Search actions. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, "action", request, reports.shorten)
+
+    def paused(self) -> list[PausedResponder]:
+        """The responders that are paused, by name."""
+        found = self._offers.guards.paused(self._database)
+        return [item.model_copy(update={"title": self._offers.title(item.name)}) for item in found]
+
+    async def resume(self, caller: Caller, responder_id: str) -> PausedResponder:
+        """Let a paused responder run again, by its name or id.
+
+        Raises ResponderBotError: forbidden (no org-admin), conflict (it isn't paused).
+        """
+        # The profile and not a permission, so that an org-admin may from Slack too.
+        if caller.profile != "org-admin":
+            sentence = "You are not authorized to resume a responder, only an org-admin is."
+            raise ResponderBotError("forbidden", sentence)
+        name = self._offers.name(responder_id)
+        guards = self._offers.guards
+        found = await self._database.transaction(lambda tx: guards.resume(tx, name, caller.login))
+        return found.model_copy(update={"title": self._offers.title(name)})
 
     def running_on(self, target: Target) -> Mapping[str, str]:
         """Responder name to requester, for each open action on an object."""

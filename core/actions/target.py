@@ -1,6 +1,6 @@
 """The object that a responder runs on, with the levels that count and the JSON that the responder gets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,18 @@ class Target:
     @property
     def object_type(self) -> str:
         return OBJECT_TYPES[self.kind]
+
+
+def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
+    """Whether a responder is for this kind of object, or for artifacts of this data type.
+
+    Case and product prefix (`thehive:`) don't count; data types have no prefix.
+    """
+    of_data = data_type.lower()
+    if of_data in KINDS or ":" in of_data:
+        of_data = ""
+    names = [name.lower() for name in data_types]
+    return any(name.rpartition(":")[2] == kind or (of_data and name == of_data) for name in names)
 
 
 def parse_kind(text: str) -> Kind:
@@ -146,6 +158,13 @@ def _artifact(reads: Reads, object_id: int) -> Target:
     return Target(
         "case_artifact", number_of(artifact), parent.root_id, artifact.tlp, parent.pap, shown, artifact.data_type
     )
+
+
+def of_alert_artifact(alert: Mapping[str, Any], artifact: Mapping[str, Any], pap: int) -> Target:
+    """An artifact that an alert's JSON shows, with the PAP that counts for it."""
+    number = int(alert["id"][1:])
+    shown, kind = {**artifact, "alert": alert}, artifacts.KIND
+    return Target(kind, int(artifact["id"][1:]), number, artifact["tlp"], pap, shown, artifact["dataType"])
 
 
 def _of_alert(alert: Alert) -> Target:

@@ -90,7 +90,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
             response=Action,
             permission="manageAction",
             purpose=f"{path} an action",
-            errors=(404, 409),
+            errors=(404, 409, 429),
         )
 
     return [
@@ -105,7 +105,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
             permission="manageAction",
             purpose="create action",
             permission_label="manageAction (manageTask)",
-            errors=(404, 409, 422),
+            errors=(404, 409, 422, 429),
             request_headers={
                 "Idempotency-Key": "a repeated key within 24 hours answers 200 with the same action and starts nothing"
             },

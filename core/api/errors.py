@@ -26,6 +26,7 @@ ERRORS: Mapping[Code, tuple[int, str]] = {
     "gone": (410, "GoneError"),
     "too_large": (413, "TooLargeError"),
     "key_reused": (422, "KeyReusedError"),
+    "rate_limited": (429, "RateLimitError"),
     "unavailable": (503, "UnavailableError"),
     "internal": (500, "InternalError"),
 }
@@ -67,6 +68,8 @@ def error_response(error: ResponderBotError, request_id: str) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 503:
         headers["Retry-After"] = "1"
+    if status == 429:
+        headers["Retry-After"] = str(error.details.get("retryAfter", 60))
     return Response(text, status, headers, JSON_TYPE)
 
 

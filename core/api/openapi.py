@@ -60,7 +60,7 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
     "caseId": {"description": "the case's id, `~` and digits"},
     "idOrName": {"description": "the id, `~` and digits, or the name"},
     "login": {"description": "a user's login, or its first part"},
-    "name": {"description": "the name of a group"},
+    "name": {"description": "the name of a group or of a responder"},
     "team": {"description": "Slack's id of the workspace, such as T0123ABCD"},
     "user": {"description": "Slack's id of the person, such as U0123ABCD"},
 }

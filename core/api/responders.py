@@ -4,11 +4,12 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from core.actions import target as targets
+from core.actions.guards import RulesFor
 from core.actions.offers import Offers
 from core.actions.service import Actions
-from core.api.endpoint import Endpoint, Request, bool_param, json_response
+from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
 from core.common.database.sqlite import Reads
-from core.models import ObjectInContext, OfferedResponder
+from core.models import ObjectInContext, OfferedResponder, PausedResponder
 from core.store.objects import parse_id
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
@@ -20,11 +21,19 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
     async def list_responders(request: Request) -> Response:
         kind = targets.parse_kind(request.path["kind"])
         target = targets.load(reads, kind, parse_id(request.path["id"]))
+        rules = RulesFor(offers.guards, reads, request.caller.login)
         if not bool_param(request, "explain"):
-            return json_response(_json(offers.offered(target)))
+            return json_response(_json(offers.offered(target, rules)))
         may_run, running = request.caller.may("manageAction"), actions.running_on(target)
         why_not = request.caller.why_not_cleared(target.tlp)
-        return json_response(_json(offers.explained(target, may_run=may_run, running=running, why_not=why_not)))
+        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not, rules=rules)
+        return json_response(_json(explained))
+
+    async def list_paused(_: Request) -> Response:
+        return json_list_response(actions.paused())
+
+    async def resume(request: Request) -> Response:
+        return json_response(await actions.resume(request.caller, request.path["name"]))
 
     async def get_in_context(request: Request) -> Response:
         target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
@@ -40,6 +49,21 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         )
 
     return [
+        Endpoint(
+            "GET",
+            "/api/responder/paused",
+            list_paused,
+            "List the responders that are paused, since they failed too often",
+            response=list[PausedResponder],
+        ),
+        Endpoint(
+            "POST",
+            "/api/responder/{name}/resume",
+            resume,
+            "Let a paused responder run again",
+            response=PausedResponder,
+            errors=(403, 404, 409),
+        ),
         Endpoint(
             "GET",
             "/api/connector/engine/object/{kind}/{id}",

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "bot", "slack", "channel", "group")
+SECTIONS = ("core", "engine", "responder", "protect", "bot", "slack", "channel", "group")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 

@@ -201,6 +201,42 @@ class InputTitle(ApiModel):
     type: ParameterType
 
 
+class Refusal(ApiModel):
+    """A rule that stands in the way of a run (core/docs/guards.md)."""
+
+    rule: Literal["run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"]
+    message: str
+    """Such as `only @containment may run it`, without a full stop; so is `lift`."""
+    lift: str
+    """Who can do something about it."""
+    until: Millis | None = None
+    """When it is over by itself, if that is known."""
+
+
+class BreakGlass(ApiModel):
+    """Why the rules that stood in the way of a run were overridden; who and when are in the action's votes."""
+
+    reason: str
+    overrides: list[Refusal]
+    approved_by: str | None = None
+    """The org-admin who approved it."""
+
+
+class PausedResponder(ApiModel):
+    """A responder that was paused since it failed too often; `id` is that of the pause."""
+
+    id: ObjectId
+    name: str
+    title: str = ""
+    since: Millis
+    failures: int
+    within_minutes: int
+    action_id: ObjectId
+    """The run that failed last."""
+    resumed_at: Millis | None = None
+    resumed_by: str | None = None
+
+
 class Undo(ApiModel):
     """How an action can be undone (core/docs/semantics.md#undo)."""
 
@@ -253,6 +289,7 @@ class Action(ApiModel):
     created_by: str
     created_at: Millis
     approval: Approval | None = None
+    break_glass: BreakGlass | None = None
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     undo: Undo | None = None
@@ -324,6 +361,12 @@ class Policy(ApiModel):
 
     confirm: str = ""
     approval: int = 0
+    run_by: list[str] | None = None
+    """Logins and `@groups`, as the settings name them; None for whoever may run responders. So is `approve_by`."""
+    approve_by: list[str] | None = None
+    rate: list[str] | None = None
+    """Such as `5/1h`; so is `rate_per_target`."""
+    rate_per_target: list[str] | None = None
     undo: str | None = None
     """The name of the responder that undoes a run of it."""
     undo_after_minutes: int | None = None
@@ -350,6 +393,8 @@ class OfferedResponder(ApiModel):
     """The inputs that it declares."""
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
+    refusals: list[Refusal] | None = None
+    """The rules among the reasons; absent without any."""
     policy: Policy | None = None
 
 

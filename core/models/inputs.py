@@ -387,6 +387,12 @@ class CaseTemplateInput(Input):
     custom_fields: CustomFields = Field(default_factory=dict)
 
 
+class BreakGlassInput(Input):
+    """Override protection and rates, as an org-admin, with another org-admin's approval."""
+
+    reason: str = Field(min_length=1, max_length=1_000, pattern=r"\S", description="why, for whoever looks at it later")
+
+
 class RunOptions(Input):
     """What a run and a run on several objects have in common."""
 
@@ -413,6 +419,10 @@ class RunTarget(Input):
 
 class RunInput(RunTarget, RunOptions):
     """`POST /api/connector/engine/action`."""
+
+    break_glass: BreakGlassInput | None = Field(
+        None, description="override protection and rates, as an org-admin; another one has to approve"
+    )
 
 
 class UndoInput(Input):

@@ -19,10 +19,10 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
-        " approval_expires_at, bulk_id, undoes, doc)"
+        " approval_expires_at, bulk_id, undoes, target_key, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
-        " :approval_expires_at, :bulk_id, :undoes, :doc)",
+        " :approval_expires_at, :bulk_id, :undoes, :target_key, :doc)",
         values,
     )
 

@@ -287,6 +287,27 @@ def runs_in_bulk(db: Database) -> None:
 
 
 @migrations()
+def rules_of_responders(db: Database) -> None:
+    # For rates: when a responder ran, and on what, whatever object it was (guards.SameTarget).
+    db.execute(
+        "CREATE INDEX action_dispatched ON action (responder_name, dispatched_at) WHERE dispatched_at IS NOT NULL"
+    )
+    db.execute("ALTER TABLE action ADD COLUMN target_key TEXT")
+    # For breakers: the failures that may still count, and since when and until when a responder was paused.
+    db.table("failure").create({"action_id": int, "responder_name": str, "at": int}, pk="action_id")
+    db.table("failure").create_index(["responder_name", "at"])
+    db.table("pause").create(
+        {
+            **{"id": int, "responder_name": str, "opened_at": int, "failures": int, "within_minutes": int},
+            **{"action_id": int, "closed_at": int, "closed_by": str},
+        },
+        pk="id",
+        not_null={"responder_name", "opened_at", "failures", "within_minutes", "action_id"},
+    )
+    db.execute("CREATE UNIQUE INDEX pause_open ON pause (responder_name) WHERE closed_at IS NULL")
+
+
+@migrations()
 def undos(db: Database) -> None:
     # undoes: the action that this one undoes. undo_at: when core undoes this one; null for never, and once it has.
     db.execute("ALTER TABLE action ADD COLUMN undoes INTEGER")

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.access import Access, Caller
 from core.actions import operations
+from core.actions.guards import Guards
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.report import ReportLimits
@@ -18,6 +19,7 @@ from core.actions.undos import Undos
 from core.common.database.sqlite import Database
 from core.engines.base import Engine, Report
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
+from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.events import Feed
 from core.settings import ResponderSection
@@ -44,6 +46,7 @@ class ActionParts:
     lifecycle: Lifecycle
     runner: Runner
     actions: Actions
+    offers: Offers
     undos: Undos
 
 
@@ -54,18 +57,20 @@ async def action_parts(
     engine: Engine,
     *,
     policies: Mapping[str, ResponderSection] | None = None,
+    protected: Sequence[str] = (),
     limits: ReportLimits = ReportLimits(),  # noqa: B008 - frozen
     tick_s: float = TICK_S,
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one."""
-    offers = Offers([engine], policies or {}, database, clock)
+    guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
+    offers = Offers([engine], policies or {}, database, clock, guards)
     await offers.open()
     lifecycle = Lifecycle(database, offers, clock, organisation="soc", product="thehive", limits=limits)
     runner = Runner(lifecycle, offers, database, clock, tick_s=tick_s)
     await runner.open()
     try:
         actions = Actions(lifecycle, runner, offers, database, Feed(database, clock), clock)
-        yield ActionParts(lifecycle, runner, actions, Undos(actions.runs, offers, database, clock))
+        yield ActionParts(lifecycle, runner, actions, offers, Undos(actions.runs, offers, database, clock))
     finally:
         await runner.close()
         await offers.close()
@@ -84,6 +89,7 @@ class Harness:
     alert_id: str
     database: Database
     access: Access
+    offers: Offers
     undos: Undos
 
     def alert_json(self) -> str:
@@ -107,6 +113,7 @@ async def open_harness(
     *,
     engine: ScriptedEngine | None = None,
     policies: Mapping[str, ResponderSection] | None = None,
+    protected: Sequence[str] = (),
     report_limit_bytes: int = 1_048_576,
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
     **alert: Any,
@@ -116,7 +123,7 @@ async def open_harness(
     limits = ReportLimits(report_limit_bytes, operation_limits)
     async with (
         opened(tmp_path / "core.db") as database,
-        action_parts(database, clock, engine, policies=policies, limits=limits) as own,
+        action_parts(database, clock, engine, policies=policies, protected=protected, limits=limits) as own,
     ):
         access = Access(database, "example.org", clock)
         for name, profile in PROFILE_OF.items():
@@ -125,7 +132,17 @@ async def open_harness(
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
         feed = Feed(database, clock)
         yield Harness(
-            own.lifecycle, own.runner, own.actions, feed, clock, engine, created.id, database, access, own.undos
+            own.lifecycle,
+            own.runner,
+            own.actions,
+            feed,
+            clock,
+            engine,
+            created.id,
+            database,
+            access,
+            own.offers,
+            own.undos,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from core.actions.offers import applies
+from core.actions.target import applies
 from core.engines.base import Responder
 from core.settings import EngineSection
 from tests.core.running import RunningCore, running_core

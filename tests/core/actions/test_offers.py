@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from core.actions.offers import Offers, applies, merge, settings_problems
-from core.actions.target import Target
+from core.actions.offers import Offers, merge, settings_problems
+from core.actions.target import Target, applies
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Skipped
 from core.models import KINDS

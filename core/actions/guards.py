@@ -1,0 +1,439 @@
+"""The rules of the settings for each responder: who, on what, how often (core/docs/guards.md).
+
+They are checked in the transaction that records a run, and again in the one that dispatches it. A responder without
+rules costs no query.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from core.access import expand
+from core.actions.target import Target, applies
+from core.common.clock import Clock
+from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.errors import Code, ResponderBotError
+from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal
+from core.protection import ProtectedTargets, canonical
+from core.records import events
+from core.settings import Rate, ResponderSection
+from core.store import guards as stored
+from core.store import objects
+
+MINUTE_MS = 60_000
+RETRY_MS = 60_000  # when nobody can tell when a rate is free again
+MAX_TEXTS = 20_000  # of one run, that are compared with the protected targets
+_OVERRIDABLE = ("protect", "rate", "rate_per_target")
+_ORDER = {
+    rule: number for number, rule in enumerate(("run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"))
+}
+_TEMPORARY = ("breaker", "rate", "rate_per_target")
+_CODES: Mapping[str, Code] = {
+    "run_by": "forbidden",
+    "only_on": "bad_request",
+    "protect": "bad_request",
+    "breaker": "conflict",
+    "rate": "rate_limited",
+    "rate_per_target": "rate_limited",
+}
+_GLASS = "an org-admin may break glass, with a reason and another org-admin's approval"
+
+
+@dataclass(frozen=True)
+class AskedRun:
+    """A run as the rules see it."""
+
+    responder_name: str
+    login: str
+    """Who asks for it."""
+    target: Target
+    parameters: Mapping[str, Any]
+    number: int = 0
+    """Of the action, when it is about to be dispatched; 0 for one that isn't recorded yet."""
+
+
+class Guards:
+    """Tells which rules stand in the way of a run, and keeps the breakers."""
+
+    def __init__(
+        self,
+        sections: Mapping[str, ResponderSection],
+        clock: Clock,
+        *,
+        protected: ProtectedTargets | None = None,
+        user_domain: str = "",
+    ) -> None:
+        self._sections = sections
+        self._clock = clock
+        self._protected = protected or ProtectedTargets()
+        self._domain = user_domain
+        self._rates = {name: _rates(section) for name, section in sections.items()}
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+
+    def refusals(self, reads: Reads, run: AskedRun) -> list[Refusal]:
+        """The rules that stand in the way of a run at this moment."""
+        return sorted([*self.of_caller(reads, run), *self.of_target(reads, run)], key=lambda item: _ORDER[item.rule])
+
+    def has_rules(self, responder_name: str) -> bool:
+        """Whether anything may stand in the way of its runs."""
+        section = self.section(responder_name)
+        return bool(
+            section.run_by is not None
+            or section.only_on
+            or section.breaker
+            or self._rates.get(responder_name)
+            or (self._protected and section.protect)
+        )
+
+    def of_caller(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
+        """The rules that stand in the way whatever the target is."""
+        section = self.section(run.responder_name)
+        yield from self._of_run_by(reads, section, run.login)
+        yield from self._of_breaker(reads, section, run.responder_name)
+        yield from self._of_rates(reads, run, per_target=False)
+
+    def of_target(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
+        """The rules that stand in the way on this target."""
+        section = self.section(run.responder_name)
+        yield from _of_only_on(section, run.target)
+        if section.protect:
+            yield from self._of_protect(reads, run)
+        yield from self._of_rates(reads, run, per_target=True)
+
+    def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> BreakGlass | None:
+        """What a run overrides, if it breaks glass (`reason`), or None if no rule stands in its way.
+
+        Raises ResponderBotError: forbidden, bad_request, conflict or rate_limited, for the first rule in the way.
+        """
+        found = self.refusals(reads, run)
+        if reason is None:
+            for refusal in found:
+                raise _error(run.responder_name, refusal, self._clock())
+            return None
+        if profile != "org-admin":
+            raise ResponderBotError("forbidden", "You are not authorized to break glass, only an org-admin is.")
+        for refusal in found:
+            if refusal.rule not in _OVERRIDABLE:
+                raise _error(run.responder_name, refusal, self._clock())
+        if not found:
+            sentence = "No rule stands in the way of this run, so there is no glass to break; leave out breakGlass."
+            raise ResponderBotError("bad_request", sentence)
+        return BreakGlass(reason=reason, overrides=found)
+
+    def why_not_dispatch(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> str:
+        """Why a recorded action may not start any more, as a sentence, or `""`."""
+        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"])
+        found = self.refusals(reads, run)
+        if not found:
+            return ""
+        glass = Action.model_validate_json(row["doc"]).break_glass
+        for refusal in found:
+            if glass is None or not _is_overridden(refusal, glass.overrides):
+                return f"{row['responder_name']} did not run: {refusal.message}; {refusal.lift}."
+        return ""
+
+    def require_now(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> None:
+        """Raise for a rule that only holds for a time, so that the action can still be approved when it is over."""
+        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"])
+        for refusal in self.refusals(reads, run):
+            if refusal.rule in _TEMPORARY:
+                glass = Action.model_validate_json(row["doc"]).break_glass
+                if glass is None or not _is_overridden(refusal, glass.overrides):
+                    raise _error(run.responder_name, refusal, self._clock())
+
+    def target_key(self, responder_name: str, target: Target) -> str | None:
+        """What an artifact names, by which its runs are counted; None where nothing counts them."""
+        counts_targets = any(per_target for _, per_target in self._rates.get(responder_name, ()))
+        return canonical(_label(target)) if counts_targets and target.kind == "case_artifact" else None
+
+    # --- approvals --------------------------------------------------------------------------------------------------
+
+    def section(self, responder_name: str) -> ResponderSection:
+        return self._sections.get(responder_name) or ResponderSection()
+
+    def is_among(self, reads: Reads, names: Sequence[str] | None, login: str) -> bool:
+        """Whether a rule names somebody; None names everybody."""
+        return names is None or login in expand(reads, names, self._domain)
+
+    # --- breakers ---------------------------------------------------------------------------------------------------
+
+    def count_failure(self, tx: Transaction, row: Row, now: int) -> None:
+        """Count the failure of a run, and pause its responder if there are too many."""
+        name = row["responder_name"]
+        section = self._sections.get(name)
+        breaker = section.breaker if section else None
+        if breaker is None or stored.paused(tx, name) is not None:
+            return
+        failures = stored.add_failure(tx, row["id"], name, now, now - breaker.within_minutes * MINUTE_MS)
+        if failures < breaker.failures:
+            return
+        number = objects.next_id(tx)
+        stored.pause(tx, number, name, now, failures, breaker.within_minutes, row["id"])
+        _record_event(tx, "paused", number, row["created_by"], now)
+
+    def paused(self, reads: Reads) -> list[PausedResponder]:
+        """The responders that are paused, by name."""
+        names = [name for name, section in self._sections.items() if section.breaker]
+        return [_paused(row) for row in stored.all_paused(reads, names)] if names else []
+
+    def resume(self, tx: Transaction, responder_name: str, login: str) -> PausedResponder:
+        """Let a paused responder run again. Raises ResponderBotError("conflict") if it isn't paused."""
+        now = self._clock()
+        row = stored.resume(tx, responder_name, login, now)
+        if row is None:
+            raise ResponderBotError("conflict", f"{responder_name} is not paused; nothing was changed.")
+        _record_event(tx, "resumed", row["id"], login, now)
+        return _paused(row)
+
+    # --- for administrators -----------------------------------------------------------------------------------------
+
+    def problems(self, reads: Reads) -> list[str]:
+        """A sentence for each rule that can't be followed as it is meant: an unreadable list, an empty group."""
+        found = [problem] if (problem := self._protected.problem()) else []
+        for name, section in self._sections.items():
+            for key, names in (("run_by", section.run_by), ("approve_by", section.approve_by)):
+                found += [
+                    f"{key} of {name} names the group {group[1:]}, which has no members;"
+                    f" `responder-bot group add {group[1:]} LOGIN` puts somebody into it."
+                    for group in names or ()
+                    if group.startswith("@") and not expand(reads, [group], self._domain)
+                ]
+        return found
+
+    # --- the rules --------------------------------------------------------------------------------------------------
+
+    def _of_run_by(self, reads: Reads, section: ResponderSection, login: str) -> Iterator[Refusal]:
+        if self.is_among(reads, section.run_by, login):
+            return
+        if not section.run_by:
+            yield _refusal("run_by", "nobody may run it", "an administrator may name somebody in its run_by")
+        else:
+            yield _refusal("run_by", f"only {names_of(section.run_by)} may run it", "ask one of them")
+
+    def _of_protect(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
+        if not self._protected:
+            return
+        if problem := self._protected.problem():
+            yield _refusal("protect", problem.rstrip("."), "an administrator has to mend it")
+            return
+        for where, texts in _named_by(reads, run):
+            for text in texts:
+                if (why := self._protected.entry_for(text)) is not None:
+                    yield _refusal("protect", f"{where} is {why}", _GLASS)
+                    break
+
+    def _of_breaker(self, reads: Reads, section: ResponderSection, name: str) -> Iterator[Refusal]:
+        row = stored.paused(reads, name) if section.breaker else None
+        if row is not None:
+            since = self._time(row["opened_at"])
+            why = f"it is paused since {since}, after {row['failures']} failures in {row['within_minutes']} minutes"
+            yield _refusal("breaker", why, "an org-admin may resume it")
+
+    def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
+        for rate in (rate for rate, is_per in self._rates.get(run.responder_name, ()) if is_per == per_target):
+            on = self._same_target(reads, run) if per_target else None
+            used, free_at = self._used(reads, run, rate, on)
+            if used >= rate.runs:
+                now = self._clock()
+                what = f"{used} of {rate.runs} runs{' on this target' if on else ''} in {_period(rate)} are used"
+                when = f"; free again at {self._time(free_at)}" if free_at else ", as some wait to run"
+                kind = "rate_per_target" if per_target else "rate"
+                yield _refusal(kind, f"{what}{when}", _GLASS, until=free_at or now + RETRY_MS)
+
+    def usage(self, reads: Reads, run: AskedRun) -> list[str]:
+        """How much of each rate is used, where some is."""
+        found = []
+        for rate, per_target in self._rates.get(run.responder_name, ()):
+            used, _ = self._used(reads, run, rate, self._same_target(reads, run) if per_target else None)
+            if 0 < used < rate.runs:
+                words = " on this target" if per_target else ""
+                found.append(f"{used} of {rate.runs} runs{words} in {_period(rate)} are used")
+        return found
+
+    def _used(self, reads: Reads, run: AskedRun, rate: Rate, on: stored.SameTarget | None) -> tuple[int, int | None]:
+        """How many runs of a rate are used, and when one is free again if all are (ms); None if nobody can tell.
+
+        A run that waits takes its place; what is dispatched is counted by the times of dispatch alone. Times that lie
+        ahead, since the clock was set back, count for as long as the period.
+        """
+        now, name = self._clock(), run.responder_name
+        times = stored.dispatched(reads, name, now - rate.ms, now + rate.ms, rate.runs, but=run.number, on=on)
+        waiting = 0 if run.number else stored.count_waiting(reads, name, on=on)
+        used = min(len(times) + waiting, rate.runs)
+        over = len(times) + waiting - rate.runs  # so many more than the last that has to end
+        if over < 0 or len(times) <= over:
+            return used, None
+        return used, min(times[len(times) - 1 - over], now) + rate.ms
+
+    def _same_target(self, reads: Reads, run: AskedRun) -> stored.SameTarget:
+        target = run.target
+        if target.kind == "case_artifact":
+            return stored.SameTarget(True, target.id, canonical(_label(target)))
+        roots = [target.root_id]
+        if target.kind == "alert":
+            case = objects.parse_id(str(target.json.get("case") or ""))
+            roots += [case] if case is not None else []
+        else:
+            roots += objects.alerts_of(reads, target.root_id, 1_000)
+        return stored.SameTarget(False, target.id, "", roots)
+
+    def _time(self, at: int) -> str:
+        now, then = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self._clock(), at))
+        return f"{then:%H:%M} UTC" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M} UTC"
+
+
+class RulesFor:
+    """The rules for one caller, for lists: what doesn't depend on the target is read once."""
+
+    def __init__(self, guards: Guards, reads: Reads, login: str) -> None:
+        self._guards = guards
+        self._reads = reads
+        self._login = login
+        self._of_caller: dict[str, list[Refusal]] = {}
+
+    def refusals(self, responder_name: str, target: Target) -> list[Refusal]:
+        """As `Guards.refusals`, for a run without inputs."""
+        if not self._guards.has_rules(responder_name):
+            return []
+        run = AskedRun(responder_name, self._login, target, {})
+        if responder_name not in self._of_caller:
+            self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
+        return [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
+
+    def usage(self, responder_name: str, target: Target) -> list[str]:
+        """As `Guards.usage`."""
+        return self._guards.usage(self._reads, AskedRun(responder_name, self._login, target, {}))
+
+
+def names_of(names: Iterable[str]) -> str:
+    """Logins and groups as people read them."""
+    *others, last = names or ("nobody",)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _rates(section: ResponderSection) -> list[tuple[Rate, bool]]:
+    return [
+        *((Rate.parse(text), False) for text in section.rate),
+        *((Rate.parse(text), True) for text in section.rate_per_target),
+    ]
+
+
+def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:
+    rule, lift = section.only_on, "an administrator may change its only_on"
+    if rule is None:
+        return
+    if rule.data_types and not applies(rule.data_types, target.kind, target.data_type):
+        yield _refusal("only_on", f"it runs on {names_of(rule.data_types)} only", lift)
+    if rule.tags and not {tag.casefold() for tag in rule.tags} & {tag.casefold() for tag in _tags(target)}:
+        yield _refusal("only_on", f"it runs only on what is tagged {' or '.join(rule.tags)}", lift)
+    severity = next((doc["severity"] for doc in _with_parents(target) if "severity" in doc), 0)
+    if severity < rule.severity_at_least:
+        word = SEVERITY_NAMES[rule.severity_at_least]
+        yield _refusal("only_on", f"it runs from severity {word} on", lift)
+
+
+def _with_parents(target: Target) -> Iterator[Mapping[str, Any]]:
+    doc: Any = target.json
+    while isinstance(doc, Mapping):
+        yield doc
+        doc = next((doc[key] for key in ("case_task", "case", "alert") if isinstance(doc.get(key), Mapping)), None)
+
+
+def _tags(target: Target) -> list[str]:
+    return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
+
+
+def _label(target: Target) -> str:
+    """The data of an artifact, or its file's hash."""
+    return str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
+
+
+def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, list[str]]]:
+    """What a run names, with how a sentence begins: its target, all in it, and its inputs."""
+    target, left = run.target, MAX_TEXTS
+    if target.kind == "case_artifact":
+        found: Iterable[Mapping[str, Any]] = [target.json]
+    elif target.kind == "alert":
+        found = target.json["artifacts"]
+    else:
+        found = (objects.parsed(row["doc"]) for row in objects.children(reads, "case_artifact", target.root_id))
+    for artifact in found:
+        what = "its target" if target.kind == "case_artifact" else f"the artifact {artifact.get('id', '')}"
+        file = artifact.get("attachment") or {}
+        texts = [artifact.get("data"), file.get("name"), *file.get("hashes", ())]
+        yield what, [text for text in texts if isinstance(text, str)]
+    for name, value in run.parameters.items():
+        texts = []
+        for text in _texts_in(value):
+            left -= 1
+            if left < 0:
+                yield f"its input {name}", ["-" * 1_000_000]  # too much to compare
+                return
+            texts.append(text)
+        yield f"its input {name}", texts
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, int) and not isinstance(value, bool) and value >= 2**24:  # an address as a number
+        yield str(value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
+
+
+def _refusal(rule: Any, message: str, lift: str, *, until: int | None = None) -> Refusal:
+    return Refusal(rule=rule, message=message, lift=lift, until=until)
+
+
+def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:
+    """Whether glass was broken for this; a protected target that was not named then is another matter."""
+    return any(
+        known.rule == refusal.rule and (refusal.rule != "protect" or known.message == refusal.message)
+        for known in overrides
+    )
+
+
+def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
+    code = _CODES[refusal.rule]
+    details: dict[str, Any] = {"rule": refusal.rule}
+    if refusal.until is not None:
+        details |= {"until": refusal.until, "retryAfter": max(1, -(-(refusal.until - now) // 1000))}
+    if refusal.rule == "run_by":
+        return ResponderBotError(
+            code, f"You are not authorized to run {name}: {refusal.message}; {refusal.lift}.", details=details
+        )
+    return ResponderBotError(code, f"{name} can't run: {refusal.message}; {refusal.lift}.", details=details)
+
+
+def _period(rate: Rate) -> str:
+    """A period as people say it."""
+    count, unit = int(rate.text.partition("/")[2][:-1]), rate.text[-1]
+    word = {"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
+    return f"1 {word}" if count == 1 else f"{count} {word}s"
+
+
+def _paused(row: Row) -> PausedResponder:
+    return PausedResponder(
+        id=f"~{row['id']}",
+        name=row["responder_name"],
+        since=row["opened_at"],
+        failures=row["failures"],
+        within_minutes=row["within_minutes"],
+        action_id=f"~{row['action_id']}",
+        resumed_at=row["closed_at"],
+        resumed_by=row["closed_by"],
+    )
+
+
+def _record_event(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
+    events.record(
+        tx, at=now, type=f"responder.{verb}", object_type="Responder", object_id=number, root_id=number, user=user
+    )

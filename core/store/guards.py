@@ -1,0 +1,117 @@
+"""SQL for the rules of responders: how often each has run, what failed, and which are paused."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from core.common.database.sqlite import Reads, Row, Transaction
+
+
+@dataclass(frozen=True)
+class SameTarget:
+    """Which actions are on the same target as a run."""
+
+    is_artifact: bool
+    object_id: int
+    key: str
+    """What an artifact names, however it is spelled; `""` for others."""
+    roots: Sequence[int] = ()
+    """Of others: the alert and the case that count as one."""
+
+
+_SAME_TARGET = (
+    " AND CASE WHEN :is_artifact THEN kind = 'case_artifact' AND (object_id = :object_id OR target_key = :key)"
+    " ELSE kind <> 'case_artifact' AND root_id IN (SELECT value FROM json_each(:roots)) END"
+)
+
+
+def dispatched(
+    reads: Reads, responder_name: str, since: int, until: int, limit: int, *, but: int, on: SameTarget | None = None
+) -> list[int]:
+    """When the newest runs of a responder were dispatched, after `since` and up to `until` (ms), newest first.
+
+    Without the action `but`; with `on` only those on that target.
+    """
+    rows = reads.rows(
+        "SELECT dispatched_at AS at FROM action WHERE responder_name = :name AND dispatched_at > :since"
+        f" AND dispatched_at <= :until AND id <> :but{_SAME_TARGET if on else ''}"
+        " ORDER BY dispatched_at DESC LIMIT :limit",
+        {"name": responder_name, "since": since, "until": until, "limit": limit, "but": but, **_values(on)},
+    )
+    return [row["at"] for row in rows]
+
+
+def count_waiting(reads: Reads, responder_name: str, *, on: SameTarget | None = None) -> int:
+    """How many runs of a responder wait for approval or for their engine."""
+    row = reads.row(
+        "SELECT count(*) AS total FROM action WHERE status = 'Waiting' AND responder_name = :name"
+        f" AND dispatched_at IS NULL{_SAME_TARGET if on else ''}",
+        {"name": responder_name, **_values(on)},
+    )
+    return row["total"] if row else 0
+
+
+def _values(on: SameTarget | None) -> dict[str, object]:
+    if on is None:
+        return {}
+    return {
+        "is_artifact": on.is_artifact,
+        "object_id": on.object_id,
+        "key": on.key or None,
+        "roots": json.dumps(list(on.roots)),
+    }
+
+
+# --- breakers -------------------------------------------------------------------------------------------------------
+
+_PAUSE = "id, responder_name, opened_at, failures, within_minutes, action_id, closed_at, closed_by"
+
+
+def add_failure(tx: Transaction, action_id: int, responder_name: str, at: int, since: int) -> int:
+    """Record that a run failed; returns how many have failed since then (ms), and forgets earlier ones."""
+    values = {"id": action_id, "name": responder_name, "at": at, "since": since}
+    tx.run("DELETE FROM failure WHERE responder_name = :name AND at <= :since", values)
+    tx.run("INSERT OR IGNORE INTO failure (action_id, responder_name, at) VALUES (:id, :name, :at)", values)
+    row = tx.row("SELECT count(*) AS total FROM failure WHERE responder_name = :name", values)
+    return row["total"] if row else 0
+
+
+def pause(
+    tx: Transaction, number: int, responder_name: str, now: int, failures: int, within_minutes: int, action_id: int
+) -> None:
+    tx.run(
+        "INSERT INTO pause (id, responder_name, opened_at, failures, within_minutes, action_id)"
+        " VALUES (:id, :name, :now, :failures, :within, :action_id)",
+        {
+            **{"id": number, "name": responder_name, "now": now, "failures": failures},
+            **{"within": within_minutes, "action_id": action_id},
+        },
+    )
+
+
+def paused(reads: Reads, responder_name: str) -> Row | None:
+    """The open pause of a responder, or None."""
+    return reads.row(
+        f"SELECT {_PAUSE} FROM pause WHERE responder_name = :name AND closed_at IS NULL", {"name": responder_name}
+    )
+
+
+def all_paused(reads: Reads, responder_names: Collection[str]) -> list[Row]:
+    """The open pauses of these responders, by name."""
+    return reads.rows(
+        f"SELECT {_PAUSE} FROM pause WHERE closed_at IS NULL"
+        " AND responder_name IN (SELECT value FROM json_each(:names)) ORDER BY responder_name",
+        {"names": json.dumps(list(responder_names))},
+    )
+
+
+def resume(tx: Transaction, responder_name: str, login: str, now: int) -> Row | None:
+    """Close the open pause of a responder, and forget its failures; returns the pause, or None without one."""
+    values = {"name": responder_name, "login": login, "now": now}
+    tx.run("DELETE FROM failure WHERE responder_name = :name", values)
+    rows = tx.rows(
+        "UPDATE pause SET closed_at = :now, closed_by = :login WHERE responder_name = :name AND closed_at IS NULL"
+        f" RETURNING {_PAUSE}",
+        values,
+    )
+    return rows[0] if rows else None

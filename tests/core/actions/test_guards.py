@@ -1,0 +1,506 @@
+"""The rules of responders: who may run and approve, on what, how often, and until it fails too often."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.access import Caller
+from core.actions.guards import RulesFor
+from core.actions.target import load
+from core.common.database.sqlite import Transaction
+from core.common.errors import ResponderBotError
+from core.engines.base import Report
+from core.models import Action, AlertInput, AlertUpdate, RunInput
+from core.people import People
+from core.records.alerts import Alerts
+from core.settings import BreakerSection, OnlyOnSection, ResponderSection
+from tests.core.actions.harness import (
+    ANNA,
+    BEN,
+    LEAD,
+    ActionParts,
+    Harness,
+    action_parts,
+    next_run,
+    open_harness,
+)
+from tests.core.actions.harness import run_input as on_alert
+from tests.core.scripted_engine import NOTIFY, ScriptedEngine
+from tests.core.store.test_database import opened
+
+HOUR_MS = 3_600_000
+NAME = NOTIFY.name
+IP = {"dataType": "ip", "data": "198.51.100.7"}
+
+
+def rules(**rule: Any) -> Mapping[str, ResponderSection]:
+    return {NAME: ResponderSection.model_validate(rule)}
+
+
+def run_input(harness: Harness, **more: Any) -> RunInput:
+    return on_alert(harness, NAME, **more)
+
+
+def at(hours: float) -> str:
+    """A time as sentences have it, so long after the tests' clock begins at 22:13 UTC."""
+    minutes = int(22 * 60 + 13 + hours * 60)
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02} UTC"
+
+
+async def member(harness: Harness, group: str, login: str, *, out: bool = False) -> None:
+    people = People(harness.database, harness.access, harness.clock)
+    await (people.remove_member if out else people.add_member)(group, login)
+
+
+async def started(harness: Harness, who: Caller = ANNA, **more: Any) -> Action:
+    return (await harness.actions.start(who, run_input(harness, **more))).action
+
+
+async def refused(harness: Harness, who: Caller = ANNA, **more: Any) -> tuple[str, str]:
+    """Code and sentence of a run that is refused."""
+    with pytest.raises(ResponderBotError) as error:
+        await started(harness, who, **more)
+    return error.value.code, error.value.message
+
+
+async def message_of(harness: Harness, action: Action) -> str:
+    return str(json.loads((await harness.ended(action.id)).report)["message"])
+
+
+async def finish(harness: Harness, *, success: bool = True) -> None:
+    (await next_run(harness.engine)).finish(Report(success, message="" if success else "no"))
+
+
+async def ran(harness: Harness, *, success: bool = True, **more: Any) -> Action:
+    action = await started(harness, **more)
+    await finish(harness, success=success)
+    return await harness.ended(action.id)
+
+
+async def alert_with(harness: Harness, *artifacts: dict[str, str], **fields: Any) -> tuple[str, list[str]]:
+    """Ids of a new alert and of its artifacts."""
+    ref = str(harness.database.rows("SELECT last FROM sequence")[0]["last"])
+    body = {"type": "t", "source": "s", "sourceRef": ref, "title": "t", "description": "d", "artifacts": [*artifacts]}
+    alert = await Alerts(harness.database, harness.clock, "soc").create(LEAD, AlertInput.model_validate(body | fields))
+    return alert.id, [artifact.id for artifact in alert.artifacts]
+
+
+@asynccontextmanager
+async def restarted(folder: Path, harness: Harness, **options: Any) -> AsyncIterator[ActionParts]:
+    """Another core on the same database, perhaps with other settings."""
+    async with (
+        opened(folder / "core.db") as database,
+        action_parts(database, harness.clock, harness.engine, **options) as parts,
+    ):
+        yield parts
+
+
+async def stop(harness: Harness) -> None:
+    """Stop following, while one program runs and the other actions wait for a slot."""
+    await (await next_run(harness.engine)).begin()
+    await harness.runner.close()
+
+
+async def take_over(harness: Harness, core: ActionParts) -> None:
+    """Let a core take over what another left: one run that was dispatched, which ends now, and what waits."""
+    await core.runner.tick()
+    await finish(harness)
+
+
+# --- who --------------------------------------------------------------------------------------------------------
+
+
+async def test_only_those_whom_the_settings_name_may_run_it(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(run_by=["@containment", "ben"])) as harness:
+        sentence = f"You are not authorized to run {NAME}: only @containment and ben may run it; ask one of them."
+        assert await refused(harness) == ("forbidden", sentence)
+        assert await refused(harness, LEAD) == ("forbidden", sentence)  # an org-admin is no exception
+        assert (await started(harness, BEN)).created_by == "ben@example.org"
+        await member(harness, "containment", "anna")
+        assert (await started(harness)).created_by == "anna@example.org"
+    (tmp_path / "none").mkdir()
+    async with open_harness(tmp_path / "none", policies=rules(run_by=[])) as harness:
+        _, sentence = await refused(harness)
+        assert "nobody may run it" in sentence
+
+
+async def test_who_left_the_group_while_the_run_waited_does_not_run_it(tmp_path: Path) -> None:
+    async with open_harness(
+        tmp_path, policies=rules(run_by=["@containment"]), engine=ScriptedEngine(at_once=1)
+    ) as harness:
+        await member(harness, "containment", "anna")
+        await started(harness)
+        waiting = await started(harness)
+        await member(harness, "containment", "anna", out=True)
+        await finish(harness)
+        assert f"{NAME} did not run: only @containment may run it" in await message_of(harness, waiting)
+        assert len(harness.engine.runs) == 1
+
+
+async def test_only_approvers_decide_and_never_the_requester(tmp_path: Path) -> None:
+    policies = rules(approval=1, approve_by=["@leads"])
+    async with open_harness(tmp_path, policies=policies) as harness:
+        for login in ("anna", "lead"):
+            await member(harness, "leads", login)
+        action = await started(harness)
+        for decide in (harness.actions.approve, harness.actions.deny):
+            with pytest.raises(ResponderBotError, match="only @leads may") as error:
+                await decide(BEN, action.id)
+            assert (error.value.code, error.value.details) == ("forbidden", {"rule": "approve_by"})
+            with pytest.raises(ResponderBotError, match="somebody else must"):
+                await decide(ANNA, action.id)
+        await member(harness, "leads", "lead", out=True)
+        with pytest.raises(ResponderBotError, match="only @leads may"):
+            await harness.actions.approve(LEAD, action.id)
+        await member(harness, "leads", "lead")
+        await harness.actions.approve(LEAD, action.id)
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
+
+
+async def test_an_approver_who_was_taken_off_the_list_counts_no_more(tmp_path: Path) -> None:
+    policies = rules(approval=1, approve_by=["ben"])
+    async with open_harness(tmp_path, policies=policies, engine=ScriptedEngine(at_once=1)) as harness:
+        first, second = await started(harness), await started(harness)
+        await harness.actions.approve(BEN, first.id)
+        await harness.actions.approve(BEN, second.id)
+        await stop(harness)
+        async with restarted(tmp_path, harness, policies=rules(approval=1, approve_by=["lead"])) as core:
+            await take_over(harness, core)
+            assert f"ben@example.org approved this and may no longer approve {NAME}" in await message_of(
+                harness, second
+            )
+
+
+async def test_a_run_that_was_recorded_before_it_needed_approval_does_not_start(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        await started(harness)
+        waiting = await started(harness)
+        await stop(harness)
+        async with restarted(tmp_path, harness, policies=rules(approval=1)) as core:
+            await take_over(harness, core)
+            assert "needs approval by now" in await message_of(harness, waiting)
+
+
+async def test_more_approvals_by_now_are_more_votes(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(approval=1)) as harness:
+        action = await started(harness)
+        async with restarted(tmp_path, harness, policies=rules(approval=2)) as core:
+            await core.actions.approve(BEN, action.id)
+            assert harness.action(action.id).status == "Waiting"
+            assert not harness.engine.runs
+            await core.actions.approve(LEAD, action.id)
+            await finish(harness)
+            assert (await harness.ended(action.id)).status == "Success"
+
+
+# --- on what --------------------------------------------------------------------------------------------------------
+
+
+async def test_it_runs_only_on_what_the_settings_say(tmp_path: Path) -> None:
+    only = {"data_types": ["ip", "alert"], "tags": ["prod"], "severity_at_least": 3}
+    async with open_harness(tmp_path, policies=rules(only_on=only), severity=2, tags=["Prod"]) as harness:
+        assert await refused(harness) == (
+            "bad_request",
+            f"{NAME} can't run: it runs from severity high on; an administrator may change its only_on.",
+        )
+        alert, (ip, domain) = await alert_with(harness, IP, {"dataType": "domain", "data": "e.example"}, severity=3)
+        assert "what is tagged prod" in (await refused(harness, objectId=alert))[1]
+        on: dict[str, Any] = {"objectType": "case_artifact"}
+        assert "it runs on ip and alert only" in (await refused(harness, objectId=domain, **on))[1]
+        await Alerts(harness.database, harness.clock, "soc").update(LEAD, alert, AlertUpdate(add_tags=["prod"]))
+        assert (await started(harness, objectId=ip, **on)).status == "Waiting"
+        assert (await started(harness, objectId=alert)).status == "Waiting"
+
+
+# --- how often --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rate_is_kept_and_says_when_it_is_free_again(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["2/1h", "3/1d"])) as harness:
+        await ran(harness)
+        harness.clock.now_ms += HOUR_MS // 2
+        await ran(harness)
+        with pytest.raises(ResponderBotError) as error:
+            await started(harness)
+        assert error.value.code == "rate_limited"
+        assert error.value.message == (
+            f"{NAME} can't run: 2 of 2 runs in 1 hour are used; free again at {at(1)};"
+            " an org-admin may break glass, with a reason and another org-admin's approval."
+        )
+        assert error.value.details["retryAfter"] == 1800
+        harness.clock.now_ms += HOUR_MS // 2
+        await ran(harness)
+        harness.clock.now_ms += HOUR_MS
+        assert "3 of 3 runs in 1 day are used; free again at 22:13 UTC" in (await refused(harness))[1]
+
+
+async def test_a_restart_and_a_second_core_count_what_ran_before(tmp_path: Path) -> None:
+    policies = rules(rate=["2/1h"])
+    async with open_harness(tmp_path) as harness:  # the rule comes with the restart
+        await ran(harness)
+        async with restarted(tmp_path, harness, policies=policies) as one:
+            await one.actions.start(ANNA, run_input(harness))
+            await finish(harness)
+            async with restarted(tmp_path, harness, policies=policies) as two:
+                with pytest.raises(ResponderBotError) as error:
+                    await two.actions.start(BEN, run_input(harness))
+        assert error.value.code == "rate_limited"
+
+
+async def test_of_200_simultaneous_requests_to_two_cores_five_run(tmp_path: Path) -> None:
+    policies = rules(rate=["5/1h"])
+    async with (
+        open_harness(tmp_path, policies=policies) as harness,
+        restarted(tmp_path, harness, policies=policies) as other,
+    ):
+        cores = (harness.actions, other.actions)
+        answers = await asyncio.gather(
+            *(cores[number % 2].start(ANNA, run_input(harness)) for number in range(200)), return_exceptions=True
+        )
+        codes = [answer.code for answer in answers if isinstance(answer, ResponderBotError)]
+        assert codes == ["rate_limited"] * 195
+        for _ in range(5):
+            await next_run(harness.engine)
+        assert len(harness.engine.runs) == 5
+
+
+async def test_requests_that_wait_for_approval_hold_their_place(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["1/1h"], approval=1)) as harness:
+        waiting = await started(harness)
+        harness.clock.now_ms += HOUR_MS // 2
+        assert (await refused(harness))[1].startswith(
+            f"{NAME} can't run: 1 of 1 runs in 1 hour are used, as some wait to run;"
+        )
+        await harness.actions.deny(BEN, waiting.id)
+        await started(harness)  # what never ran is not counted
+
+
+async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path: Path) -> None:
+    policies = {NAME: ResponderSection(approval=1, approval_expires_minutes=600)}
+    async with open_harness(tmp_path, policies=policies) as harness:
+        waiting = [await started(harness) for _ in range(2)]  # before there was a rate
+        async with restarted(
+            tmp_path, harness, policies={NAME: policies[NAME].model_copy(update={"rate": ("1/1h",)})}
+        ) as core:
+            await core.actions.approve(BEN, waiting[0].id)
+            await finish(harness)
+            await harness.ended(waiting[0].id)
+            with pytest.raises(ResponderBotError) as error:
+                await core.actions.approve(BEN, waiting[1].id)
+            assert error.value.code == "rate_limited"
+            assert harness.action(waiting[1].id).status == "Waiting"  # and can be approved once it is free
+            harness.clock.now_ms += HOUR_MS
+            await core.actions.approve(BEN, waiting[1].id)
+            await finish(harness)
+            assert (await harness.ended(waiting[1].id)).status == "Success"
+
+
+async def test_a_queue_does_not_outrun_its_rate(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        first, second = await started(harness), await started(harness)
+        await stop(harness)
+        async with restarted(tmp_path, harness, policies=rules(rate=["1/1h"])) as core:
+            await take_over(harness, core)
+            assert "did not run: 1 of 1 runs in 1 hour are used" in await message_of(harness, second)
+            assert (await harness.ended(first.id)).status == "Success"
+
+
+async def test_a_clock_that_is_set_back_neither_frees_a_rate_nor_blocks_it_for_ever(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["1/1h"])) as harness:
+        await ran(harness)
+        harness.clock.now_ms -= HOUR_MS // 2
+        with pytest.raises(ResponderBotError) as error:
+            await started(harness)
+        assert error.value.details["retryAfter"] == 3600
+        harness.clock.now_ms -= 24 * HOUR_MS
+        await started(harness)
+
+
+async def test_a_repeated_request_is_the_same_run_and_its_key_no_way_round_a_rate(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["1/1h"])) as harness:
+        first = await harness.actions.start(ANNA, run_input(harness), key="k", body="{}")
+        again = await harness.actions.start(ANNA, run_input(harness), key="k", body="{}")
+        assert (again.action.id, again.new) == (first.action.id, False)
+        for who, key in ((ANNA, "other"), (BEN, "k")):
+            with pytest.raises(ResponderBotError) as error:
+                await harness.actions.start(who, run_input(harness), key=key, body="{}")
+            assert error.value.code == "rate_limited"
+
+
+async def test_an_artifact_is_one_target_wherever_and_however_it_is_written(tmp_path: Path) -> None:
+    on: dict[str, Any] = {"objectType": "case_artifact"}
+    spelled = ({**IP, "data": "::ffff:198.51.100.7"}, {"dataType": "other", "data": "198[.]51.100.7."})
+    async with open_harness(tmp_path, policies=rules(rate_per_target=["1/24h"])) as harness:
+        _, [first, other] = await alert_with(harness, IP, {**IP, "data": "198.51.100.8"})
+        await ran(harness, objectId=first, **on)
+        _, copies = await alert_with(harness, IP, *spelled)
+        for copy in (first, *copies):
+            code, sentence = await refused(harness, objectId=copy, **on)
+            assert (code, "1 of 1 runs on this target in 24 hours are used" in sentence) == ("rate_limited", True)
+        await started(harness, objectId=other, **on)
+        await started(harness)
+
+
+async def test_a_case_is_the_target_that_its_alert_is(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate_per_target=["1/24h"])) as harness:
+        await ran(harness)
+        alerts = Alerts(harness.database, harness.clock, "soc")
+        case = await alerts.create_case(LEAD, harness.alert_id, None)
+        for target in (harness.alert_id, case.id):
+            kind = "alert" if target == harness.alert_id else "case"
+            assert (await refused(harness, objectId=target, objectType=kind))[0] == "rate_limited"
+
+
+# --- breakers --------------------------------------------------------------------------------------------------------
+
+
+def broken(**more: Any) -> Mapping[str, ResponderSection]:
+    return rules(breaker={"failures": 2, "within_minutes": 10}, **more)
+
+
+async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=broken()) as harness:
+        await ran(harness, success=False)
+        harness.clock.now_ms += 11 * 60_000  # too long ago to count
+        await ran(harness, success=False)
+        assert harness.actions.paused() == []
+        failed = await ran(harness, success=False)
+        (paused,) = harness.actions.paused()
+        assert (paused.name, paused.title, paused.failures, paused.action_id) == (NAME, "Notify", 2, failed.id)
+        harness.clock.now_ms += 365 * 24 * HOUR_MS
+        async with restarted(tmp_path, harness, policies=broken()) as core:
+            with pytest.raises(ResponderBotError, match="after 2 failures in 10 minutes; an org-admin may resume it"):
+                await core.actions.start(LEAD, run_input(harness))
+            with pytest.raises(ResponderBotError) as error:
+                await core.actions.resume(ANNA, NAME)
+            assert error.value.code == "forbidden"
+            resumed = await core.actions.resume(LEAD, NOTIFY.id)
+            assert (resumed.id, resumed.resumed_by) == (paused.id, "lead@example.org")
+            with pytest.raises(ResponderBotError) as error:
+                await core.actions.resume(LEAD, NAME)
+            assert error.value.code == "conflict"
+        await ran(harness, success=False)  # one failure after it is no reason yet
+        page = harness.feed.read(harness.database, 0)
+        told = [(event.type, event.object_id) for event in page.events if event.object_type == "Responder"]
+        assert told == [("responder.paused", paused.id), ("responder.resumed", paused.id)]
+
+
+async def test_what_waits_while_it_is_paused(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=broken(approval=1)) as harness:
+        actions = [await started(harness) for _ in range(3)]
+        for action in actions[:2]:
+            await harness.actions.approve(BEN, action.id)
+            await finish(harness, success=False)
+            await harness.ended(action.id)
+        with pytest.raises(ResponderBotError) as error:
+            await harness.actions.approve(BEN, actions[2].id)
+        assert (error.value.code, harness.action(actions[2].id).status) == ("conflict", "Waiting")
+        await harness.actions.resume(LEAD, NAME)
+        await harness.actions.approve(BEN, actions[2].id)
+        await finish(harness)
+        assert (await harness.ended(actions[2].id)).status == "Success"
+
+
+async def test_only_failures_of_the_responder_count(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=broken(rate=["3/1h"], approval=1)) as harness:
+        for number in range(3):
+            action = await started(harness)
+            if number == 0:
+                await harness.actions.deny(BEN, action.id)
+            elif number == 1:
+                await harness.actions.cancel(ANNA, action.id)
+            else:
+                await harness.actions.approve(BEN, action.id)
+                await next_run(harness.engine)
+                await harness.actions.cancel(ANNA, action.id)  # stopped
+            await harness.ended(action.id)
+        action = await started(harness)
+        await harness.actions.approve(BEN, action.id)
+        await finish(harness, success=False)
+        await harness.ended(action.id)
+        assert harness.actions.paused() == []
+
+
+# --- reasons --------------------------------------------------------------------------------------------------------
+
+
+async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_path: Path) -> None:
+    policies = rules(run_by=["@containment"], rate=["2/1h"], only_on=OnlyOnSection(severity_at_least=4))
+    async with open_harness(tmp_path, policies=policies) as harness:
+        target = load(harness.database, "alert", int(harness.alert_id[1:]))
+
+        def explained() -> Any:
+            own = RulesFor(harness.offers.guards, harness.database, ANNA.login)
+            offered = harness.offers.offered(target, own)
+            found = harness.offers.explained(target, may_run=True, running={}, rules=own)
+            return NAME in [item.name for item in offered], next(item for item in found if item.name == NAME)
+
+        is_offered, responder = explained()
+        assert (is_offered, responder.verdict) == (False, "cannot_run")
+        assert responder.reasons == [
+            "only @containment may run it; ask one of them",
+            "it runs from severity critical on; an administrator may change its only_on",
+        ]
+        assert [refusal.rule for refusal in responder.refusals] == ["run_by", "only_on"]
+        assert (responder.policy.run_by, responder.policy.rate) == (["@containment"], ["2/1h"])
+        await member(harness, "containment", "anna")
+        alerts = Alerts(harness.database, harness.clock, "soc")
+        await alerts.update(LEAD, harness.alert_id, AlertUpdate(severity=4))
+        await ran(harness)
+        target = load(harness.database, "alert", int(harness.alert_id[1:]))
+        assert explained()[1].reasons == ["1 of 2 runs in 1 hour are used"]
+        assert explained()[0]
+        await ran(harness)
+        _, responder = explained()
+        assert responder.refusals[0].until == harness.clock.now_ms + HOUR_MS
+        assert f"2 of 2 runs in 1 hour are used; free again at {at(1)}" in responder.reasons[0]
+
+
+async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(approval=1, approve_by=["@leads"])) as harness:
+        (problem,) = harness.offers.guards.problems(harness.database)
+        assert problem.startswith(f"approve_by of {NAME} names the group leads, which has no members;")
+        await member(harness, "leads", "lead")
+        assert harness.offers.guards.problems(harness.database) == []
+
+
+# --- cost --------------------------------------------------------------------------------------------------------
+
+
+async def statements_of_a_start(harness: Harness) -> list[str]:
+    """What the transactions that record and dispatch a run have SQLite do."""
+    found: list[str] = []
+
+    def trace(tx: Transaction, to: Any) -> None:
+        tx._connection.set_trace_callback(to)
+
+    await harness.database.transaction(lambda tx: trace(tx, found.append))
+    await started(harness)
+    await next_run(harness.engine)
+    await harness.database.transaction(lambda tx: trace(tx, None))
+    texts = [" ".join(text.split()[:3]) for text in found]
+    return [text for text in texts if text.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE")]
+
+
+async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=9)) as harness:
+        plain = await statements_of_a_start(harness)
+    others = {
+        "BlockHost_1_0": ResponderSection(
+            run_by=("ben",), rate=("1/1h",), breaker=BreakerSection(failures=1, within_minutes=1)
+        )
+    }
+    (tmp_path / "2").mkdir()
+    async with open_harness(tmp_path / "2", engine=ScriptedEngine(at_once=9), policies=others) as harness:
+        assert await statements_of_a_start(harness) == plain
+    assert len(plain) == STATEMENTS
+
+
+STATEMENTS = 9
+"""To record and dispatch a run in one transaction: as many as before there were any rules."""
