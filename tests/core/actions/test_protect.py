@@ -1,0 +1,258 @@
+"""Protected targets and broken glass: what no responder runs on, however somebody tries, and who may override it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.access import Caller
+from core.actions.guards import RulesFor
+from core.actions.target import load
+from core.common.errors import ResponderBotError
+from core.models import Action, AlertUpdate, ArtifactsInput, RunInput, TaskInput
+from core.records.alerts import Alerts
+from core.records.cases import Cases
+from core.settings import ResponderSection
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, caller, open_harness
+from tests.core.actions.test_guards import (
+    HOUR_MS,
+    NAME,
+    alert_with,
+    finish,
+    message_of,
+    ran,
+    refused,
+    restarted,
+    rules,
+    started,
+    stop,
+    take_over,
+)
+from tests.core.scripted_engine import ScriptedEngine
+
+PROTECTED = ["10.0.0.0/8", "dc01"]
+DC = {"dataType": "ip", "data": "hxxp://10.0.0[.]5/"}
+OTHER = {"dataType": "ip", "data": "198.51.100.7"}
+ON_ARTIFACT: dict[str, Any] = {"objectType": "case_artifact"}
+CHIEF = caller("chief", "org-admin")
+GLASS = {"reason": "The controller itself is infected"}
+
+
+async def with_chief(harness: Harness) -> None:
+    await harness.access.add("chief", "org-admin")
+
+
+async def test_no_object_is_a_way_to_a_protected_artifact(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        alert, (bad, good) = await alert_with(harness, DC, OTHER)
+        assert await refused(harness, objectId=bad, **ON_ARTIFACT) == (
+            "bad_request",
+            f"{NAME} can't run: its target is protected (10.0.0.0/8); an org-admin may break glass, with a reason and"
+            " another org-admin's approval.",
+        )
+        assert f"the artifact {bad} is protected (10.0.0.0/8)" in (await refused(harness, objectId=alert))[1]
+        await ran(harness, objectId=good, **ON_ARTIFACT)
+        case = await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, alert, None)
+        cases = Cases(harness.database, harness.clock)
+        task = await cases.add_task(LEAD, case.id, TaskInput(title="t"))
+        for kind, target in (("case", case.id), ("case_task", task.id), ("case_artifact", bad), ("alert", alert)):
+            assert "is protected (10.0.0.0/8)" in (await refused(harness, objectType=kind, objectId=target))[1], kind
+        await ran(harness, objectId=good, **ON_ARTIFACT)
+        # Copied by hand, as another type of data, to where nothing else is protected.
+        other = await alert_with(harness, {"dataType": "other", "data": "DC01."})
+        assert "its target is protected (dc01)" in (await refused(harness, objectId=other[1][0], **ON_ARTIFACT))[1]
+        named = ArtifactsInput.model_validate({"dataType": "file", "data": ["dc01;text/plain;eA=="]})
+        (file,) = await cases.add_artifacts(LEAD, case.id, named)
+        assert "its target is protected (dc01)" in (await refused(harness, objectId=file.id, **ON_ARTIFACT))[1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "10.1.2.3",
+        "block 10.1.2.3, please",
+        ["198.51.100.1", "dc01"],
+        {"hosts": [{"name": "dc01"}]},
+        {"dc01": 1},
+        167837955,
+    ],
+)
+async def test_an_input_can_not_name_a_protected_target(tmp_path: Path, value: Any) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        code, sentence = await refused(harness, parameters={"note": "hello", "address": value})
+        assert (code, "its input address is protected (" in sentence) == ("bad_request", True)
+        await started(harness, parameters={"note": "hello", "minutes": 60, "sure": True, "nothing": None})
+
+
+async def test_more_text_than_can_be_compared_is_refused(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        for value in ("a " * 10_000, ["a"] * 30_000):
+            assert "not known to be unprotected" in (await refused(harness, parameters={"address": value}))[1]
+
+
+async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        alert, _ = await alert_with(harness, OTHER)
+        await started(harness)
+        waiting = await started(harness, objectId=alert)
+        await stop(harness)
+        async with restarted(tmp_path, harness, protected=["198.51.100.0/24"]) as core:
+            await take_over(harness, core)
+            assert "did not run: the artifact" in await message_of(harness, waiting)
+
+
+async def test_an_artifact_that_is_added_while_the_run_waits_for_approval(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED, policies=rules(approval=1)) as harness:
+        action = await started(harness)
+        update = AlertUpdate.model_validate({"artifacts": [DC]})
+        await Alerts(harness.database, harness.clock, "soc").update(ANNA, harness.alert_id, update)
+        await harness.actions.approve(BEN, action.id)
+        assert "is protected (10.0.0.0/8)" in await message_of(harness, action)
+        assert not harness.engine.runs
+
+
+async def test_a_responder_that_only_tells_may_be_left_out(tmp_path: Path) -> None:
+    policies = rules(protect=False)
+    async with open_harness(tmp_path, protected=PROTECTED, policies=policies) as harness:
+        alert, _ = await alert_with(harness, DC)
+        await ran(harness, objectId=alert)
+
+
+async def test_an_unreadable_list_stops_all_runs_but_those_that_only_tell(tmp_path: Path) -> None:
+    file = tmp_path / "jewels.txt"
+    policies = {"BlockHost_1_0": ResponderSection(protect=False)}
+    async with open_harness(tmp_path, protected=[f"file:{file}"], policies=policies) as harness:
+        sentence = (
+            "The list jewels.txt of [protect] can't be read (No such file or directory); nothing runs until it can"
+        )
+        assert await refused(harness) == (
+            "bad_request",
+            f"{NAME} can't run: {sentence}; an administrator has to mend it.",
+        )
+        assert harness.offers.guards.problems(harness.database) == [f"{sentence}."]
+        await started(harness, responderId="BlockHost_1_0")
+        file.write_text("dc01\n")
+        await started(harness)
+        assert harness.offers.guards.problems(harness.database) == []
+
+
+async def test_lists_leave_out_what_cannot_run_on_a_protected_target(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        _, ids = await alert_with(harness, DC, OTHER)
+        own = RulesFor(harness.offers.guards, harness.database, ANNA.login)
+        targets = [load(harness.database, "case_artifact", int(item[1:])) for item in ids]
+        assert [[item.name for item in harness.offers.offered(target, own)] for target in targets] == [[], [NAME]]
+
+
+# --- break glass ------------------------------------------------------------------------------------------------------
+
+
+async def broken(harness: Harness, target: str, who: Caller = LEAD, **more: Any) -> Action:
+    return await started(harness, who, objectId=target, breakGlass=GLASS, **more)
+
+
+async def test_glass_is_broken_by_two_org_admins_and_it_is_kept_why(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        await with_chief(harness)
+        _, (bad,) = await alert_with(harness, DC)
+        for who in (ANNA, BEN):
+            code, sentence = await refused(harness, who, objectId=bad, breakGlass=GLASS, **ON_ARTIFACT)
+            assert (code, sentence) == ("forbidden", "You are not authorized to break glass, only an org-admin is.")
+        action = await broken(harness, bad, **ON_ARTIFACT)
+        assert (action.status, action.approval and action.approval.needed) == ("Waiting", 1)
+        for who, reason in ((ANNA, "only org-admins are"), (LEAD, "somebody else must")):
+            with pytest.raises(ResponderBotError, match=reason):
+                await harness.actions.approve(who, action.id)
+        assert not harness.engine.runs
+        await harness.actions.approve(CHIEF, action.id)
+        await finish(harness)
+        ended = await harness.ended(action.id)
+        assert ended.status == "Success"
+        assert ended.break_glass is not None
+        assert ended.break_glass.model_dump(include={"reason", "approved_by"}) == {
+            "reason": GLASS["reason"],
+            "approved_by": "chief@example.org",
+        }
+        (override,) = ended.break_glass.overrides
+        assert (override.rule, override.message) == ("protect", "its target is protected (10.0.0.0/8)")
+        shown = json.loads(harness.actions.list_json("case_artifact", bad) or "")
+        assert shown[0]["breakGlass"]["reason"] == GLASS["reason"]
+
+
+async def test_glass_is_not_broken_where_nothing_stands_in_the_way(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED, policies=rules(run_by=["lead"])) as harness:
+        code, sentence = await refused(harness, LEAD, breakGlass=GLASS)
+        assert (code, "leave out breakGlass" in sentence) == ("bad_request", True)
+        await with_chief(harness)
+        code, sentence = await refused(harness, CHIEF, breakGlass=GLASS)  # who may run it can't be overridden
+        assert (code, "only lead may run it" in sentence) == ("forbidden", True)
+    with pytest.raises(ValueError, match="reason"):
+        RunInput.model_validate(
+            {"responderId": "r", "objectType": "alert", "objectId": "~1", "breakGlass": {"reason": " "}}
+        )
+
+
+async def test_broken_glass_needs_the_approvals_of_the_settings_as_well(tmp_path: Path) -> None:
+    policies = rules(approval=1, approve_by=["ben"])
+    async with open_harness(tmp_path, protected=PROTECTED, policies=policies) as harness:
+        await with_chief(harness)
+        _, (bad,) = await alert_with(harness, DC)
+        action = await broken(harness, bad, **ON_ARTIFACT)
+        assert action.approval is not None
+        assert action.approval.needed == 2
+        await harness.actions.approve(BEN, action.id)
+        with pytest.raises(ResponderBotError, match="only ben and org-admins are"):
+            await harness.actions.approve(ANNA, action.id)
+        assert not harness.engine.runs
+        await harness.actions.approve(CHIEF, action.id)
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
+
+
+async def test_an_org_admin_who_is_none_any_more_breaks_no_glass(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        await with_chief(harness)
+        _, (bad,) = await alert_with(harness, DC)
+        first, second = [await broken(harness, bad, **ON_ARTIFACT) for _ in range(2)]
+        await harness.access.set_profile("lead", "analyst")
+        await harness.actions.approve(CHIEF, first.id)
+        assert "broke glass for this and is no org-admin any more" in await message_of(harness, first)
+        await harness.access.set_profile("lead", "org-admin")
+        await harness.access.set_profile("chief", "analyst")
+        with pytest.raises(ResponderBotError, match="only org-admins are"):
+            await harness.actions.approve(caller("chief"), second.id)
+        assert not harness.engine.runs
+
+
+async def test_broken_glass_does_not_cover_what_is_added_later(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        await with_chief(harness)
+        alert, _ = await alert_with(harness, DC)
+        action = await broken(harness, alert)
+        update = AlertUpdate.model_validate({"artifacts": [DC, {"dataType": "fqdn", "data": "dc01"}]})
+        await Alerts(harness.database, harness.clock, "soc").update(LEAD, alert, update)
+        await harness.actions.approve(CHIEF, action.id)
+        assert "is protected (dc01)" in await message_of(harness, action)
+
+
+async def test_a_rate_is_overridden_and_goes_on_counting(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["1/1h"])) as harness:
+        await with_chief(harness)
+        await ran(harness)
+        harness.clock.now_ms += HOUR_MS // 2
+        action = await broken(harness, harness.alert_id)
+        await harness.actions.approve(CHIEF, action.id)
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
+        harness.clock.now_ms += HOUR_MS // 2  # the first is over, the one that broke glass is not
+        assert (await refused(harness))[0] == "rate_limited"
+
+
+async def test_a_pause_cannot_be_overridden(tmp_path: Path) -> None:
+    policies: Mapping[str, ResponderSection] = rules(breaker={"failures": 1, "within_minutes": 10}, rate=["1/1h"])
+    async with open_harness(tmp_path, policies=policies) as harness:
+        await ran(harness, success=False)
+        codes: Sequence[str] = [(await refused(harness, LEAD, breakGlass=GLASS))[0] for _ in range(2)]
+        assert codes == ["conflict", "conflict"]
