@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 
+COMMAND_LINE = "the command line"
+"""In place of a login, for what is done with the database itself."""
+
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -150,7 +153,7 @@ def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    verb = _group(subparsers, "responders", "list, install and check responders")
+    verb = _group(subparsers, "responders", "list, install, check and resume responders")
     verb("list", _responders_list, "list available responders, and the others with the reason")
     install = verb("install", _responders_install, "build the environments and pull the images that responders need")
     install.add_argument(
@@ -160,6 +163,8 @@ def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
         "--upgrade", action="store_true", help="pull images again, and use what their tags point to now"
     )
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
+    resume = verb("resume", _responders_resume, "let a responder run again that is paused, since it failed too often")
+    resume.add_argument("responder", metavar="NAME", help="with its version, such as Mailer_1_0")
 
 
 def _add(
@@ -436,6 +441,26 @@ async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalo
     for sentence in unreadable:
         print(f"  {sentence}")
     return catalogue, not (unreadable or any(skipped.is_wanted for skipped in catalogue.skipped))
+
+
+def _responders_resume(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.actions.guards import Guards
+    from core.common.clock import now_ms
+    from core.store.opening import open_database
+
+    guards = Guards(settings.responder, now_ms)
+
+    async def resume() -> None:
+        database = open_database(settings.core.database)
+        try:
+            await database.transaction(lambda tx: guards.resume(tx, args.responder, COMMAND_LINE))
+        finally:
+            await database.close()
+
+    asyncio.run(resume())
+    print(f"{args.responder} runs again; its failures so far are forgotten.", file=sys.stderr)
+    return 0
 
 
 def _responders_install(args: argparse.Namespace) -> int:

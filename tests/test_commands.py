@@ -49,6 +49,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot responders install": "",
     "responder-bot responders install [DIR]": "responder-bot responders install core/bundled",
     "responder-bot responders list": "",
+    "responder-bot responders resume NAME": "responder-bot responders resume --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
 }
 """Commands that end by themselves and need nothing that runs; what is typed where that differs."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.models import Document, Event, EventPage
 
-WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest")
+WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest", "Responder")
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 

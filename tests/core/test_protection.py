@@ -37,8 +37,8 @@ def parts_of(draw: st.DrawFn, address: ipaddress.IPv4Address) -> str:
     count = draw(st.integers(1, 4))
     octets = list(address.packed)
     numbers = [*octets[: count - 1], int.from_bytes(octets[count - 1 :], "big")]
-    spell = st.sampled_from([str, hex, lambda number: f"0{number:o}", lambda number: f"0X{number:X}"])
-    return ".".join(draw(spell)(number) for number in numbers)
+    spell = st.sampled_from(["{}", "{:#x}", "0{:o}", "0X{:X}"])
+    return ".".join(draw(spell).format(number) for number in numbers)
 
 
 @st.composite

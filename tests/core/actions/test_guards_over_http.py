@@ -1,0 +1,225 @@
+"""The rules of responders over HTTP: every route to a run, statuses and headers, pauses, what lists and health say."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from core.cli import main
+from core.client import CoreClient
+from core.models import PausedResponder
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RUN = "/api/connector/engine/action"
+PROGRAM = """#!/usr/bin/env python3
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+asked = json.loads((folder / "input/input.json").read_text())
+success = not asked["parameters"].get("fail")
+report = {"success": success, **({"full": {}, "operations": []} if success else {"errorMessage": "no"})}
+(folder / "output/output.json").write_text(json.dumps(report))
+"""
+RULES: dict[str, dict[str, Any]] = {
+    "Named": {"run_by": ["@containment"]},
+    "Rated": {"rate": ["1/1h"]},
+    "Approved": {"approval": 1, "approve_by": ["chief"]},
+    "Fragile": {"breaker": {"failures": 1, "within_minutes": 10}, "protect": False},
+    "Plain": {},
+}
+
+
+def settings_file(folder: Path) -> Path:
+    """The settings as a file, for commands."""
+    file = folder / "responder-bot.toml"
+    file.write_text(
+        f'[core]\ndatabase = "{folder}/core.db"\n'
+        '[responder."Fragile_1_0"]\nbreaker = { failures = 1, within_minutes = 10 }\n'
+    )
+    file.chmod(0o600)
+    return file
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    folder = tmp_path_factory.mktemp("core")
+    for name in RULES:
+        (folder / "responders" / name).mkdir(parents=True)
+        definition = {
+            "name": name,
+            "version": "1.0",
+            "dataTypeList": ["thehive:alert", "thehive:case", "thehive:case_artifact"],
+            "command": f"{name}/run.py",
+        }
+        (folder / "responders" / name / f"{name}.json").write_text(json.dumps(definition))
+        (folder / "responders" / name / "run.py").write_text(PROGRAM)
+    settings_file(folder)
+    async with running_core(
+        folder,
+        engine=({"name": "local", "responders": (folder / "responders",)},),
+        responder={f"{name}_1_0": rule for name, rule in RULES.items()},
+        protect={"artifacts": ("10.0.0.0/8",)},
+    ) as running:
+        await running.key("service")
+        yield running
+
+
+async def new_alert(core: RunningCore, ref: str, *data: str) -> dict[str, Any]:
+    artifacts = [{"dataType": "ip", "data": item} for item in data]
+    body = {"type": "t", "source": "s", "sourceRef": ref, "title": "t", "description": "d", "artifacts": artifacts}
+    return dict((await core.send("POST", "/api/alert", body)).json())
+
+
+def body_of(name: str, target: str, kind: str = "alert", **more: Any) -> dict[str, Any]:
+    return {"responderId": f"{name}_1_0", "objectType": kind, "objectId": target, **more}
+
+
+async def ended(core: RunningCore, action: httpx.Response) -> dict[str, Any]:
+    assert action.status_code == 201, action.text
+    while True:
+        found = dict((await core.send("GET", f"{RUN}/{action.json()['id']}?wait=20")).json())
+        if "endDate" in found:
+            return found
+
+
+async def test_every_route_to_a_run_is_checked(core: RunningCore) -> None:
+    alert = (await new_alert(core, "routes"))["id"]
+    behalf = {"Authorization": f"Bearer {core.keys['service']}", "X-On-Behalf-Of": "analyst"}
+    await core.key("analyst")
+    body = body_of("Named", alert)
+    for path, headers in (
+        (RUN, {}),
+        (RUN, behalf),
+        ("/api/connector/cortex/action", {}),
+        ("/api/v1/connector/cortex/action", {}),
+        (RUN, {"Idempotency-Key": "again"}),
+        (RUN, {"Idempotency-Key": "again"}),
+    ):
+        answer = await core.send("POST", path, body, profile="analyst", headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "AuthorizationError"), path
+        assert answer.json()["rule"] == "run_by"
+        assert answer.json()["message"] == (
+            "You are not authorized to run Named_1_0: only @containment may run it; ask one of them."
+        )
+    by_id = await core.send("GET", f"/api/connector/engine/responder/alert/{alert}?explain=true", profile="analyst")
+    named = next(item for item in by_id.json() if item["name"] == "Named_1_0")
+    answer = await core.send("POST", RUN, {**body, "responderId": named["id"]}, profile="analyst")
+    assert answer.status_code == 403
+    bulk = {
+        "responderId": "Named_1_0",
+        "targets": [{"objectType": "alert", "objectId": alert}],
+        "breakGlass": {"reason": "x"},
+    }
+    (entry,) = (await core.send("POST", f"{RUN}/_bulk", bulk)).json()["actions"]
+    assert (entry["status"], entry["type"]) == (403, "AuthorizationError")
+
+
+async def test_a_rate_is_a_429_with_the_time_to_wait(core: RunningCore) -> None:
+    alert = (await new_alert(core, "rate"))["id"]
+    assert (await core.send("POST", RUN, body_of("Rated", alert))).status_code == 201
+    answer = await core.send("POST", RUN, body_of("Rated", alert))
+    refusal = answer.json()
+    assert (answer.status_code, refusal["type"], refusal["rule"]) == (429, "RateLimitError", "rate")
+    assert 0 < int(answer.headers["Retry-After"]) <= 3600
+    assert refusal["until"] > 0
+    bulk = {"responderId": "Rated_1_0", "targets": [{"objectType": "alert", "objectId": alert}] * 2}
+    answers = (await core.send("POST", f"{RUN}/_bulk", bulk)).json()["actions"]
+    assert {item["status"] for item in answers} <= {429, 400}
+
+
+async def test_a_protected_target_is_a_400_and_lists_say_so(core: RunningCore) -> None:
+    alert = await new_alert(core, "protect", "10[.]0.0.5", "198.51.100.7")
+    bad, good = (item["id"] for item in alert["artifacts"])
+    answer = await core.send("POST", RUN, body_of("Plain", bad, "case_artifact"))
+    assert (answer.status_code, answer.json()["type"], answer.json()["rule"]) == (400, "BadRequest", "protect")
+    assert (await core.send("POST", RUN, body_of("Plain", good, "case_artifact"))).status_code == 201
+    document = (await core.send("GET", f"/api/document?ids={alert['id']}&include=responders")).json()["documents"][0]
+    assert "Plain_1_0" in document["artifactResponders"][good]
+    assert "Plain_1_0" not in document["artifactResponders"][bad]
+    assert "Fragile_1_0" in document["artifactResponders"][bad]  # it only tells
+    plain = next(item for item in document["responders"][alert["id"]] if item["name"] == "Plain_1_0")
+    assert [refusal["rule"] for refusal in plain["refusals"]] == ["protect"]
+    assert plain["verdict"] == "cannot_run"
+
+
+async def test_who_approves_is_checked_and_shown(core: RunningCore) -> None:
+    await core.key("org-admin", "chief")
+    alert = (await new_alert(core, "approve"))["id"]
+    action = await core.send("POST", RUN, body_of("Approved", alert), profile="analyst")
+    path = f"{RUN}/{action.json()['id']}/approve"
+    answer = await core.send("POST", path, {})
+    assert (answer.status_code, answer.json()["rule"]) == (403, "approve_by")
+    document = (await core.send("GET", f"/api/document?ids={alert}")).json()["documents"][0]
+    assert document["policies"]["Approved_1_0"] == {"confirm": "", "approval": 1, "approveBy": ["chief"]}
+    chief = {"Authorization": f"Bearer {core.keys['chief']}"}
+    assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
+    assert (await ended(core, action))["status"] == "Success"
+
+
+async def test_glass_is_broken_over_http(core: RunningCore) -> None:
+    await core.key("org-admin", "chief")
+    alert = await new_alert(core, "glass", "10.0.0.5")
+    body = body_of("Plain", alert["id"], breakGlass={"reason": "It is infected"})
+    assert (await core.send("POST", RUN, body, profile="analyst")).status_code == 403
+    wrong = await core.send("POST", RUN, {**body, "breakGlass": {"reason": "  "}})
+    assert (wrong.status_code, wrong.json()["errors"][0]["name"]) == (400, "breakGlass.reason")
+    action = await core.send("POST", RUN, body)
+    chief = {"Authorization": f"Bearer {core.keys['chief']}"}
+    path = f"{RUN}/{action.json()['id']}/approve"
+    assert (await core.send("POST", path, {}, profile="analyst")).status_code == 403
+    assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
+    glass = (await ended(core, action))["breakGlass"]
+    assert (glass["reason"], glass["approvedBy"]) == ("It is infected", "chief@responder-bot.local")
+    assert [item["rule"] for item in glass["overrides"]] == ["protect"]
+
+
+async def test_a_paused_responder_is_listed_told_and_resumed(
+    core: RunningCore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alert = (await new_alert(core, "pause"))["id"]
+    seq = (await core.send("GET", "/api/event")).json()["last"]
+    for resumed_by in ("http", "command"):
+        failed = await ended(core, await core.send("POST", RUN, body_of("Fragile", alert, parameters={"fail": True})))
+        (paused,) = (await core.send("GET", "/api/responder/paused", profile="read-only")).json()
+        assert PausedResponder.model_validate(paused).action_id == failed["id"]
+        assert (paused["name"], paused["title"], paused["failures"]) == ("Fragile_1_0", "Fragile", 1)
+        health = (await core.send("GET", "/health")).json()
+        (part,) = (part for part in health["parts"] if part["name"] == "rules of responders")
+        assert (health["status"], "Fragile_1_0 is paused after 1 failures;" in part["message"]) == ("degraded", True)
+        answer = await core.send("POST", RUN, body_of("Fragile", alert))
+        assert (answer.status_code, answer.json()["type"], answer.json()["rule"]) == (409, "ConflictError", "breaker")
+        if resumed_by == "http":
+            resume = "/api/responder/Fragile_1_0/resume"
+            assert (await core.send("POST", resume, {}, profile="analyst")).status_code == 403
+            service = {"Authorization": f"Bearer {core.keys['service']}", "X-On-Behalf-Of": "org-admin"}
+            assert (await core.send("POST", resume, {}, headers=service)).json()["resumedBy"].startswith("org-admin@")
+            assert (await core.send("POST", resume, {})).status_code == 409
+    settings = core.core.settings.core.database.parent / "responder-bot.toml"
+    command = ["responders", "resume", "Fragile_1_0", "--config", str(settings)]
+    assert await run_command(command) == 0
+    assert capsys.readouterr().err == "Fragile_1_0 runs again; its failures so far are forgotten.\n"
+    assert await run_command(command) == 2
+    assert capsys.readouterr().err == "Fragile_1_0 is not paused; nothing was changed.\n"
+    assert (await core.send("GET", "/api/responder/paused")).json() == []
+    async with CoreClient(core.url, await core.key("org-admin")) as client:
+        page = await client.events(seq, 0, documents=True)
+    told = [(event.type, event.user.partition("@")[0]) for event in page.events if event.object_type == "Responder"]
+    assert told == [
+        ("responder.paused", "org-admin"),
+        ("responder.resumed", "org-admin"),
+        ("responder.paused", "org-admin"),
+        ("responder.resumed", "the command line"),
+    ]
+    assert [document.id for document in page.documents or ()] == [alert]
+
+
+async def run_command(arguments: list[str]) -> int:
+    """The exit code of a command, in a thread since it has a loop of its own."""
+
+    return await asyncio.to_thread(main, arguments)
