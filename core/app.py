@@ -147,7 +147,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)
     guards = Guards(settings.responder, clock, protected=protected, user_domain=section.user_domain)
-    if problem := protected.problem():
+    if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     offers = Offers(made, settings.responder, database, clock, guards)
     stack.push_async_callback(offers.close)

@@ -402,11 +402,14 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
     from core import engines
     from core.actions.offers import settings_problems
     from core.common import logs
+    from core.protection import ProtectedTargets
 
     logs.silence()  # what is skipped is printed here
     found = [await _show_engine(engine, read_secrets=read_secrets) for engine in engines.make(settings)]
     catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
     problems = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
+    if unread := ProtectedTargets(settings.protect.artifacts).current().problem:
+        problems.append(unread)
     for sentence in problems:
         print(sentence)
     return all(fine for _, fine in found) and not problems

@@ -246,7 +246,7 @@ class _DocumentReader:
                 names = offers.names_for("case_artifact", *key) if caller.may("manageAction") else []
                 by_levels[key] = [] if caller.why_not_cleared(artifact["tlp"]) else names
             target = targets.of_alert_artifact(alert, artifact, pap)
-            text = json.dumps([name for name in by_levels[key] if not rules.refusals(name, target)])
+            text = json.dumps(rules.allowed(by_levels[key], target))
             document.artifact_responders[artifact["id"]] = text
             self.chars += len(text)
 

@@ -69,23 +69,25 @@ class Guards:
         self._protected = protected or ProtectedTargets()
         self._domain = user_domain
         self._rates = {name: _rates(section) for name, section in sections.items()}
+        self.ruled = frozenset(
+            name
+            for name, section in sections.items()
+            if section.run_by is not None or section.only_on or section.breaker or self._rates[name]
+        )
+        """The responders with rules of their own."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def refusals(self, reads: Reads, run: AskedRun) -> list[Refusal]:
         """The rules that stand in the way of a run at this moment."""
-        return sorted([*self.of_caller(reads, run), *self.of_target(reads, run)], key=lambda item: _ORDER[item.rule])
+        section = self.section(run.responder_name)
+        found = [*self.of_caller(reads, run), *self.of_target(reads, run)]
+        found += self.of_protect(reads, run) if section.protect else ()
+        return sorted(found, key=lambda refusal: _ORDER[refusal.rule])
 
     def has_rules(self, responder_name: str) -> bool:
         """Whether anything may stand in the way of its runs."""
-        section = self.section(responder_name)
-        return bool(
-            section.run_by is not None
-            or section.only_on
-            or section.breaker
-            or self._rates.get(responder_name)
-            or (self._protected and section.protect)
-        )
+        return responder_name in self.ruled or bool(self._protected and self.section(responder_name).protect)
 
     def of_caller(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
         """The rules that stand in the way whatever the target is."""
@@ -95,11 +97,8 @@ class Guards:
         yield from self._of_rates(reads, run, per_target=False)
 
     def of_target(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
-        """The rules that stand in the way on this target."""
-        section = self.section(run.responder_name)
-        yield from _of_only_on(section, run.target)
-        if section.protect:
-            yield from self._of_protect(reads, run)
+        """The rules that stand in the way on this target, but for its protection."""
+        yield from _of_only_on(self.section(run.responder_name), run.target)
         yield from self._of_rates(reads, run, per_target=True)
 
     def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> BreakGlass | None:
@@ -191,7 +190,7 @@ class Guards:
 
     def problems(self, reads: Reads) -> list[str]:
         """A sentence for each rule that can't be followed as it is meant: an unreadable list, an empty group."""
-        found = [problem] if (problem := self._protected.problem()) else []
+        found = [problem] if (problem := self._protected.current().problem) else []
         for name, section in self._sections.items():
             for key, names in (("run_by", section.run_by), ("approve_by", section.approve_by)):
                 found += [
@@ -212,15 +211,17 @@ class Guards:
         else:
             yield _refusal("run_by", f"only {names_of(section.run_by)} may run it", "ask one of them")
 
-    def _of_protect(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
+    def of_protect(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
+        """What of a run names protected targets; the same for all responders that are held to that."""
         if not self._protected:
             return
-        if problem := self._protected.problem():
-            yield _refusal("protect", problem.rstrip("."), "an administrator has to mend it")
+        protected = self._protected.current()
+        if protected.problem:
+            yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to mend it")
             return
         for where, texts in _named_by(reads, run):
             for text in texts:
-                if (why := self._protected.entry_for(text)) is not None:
+                if (why := protected.entry_for(text)) is not None:
                     yield _refusal("protect", f"{where} is {why}", _GLASS)
                     break
 
@@ -292,15 +293,30 @@ class RulesFor:
         self._reads = reads
         self._login = login
         self._of_caller: dict[str, list[Refusal]] = {}
+        self._protected: dict[tuple[str, int], list[Refusal]] = {}
 
     def refusals(self, responder_name: str, target: Target) -> list[Refusal]:
         """As `Guards.refusals`, for a run without inputs."""
-        if not self._guards.has_rules(responder_name):
-            return []
+        found: list[Refusal] = []
         run = AskedRun(responder_name, self._login, target, {})
-        if responder_name not in self._of_caller:
-            self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
-        return [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
+        if responder_name in self._guards.ruled:
+            if responder_name not in self._of_caller:
+                self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
+            found = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
+        return found + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
+
+    def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
+        """Those of these responders in whose way no rule stands."""
+        is_protected = bool(self._of_protect(AskedRun("", self._login, target, {})))
+        if not is_protected and self._guards.ruled.isdisjoint(responder_names):
+            return list(responder_names)
+        return [name for name in responder_names if not self.refusals(name, target)]
+
+    def _of_protect(self, run: AskedRun) -> list[Refusal]:
+        key = run.target.kind, run.target.id
+        if key not in self._protected:
+            self._protected[key] = list(self._guards.of_protect(self._reads, run))
+        return self._protected[key]
 
     def usage(self, responder_name: str, target: Target) -> list[str]:
         """As `Guards.usage`."""

@@ -75,7 +75,7 @@ class Named:
     """Words, mail addresses and the whole text in small letters, without invisible characters."""
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=32_768)
 def named_in(text: str) -> Named:
     """What a text names. Raises UnreadableError."""
     if len(text) > MAX_CHARS:

@@ -10,7 +10,8 @@ from pathlib import Path
 from core.protection.spellings import Named, Network, UnreadableError, canonical, named_in, pattern_forms
 
 FILE = "file:"
-MAX_FILE_BYTES = 8 * 1_048_576
+MAX_FILE_BYTES = 2 * 1_048_576
+MAX_ENTRIES = 10_000  # of a file; reading them takes a second at most
 REMEMBERED = 65_536  # texts whose answer is kept until the list changes
 MAX_SEGMENTS = 64
 _Stamp = tuple[int, int, int, int]
@@ -43,9 +44,13 @@ def entry_problem(entry: str) -> str:
 
 @dataclass(frozen=True)
 class Unread:
-    """Why nothing can be told to be unprotected; the reason is a sentence."""
+    """A list that can't be read: until it can, everything is protected. The problem is a sentence."""
 
-    reason: str
+    problem: str
+
+    def entry_for(self, _: str) -> str | None:
+        """As `ProtectedList.entry_for`."""
+        return self.problem
 
 
 class ProtectedTargets:
@@ -55,37 +60,24 @@ class ProtectedTargets:
         self._own = [entry for entry in entries if not entry.startswith(FILE)]
         files = [entry.removeprefix(FILE).strip() for entry in entries if entry.startswith(FILE)]
         self._files = [Path(file) for file in files]
-        self._stamps: Sequence[_Stamp | None] | None = None
-        self._list: _List | Unread = _List(self._own)
+        self._known = self._read()
 
     def __bool__(self) -> bool:
         """Whether anything is protected."""
         return bool(self._own or self._files)
 
-    def problem(self) -> str:
-        """Why a file of the list can't be read, as a sentence; `""` if all can. Until then everything is protected."""
-        current = self._current()
-        return current.reason if isinstance(current, Unread) else ""
+    def current(self) -> "ProtectedList | Unread":
+        """The list as it is now."""
+        known = self._known
+        if [_stamp(file) for file in self._files] != known.stamps:
+            self._known = known = self._read()
+        return known.targets
 
-    def entry_for(self, text: str) -> str | None:
-        """The entry that protects what a text names, as a phrase such as `protected (10.0.0.0/8)`; None if none does.
+    def _read(self) -> "_Known":
+        # As of before reading: a change meanwhile is seen the next time.
+        return _Known([_stamp(file) for file in self._files], self._targets())
 
-        What can't be compared counts as protected.
-        """
-        current = self._current()
-        return current.reason if isinstance(current, Unread) else current.entry_for(text)
-
-    def _current(self) -> "_List | Unread":
-        if not self._files:
-            return self._list
-        stamps = [_stamp(file) for file in self._files]
-        if stamps != self._stamps:
-            self._list = self._read()
-            # As of before reading: a change meanwhile is seen the next time.
-            self._stamps = stamps
-        return self._list
-
-    def _read(self) -> "_List | Unread":
+    def _targets(self) -> "ProtectedList | Unread":
         entries = [*self._own]
         for file in self._files:
             try:
@@ -97,6 +89,8 @@ class ProtectedTargets:
                 return _unread(file, f"can't be read ({why}); nothing runs until it can")
             found = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
             found = [(number, line) for number, line in found if line]
+            if len(found) > MAX_ENTRIES:
+                return _unread(file, f"has over {MAX_ENTRIES} entries; nothing runs until it is shorter")
             if not found:  # as while an editor writes it
                 return _unread(file, "is empty; nothing runs until it names something")
             for number, line in found:
@@ -104,7 +98,7 @@ class ProtectedTargets:
                 if problem:
                     return _unread(file, f"has an error in line {number}: {problem}. Nothing runs until it is right")
             entries += [line for _, line in found]
-        return _List(entries)
+        return ProtectedList(entries)
 
 
 def _unread(file: Path, why: str) -> Unread:
@@ -119,8 +113,18 @@ def _stamp(file: Path) -> _Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
 
 
-class _List:
+@dataclass(frozen=True)
+class _Known:
+    """What was read last, and which files that was."""
+
+    stamps: Sequence[_Stamp | None]
+    targets: "ProtectedList | Unread"
+
+
+class ProtectedList:
     """Entries by what they name, so that a text is compared with all at once."""
+
+    problem = ""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._hosts: dict[str, str] = {}
@@ -141,7 +145,14 @@ class _List:
             (_matcher(self._mail_patterns), self._mail_patterns),
             (_matcher(self._url_patterns), self._url_patterns),
         ]
-        self.entry_for = lru_cache(maxsize=REMEMBERED)(self._entry_for)
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._entry_for)
+
+    def entry_for(self, text: str) -> str | None:
+        """The entry that protects what a text names, as a phrase such as `protected (10.0.0.0/8)`; None if none does.
+
+        What can't be compared counts as protected.
+        """
+        return self._remembered(text)
 
     def _add(self, entry: str, named: Named) -> None:
         networks = _own_networks(named.networks)

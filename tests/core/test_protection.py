@@ -12,7 +12,7 @@ from core.protection import ProtectedTargets, canonical
 from core.settings import load
 
 NETWORK, HOST, BELOW = ipaddress.IPv4Network("10.20.0.0/16"), "dc01.corp.example", "*.bücher.example"
-PROTECTED = ProtectedTargets([str(NETWORK), HOST, BELOW, "dc7", "2001:db8::/32", "ceo@vip.example"])
+PROTECTED = ProtectedTargets([str(NETWORK), HOST, BELOW, "dc7", "2001:db8::/32", "ceo@vip.example"]).current()
 INVISIBLE = (
     "\u200b",
     "\u200d",
@@ -189,7 +189,7 @@ def test_spellings_that_are_not(text: str) -> None:
     ],
 )
 def test_entries_of_every_kind(entry: str, text: str, expected: bool) -> None:
-    assert (ProtectedTargets([entry]).entry_for(text) is not None) is expected
+    assert (ProtectedTargets([entry]).current().entry_for(text) is not None) is expected
 
 
 @pytest.mark.parametrize(
@@ -215,22 +215,27 @@ def test_a_list_in_a_file_is_read_again_and_protects_everything_while_it_cannot_
     settings.write_text('[protect]\nartifacts = ["file:jewels.txt"]\n')
     targets = ProtectedTargets(load(settings, {}).protect.artifacts)
     missing = "The list jewels.txt of [protect] can't be read (No such file or directory); nothing runs until it can."
-    assert (targets.problem(), targets.entry_for("anything")) == (missing, missing)
+    assert (targets.current().problem, targets.current().entry_for("anything")) == (missing, missing)
     file.write_text("# crown jewels\ndc01  # the oldest\n\n10.0.0.0/8\n")
-    assert (targets.problem(), targets.entry_for("x"), targets.entry_for("DC01")) == ("", None, "protected (dc01)")
+    assert (targets.current().problem, *map(targets.current().entry_for, ("x", "DC01"))) == (
+        "",
+        None,
+        "protected (dc01)",
+    )
     other = tmp_path / "new"
     other.write_text("dc02\n")
     other.rename(file)
-    assert (targets.entry_for("dc01"), targets.entry_for("dc02")) == (None, "protected (dc02)")
+    assert tuple(map(targets.current().entry_for, ("dc01", "dc02"))) == (None, "protected (dc02)")
     for content, reason in (
         (b"", "is empty; nothing runs until it names something."),
         (b"dc01\n10.0.0.0/64\n", "has an error in line 2: '10.0.0.0/64' is no network;"),
         (b"file:other.txt\n", "has an error in line 1: 'file:other.txt' names a file."),
+        (b"x\n" * 10_001, "has over 10000 entries; nothing runs until it is shorter."),
         (b"\xff\xfe\n", "can't be read (it is not UTF-8 text); nothing runs until it can."),
     ):
         file.write_bytes(content)
-        assert reason in targets.problem()
-        assert targets.entry_for("anything") is not None
+        assert reason in targets.current().problem
+        assert targets.current().entry_for("anything") is not None
     file.unlink()
     file.mkdir()
-    assert "can't be read (Is a directory)" in targets.problem()
+    assert "can't be read (Is a directory)" in targets.current().problem
