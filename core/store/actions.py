@@ -15,7 +15,7 @@ _COLUMNS = (
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has a key for each parameter of the statement."""
+    """Record an action. `values` has a key for each parameter of the statement; without `target_key` that is null."""
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
@@ -23,7 +23,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
         " :approval_expires_at, :bulk_id, :undoes, :target_key, :doc)",
-        values,
+        {"target_key": None, **values},
     )
 
 
