@@ -362,7 +362,8 @@ async def test_the_client_reads_both(core: RunningCore) -> None:
         assert found.documents is not None
         (document,) = found.documents
         assert document.alert == await client.alert(alert)
-        assert document.actions == [Action.model_validate(action)]
+        words = {"responder_title": document.titles[CLOSE], "inputs": document.inputs[CLOSE]}
+        assert document.actions == [Action.model_validate(action).model_copy(update=words)]
         listed = await client.documents([alert, "~999999999"], responders=True)
         assert (listed.missing, listed.as_of) == (["~999999999"], found.as_of)
         assert listed.documents[0].responders[alert] == await client.responders("alert", alert, explain=True)
