@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -91,6 +91,17 @@ class Route(SettingsSection):
         )
 
 
+class Grouping(SettingsSection):
+    """Which alerts of a channel say the same, and share a card: those with equal fields within a time.
+
+    Of the title digits, addresses and hashes don't count. Each of the first `after` has a card of its own.
+    """
+
+    by: tuple[Literal["source", "type", "title", "severity"], ...] = Field(("source", "type", "title"), min_length=1)
+    after: int = Field(3, ge=1, le=1000)
+    window_minutes: int = Field(30, ge=1, le=1440)
+
+
 class ChannelSection(SettingsSection):
     """`[[channel]]`. `clearance` is the highest TLP that is shown there."""
 
@@ -102,6 +113,15 @@ class ChannelSection(SettingsSection):
     alerts: Route | None = Field(
         None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
     )
+
+    group: Grouping | None = Field(
+        Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
+    )
+
+    @field_validator("group", mode="before")
+    @classmethod
+    def _false_is_none(cls, value: Any) -> Any:
+        return None if value is False else value
 
     @field_validator("clearance", mode="before")
     @classmethod

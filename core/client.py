@@ -173,6 +173,14 @@ class CoreClient:
     async def mark_alert_unread(self, alert_id: str) -> Alert:
         return await self._post(Alert, f"/api/alert/{_quoted(alert_id)}/markAsUnread")
 
+    async def update_alerts(self, alert_ids: Sequence[str], status: str) -> None:
+        """Give all these alerts this status, or none."""
+        await self._request("PATCH", "/api/alert/_bulk", {"ids": list(alert_ids), "status": status})
+
+    async def merge_alerts(self, alert_ids: Sequence[str], case_id: str) -> None:
+        """Merge all these alerts into a case, or none."""
+        await self._request("POST", "/api/alert/merge/_bulk", {"alertIds": list(alert_ids), "caseId": case_id})
+
     async def create_case_from_alert(self, alert_id: str, template: str = "") -> Case:
         """Make a case, with the case template of this name; "" for the alert's own template, if it has one."""
         body = {"caseTemplate": template} if template else None

@@ -66,6 +66,8 @@ def shows_default(field: FieldInfo, value: Any, comment: str) -> bool:
     _, _, named = comment.partition("default: ")
     if default is None:
         return bool(named)
+    if isinstance(default, BaseModel):
+        return bool(value == default.model_dump(mode="json"))
     return bool(value == default) or (bool(named) and tomllib.loads(f"value = {named}")["value"] == default)
 
 

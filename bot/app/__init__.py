@@ -68,6 +68,7 @@ class Bot:
             approvers=settings.slack.approvers,
             access_channel=channels.access_channel,
             command=settings.slack.command,
+            groupings=channels.groupings,
             workspace_url=installation.workspace_url,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
@@ -216,7 +217,8 @@ class Bot:
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
             for problem in self.outbox.problems()
         ]
-        return problems or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]
+        storms = [Check(f"storm in {s.channel}", True, s.sentence()) for s in self.outbox.storms()]
+        return [*(problems or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]), *storms]
 
     async def _token_check(self) -> Check:
         try:

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.features.base import Check
 from bot.outbox.errors import classify
-from bot.settings import ChannelSection, Route
+from bot.settings import ChannelSection, Grouping, Route
 from core.models import TLP_NAMES
 
 CLEAR = 0
@@ -56,6 +56,11 @@ class Channels:
     def routes(self) -> Mapping[str, Route]:
         """The routes of the channels into which alerts are posted."""
         return {section.id: section.alerts for section in self._sections.values() if section.alerts is not None}
+
+    @property
+    def groupings(self) -> Mapping[str, Grouping]:
+        """By channel: which alerts share a card there."""
+        return {section.id: section.group for section in self._sections.values() if section.group is not None}
 
     def access_channel(self) -> str:
         """The channel for requests for access, whose cards name people; "" while it isn't certain to be our own."""

@@ -74,10 +74,12 @@ class BotHealth(Collector):
     def _messages(self) -> Sequence[Metric]:
         waiting = "Messages that are not yet as they shall be"
         stuck = "Messages that can't be delivered until somebody does something; doctor says what"
-        problems = self._outbox.problems()
+        grouped = "New alerts that share a card, in storms that go on"
+        problems, storms = self._outbox.problems(), self._outbox.storms()
         return [
             GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._outbox.waiting()),
             GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
+            GaugeMetricFamily("responder_bot_storm_alerts", grouped, sum(storm.alerts for storm in storms)),
         ]
 
     def routes(self) -> list[Route]:

@@ -41,6 +41,7 @@ class Home:
     running: Sequence[HomeRun] = ()
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
+    storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
 
     def example_id(self, otherwise: str) -> str:
         """An id for examples: of what this person most likely has in mind."""
@@ -62,6 +63,7 @@ def home_view(
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
     ]
+    blocks += [section(f"🌩 *Storm in <#{channel}>*: {words}.") for channel, words in home.storms[:MAX_SHOWN]]
     blocks += _head("Waiting for your approval", home.waiting)
     for run in home.waiting[:MAX_SHOWN]:
         blocks += _request(run, person, button, now_ms)

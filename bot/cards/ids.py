@@ -23,6 +23,10 @@ RELEASE = "card_release"
 ACCESS_REQUEST = "access_request"
 ACCESS_APPROVE = "access_approve"
 ACCESS_DENY = "access_deny"
+GROUP_ALERTS = "group_alerts"
+GROUP_READ = "group_read"
+GROUP_MORE = "group_more"  # overflow
+GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

@@ -12,6 +12,7 @@ from bot.features import (
     decide,
     doctor,
     find,
+    group,
     help,
     home,
     list,
@@ -44,6 +45,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     help.FEATURE,
     menu.FEATURE,
     overflow.FEATURE,
+    group.FEATURE,
     home.FEATURE,
     requests.FEATURE,
 )

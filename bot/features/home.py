@@ -91,7 +91,9 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     to_approve = [run for a in in_order[0] if approvals.may_decide(a, person, (run := found.run(a)).subject)]
     whole = [await _whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
     shown = [[found.run(a) for a in part] for part in in_order[1:]]
-    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, *shown)
+    storms = [(storm.channel, storm.sentence()) for storm in context.services.outbox.storms()]
+    running, failed_runs, recent = shown
+    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms)
 
 
 def _one_of(field: str, *values: str) -> Mapping[str, Any]:

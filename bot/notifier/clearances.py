@@ -1,12 +1,13 @@
 """Renders messages again that show more, or less, than may be seen now: see bot/docs/redaction.md."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 import structlog
 
 from bot.cards.message import Message
+from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
@@ -19,9 +20,6 @@ from core.models import Document
 WITHHELD_FOR_NOW = -2  # the clearance of a message that couldn't be rendered; it is tried again
 ROOTS_AT_ONCE = 20  # alerts and cases, before news gets its turn
 
-ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
-"""Reads the documents of these roots from core, each with what is named of it."""
-
 log = structlog.get_logger("bot.notifier")
 
 
@@ -29,12 +27,18 @@ class ClearanceEnforcer:
     """Compares each message with the clearance of its channel or person, and with the TLP of its object."""
 
     def __init__(
-        self, renderer: Renderer, outbox: MessageOutbox, access: ChannelAccess, read_documents: ReadDocuments
+        self,
+        renderer: Renderer,
+        outbox: MessageOutbox,
+        access: ChannelAccess,
+        read_documents: ReadDocuments,
+        group_cards: GroupCards,
     ) -> None:
         self._renderer = renderer
         self._outbox = outbox
         self._access = access
         self._read_documents = read_documents
+        self._group_cards = group_cards
         self._checked: set[tuple[str, str]] = set()  # channel and root, since `restart`
 
     def restart(self) -> None:
@@ -55,6 +59,8 @@ class ClearanceEnforcer:
     async def _enforce_some_in(self, channel: str, clearance: int) -> bool:
         # While Slack can't be asked about a channel, what is posted there stays, and only unsent messages are checked.
         unsent_only = not self._access.is_known(channel)
+        if not unsent_only:
+            await self._group_cards.enforce(channel, clearance)
         found = self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
         roots = list(islice((root for root in found if (channel, root) not in self._checked), ROOTS_AT_ONCE))
         self._checked |= {(channel, root_id) for root_id in roots}

@@ -11,10 +11,14 @@ from bot.notifier.access import AccessMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
+from bot.notifier.group_cards import EVERY_S, GroupCards
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
+from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
+from bot.outbox.groups import is_group
+from bot.outbox.models import FOR_PERSON
 from core.common.errors import ResponderBotError
 from core.models import Document, EventPage
 
@@ -52,7 +56,9 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
-        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents)
+        self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
+        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
+        self._groups_at: float | None = 0.0  # on the loop's clock: when to render the cards of groups; None: no need
         self._has_gap = False  # the bot was away longer than core keeps events
         self._rendered_as_of: dict[str, int] = {}  # by root: documents that are newer than the feed's cursor
         self.problem = ""
@@ -109,11 +115,16 @@ class Notifier:
                 wait_s = 0.0 if is_enforcing else None
                 if held.events and not is_enforcing:
                     wait_s = max(due_at - loop.time(), 0.0)
+                if self._groups_at is not None:
+                    wait_s = min(max(self._groups_at - loop.time(), 0.0), EVERY_S if wait_s is None else wait_s)
                 await asyncio.wait({page, requested, changed}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 if requested.done():
                     requested.result()
                     await self._serve_requests()
                     requested = _task(self._outbox.refresh_requested())
+                if self._groups_at is not None and loop.time() >= self._groups_at:
+                    is_left = await self._group_cards.render_changed()
+                    self._groups_at = loop.time() + EVERY_S if is_left else None
                 if changed.done():
                     self._channels.changed.clear()
                     changed = _task(self._channels.changed.wait())
@@ -155,20 +166,28 @@ class Notifier:
         while requests := self._outbox.refresh_requests(REQUESTS_AT_ONCE):
             named: dict[str, set[str]] = {}
             for request in requests:
-                named.setdefault(request.root_id, set()).add(request.log_id)
+                if not is_group(request.root_id):
+                    named.setdefault(request.root_id, set()).add(request.log_id)
             documents = await self._documents(named)
+            placing = Placing(self._outbox, self._channels, self._clock, named)
             desired: list[DesiredMessage] = []
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None:
-                    rendered = self._requested(document, request.log_id, desired)
-                    desired += await isolated(rendered, request.root_id, otherwise=[])
-            await self._outbox.commit_refresh(desired, requests)
+                    work = self._requested(document, request.log_id, placing, desired)
+                    desired += await isolated(work, request.root_id, otherwise=[])
+                elif is_group(request.root_id):
+                    placing.placed.needs_update(request.root_id, FOR_PERSON)
+            await self._outbox.commit_refresh(desired, requests, placing.placed)
+            await self._render_groups(placing)
 
     async def _requested(
-        self, document: Document, log_id: str, unstored: Iterable[DesiredMessage] = ()
+        self, document: Document, log_id: str, placing: Placing | None, unstored: Iterable[DesiredMessage] = ()
     ) -> list[DesiredMessage]:
+        """The cards of what somebody wants to see; an alert in a group gets a card of its own."""
         timeline = self._renderer.timeline(document, unstored)
+        if placing is not None:
+            placing.place(timeline, needs_card=True)
         return self._renderer.alert_cards(timeline) + (self._renderer.log_cards(log_id, timeline) if log_id else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
@@ -211,15 +230,24 @@ class Notifier:
         last = held.last or 0
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
+        placing = Placing(self._outbox, self._channels, self._clock, changes.roots)
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
         for document in sorted(documents, key=lambda document: document.alert is None):
-            desired += await isolated(self._of_root(document, changes, desired), document.id, otherwise=[])
+            desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
         for request_id in changes.requests:
             desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
-        await self._outbox.commit_page(desired, last, last_event=event_fingerprint(held.events[-1]))
+        last_event = event_fingerprint(held.events[-1])
+        await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
+        await self._render_groups(placing)
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
+
+    async def _render_groups(self, placing: Placing) -> None:
+        """Render cards of groups that this page changed: at once what is urgent, the rest soon."""
+        if placing.placed.ranks:
+            await self._group_cards.render_urgent()
+            self._groups_at = self._groups_at or asyncio.get_running_loop().time() + EVERY_S
 
     async def _read_again_what_is_stale(self, held: HeldEvents) -> None:
         """Messages may have been rendered from newer documents meanwhile, and must not go back."""
@@ -235,12 +263,14 @@ class Notifier:
             held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
 
     async def _of_root(
-        self, document: Document, changes: FeedChanges, unstored: Iterable[DesiredMessage]
+        self, document: Document, changes: FeedChanges, placing: Placing, unstored: Iterable[DesiredMessage]
     ) -> list[DesiredMessage]:
         """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
-        root_id = document.id
-        timeline = self._renderer.timeline(document, unstored, is_new=root_id in changes.created_alerts)
+        root_id, is_new = document.id, document.id in changes.created_alerts
+        timeline = self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
+        is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
+        placing.place(timeline, is_new=is_new, needs_card=bool(action_ids) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = self._renderer.alert_cards(timeline, is_progress=is_progress)
         for log_id, case_id in changes.logs:
@@ -276,7 +306,7 @@ class Notifier:
             documents = await self._documents(dict.fromkeys(recent[start : start + REQUESTS_AT_ONCE], ()))
             desired: list[DesiredMessage] = []
             for root_id, document in documents.items():
-                desired += await isolated(self._requested(document, ""), root_id, otherwise=[])
+                desired += await isolated(self._requested(document, "", None), root_id, otherwise=[])
             await self._outbox.upsert(*desired)
         await self._outbox.commit_page([], last)
         self._channels.changed.set()

@@ -101,7 +101,7 @@ class Renderer:
             )
 
         cards = [
-            self._message(thread.key, self._view(Subject.alert(alert), thread.channel), thread.channel, render)
+            self.message(thread.key, self._view(Subject.alert(alert), thread.channel), thread.channel, render)
             for thread in timeline.threads
         ]
         return [replace(card, root_id=alert.id, is_progress=is_progress) for card in cards]
@@ -121,7 +121,7 @@ class Renderer:
         desired = []
         for thread in timeline.threads or [Thread(channel, "") for channel in self._case_channels(case)]:
             key = f"log:{log.id}:{thread.channel}"
-            card = self._message(key, self._view(subject, thread.channel), thread.channel, render)
+            card = self.message(key, self._view(subject, thread.channel), thread.channel, render)
             root = "" if thread.key == key else thread.key
             desired.append(replace(card, thread_of=root, root_id=case.id))
         if not timeline.threads:
@@ -189,7 +189,7 @@ class Renderer:
         for thread in timeline.threads:
             key = f"approval:{action.id}:{thread.channel}"
             view = self._view(subject, thread.channel)
-            request = self._message(key, view, thread.channel, render)
+            request = self.message(key, view, thread.channel, render)
             file = approvals.inputs_file(action, subject, clearance=view.clearance)
             desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
@@ -239,7 +239,7 @@ class Renderer:
                 voter=person.login if person else "",
             )
 
-        return replace(self._message(key, view, user, render), root_id=timeline.root_id)
+        return replace(self.message(key, view, user, render), root_id=timeline.root_id)
 
     def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""
@@ -254,7 +254,7 @@ class Renderer:
         desired = []
         for thread in timeline.threads:
             view = self._view(subject, thread.channel)
-            reply = self._message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
+            reply = self.message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
             file = replies.report_file(action, subject, clearance=view.clearance)
             desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
@@ -272,7 +272,7 @@ class Renderer:
     def _view(self, subject: Subject, channel: str) -> RedactedView:
         return RedactedView(subject, self._access.clearance_of(channel))
 
-    def _message(
+    def message(
         self, key: str, view: RedactedView, channel: str, render: Callable[[int, ButtonIds], Message]
     ) -> DesiredMessage:
         """A message rendered for the clearance of its view, with its buttons."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from bot.outbox import MessageRecord
 from bot.redaction import Subject
-from bot.settings import Route
+from bot.settings import Grouping, Route
 from core.models import Action, Alert, Case, Document, Person
 
 
@@ -30,6 +30,7 @@ class ChannelAccess:
     approvers: Sequence[str] = ()  # user groups and people who are mentioned where an approval is asked for
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": they are told each
     command: str = "/responder"
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     workspace_url: str = ""  # such as https://soc.slack.com/
 
     def clearance_of(self, channel: str) -> int:

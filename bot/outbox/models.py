@@ -73,6 +73,7 @@ class DesiredMessage:
     thread_of: str = ""
     root_id: str = ""
     by_person: bool = False  # a person waits for it: it goes first
+    must_go: bool = False  # Slack may show what may no longer be seen
     is_progress: bool = False  # more is likely to follow soon
     in_bulk: bool = False  # one of many that are rendered again: it goes last
     file: tuple[str, str] | None = None
@@ -88,18 +89,22 @@ class DesiredMessage:
         """How urgent an update of it is."""
         if self.by_person:
             return FOR_PERSON
+        if self.must_go:
+            return WITHHOLDING
         if self.in_bulk:
             return IN_BULK
         return OTHER if self.is_progress else NEWS
 
     @property
     def post_rank(self) -> int:
-        """How urgent its post is: that of an alert by severity."""
+        """How urgent its post is: that of an alert, or of the most severe in a group, by severity."""
         kind, _, _ = self.key.partition(":")
         if self.by_person:
             return FOR_PERSON
-        if kind == "alert":
+        if kind in ("alert", "group"):
             return LAST_ALERT + 1 - max(1, self.view.subject.severity if self.view else 1)
+        if kind == "digest":
+            return FIRST_ALERT
         return NEWS if kind in NEWS_KINDS else OTHER
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import buttons, files, messages, refreshes, state
+from bot.outbox import buttons, files, groups, messages, refreshes, state
 from bot.outbox.buttons import LIFE_MS, Buttons
+from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts, Storm
 from bot.outbox.inbox import Inbox
 from bot.outbox.leases import LEASE_MS, LeaderLease
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
@@ -71,6 +72,7 @@ class MessageOutbox:
         self.inbox = Inbox(self._store, clock_ms, holder)
         self.leader = LeaderLease(self._store, clock_ms, holder, lease_ms)
         self.watches = Watches(self._store, clock_ms)
+        self.groups = Groups(self._store)
         self._refresh_requested = asyncio.Event()
         self.sender = Sender(self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard())
 
@@ -88,22 +90,52 @@ class MessageOutbox:
         """Store what these messages should show, durably."""
         await self._write(desired)
 
-    async def commit_page(self, desired: Sequence[DesiredMessage], cursor: int, *, last_event: str = "") -> None:
+    async def commit_page(
+        self,
+        desired: Sequence[DesiredMessage],
+        cursor: int,
+        *,
+        last_event: str = "",
+        placed: PlacedAlerts | None = None,
+    ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        `last_event` identifies the event at the cursor.
+        `last_event` identifies the event at the cursor; `placed` is where the alerts of the page stand.
         """
 
         def move(tx: Transaction, now: int) -> None:
+            if placed is not None:
+                groups.write(tx, placed)
             state.set_value(tx, "cursor", str(cursor))
             state.set_value(tx, "last_event", last_event)
             refreshes.fulfil_until(tx, cursor, now)
 
         await self._write(desired, move)
 
-    async def commit_refresh(self, desired: Sequence[DesiredMessage], requests: Sequence[StoredRequest]) -> None:
+    async def commit_refresh(
+        self, desired: Sequence[DesiredMessage], requests: Sequence[StoredRequest], placed: PlacedAlerts | None = None
+    ) -> None:
         """Upsert what was rendered for these requests, and send it first."""
-        await self._write(desired, lambda tx, now: refreshes.fulfil(tx, requests, now))
+
+        def fulfil(tx: Transaction, now: int) -> None:
+            if placed is not None:
+                groups.write(tx, placed)
+            refreshes.fulfil(tx, requests, now)
+
+        await self._write(desired, fulfil)
+
+    async def commit_groups(
+        self, desired: Sequence[DesiredMessage], rendered: Sequence[AlertGroup], placed: PlacedAlerts | None = None
+    ) -> None:
+        """Upsert the cards of these groups, and of alerts that leave them."""
+
+        def note(tx: Transaction, _now: int) -> None:
+            for group in rendered:
+                groups.rendered(tx, group)
+            if placed is not None:
+                groups.write(tx, placed)
+
+        await self._write(desired, note)
 
     async def enforce_clearance(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int]) -> None:
         """Upsert messages that were rendered for another clearance. `kept`: those that needn't be, and for which."""
@@ -116,7 +148,12 @@ class MessageOutbox:
 
     async def invalidate_clearances(self) -> None:
         """Check each message again before it is sent, since its TLP may have changed in a gap of the feed."""
-        await self._store.transaction(messages.invalidate_clearances)
+
+        def work(tx: Transaction) -> None:
+            messages.invalidate_clearances(tx)
+            groups.forget_texts(tx)
+
+        await self._store.transaction(work)
 
     async def _write(
         self,
@@ -190,6 +227,7 @@ class MessageOutbox:
         def work(tx: Transaction) -> None:
             tx.run("DELETE FROM inbox WHERE done_at > 0 AND done_at < :before", {"before": now - INBOX_KEEP_MS})
             tx.run("DELETE FROM button WHERE expires_at < :before", {"before": now - BUTTONS_KEEP_MS})
+            groups.prune(tx, now)
 
         await self._store.transaction(work)
 
@@ -271,6 +309,10 @@ class MessageOutbox:
         """How many messages Slack doesn't have as desired."""
         return messages.waiting(self._store)
 
+    def storms(self) -> list[Storm]:
+        """The storms that go on, one for each channel."""
+        return self.groups.storms(self._clock())
+
     def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""
         rows = messages.problems(self._store)
@@ -289,6 +331,8 @@ async def forget_messages(path: Path) -> int:
     def work(tx: Transaction) -> int:
         count = tx.run("DELETE FROM message")
         tx.run("DELETE FROM file")
+        tx.run("DELETE FROM alert_group")
+        tx.run("DELETE FROM placement")
         tx.run("DELETE FROM refresh")
         tx.run("DELETE FROM button")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")

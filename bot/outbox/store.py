@@ -232,3 +232,26 @@ def rank_of_messages(db: sqlite_utils.Database) -> None:
         """CREATE INDEX message_next ON message(channel, status, rank, pending_since)
            WHERE status IN ('unsent', 'posting', 'outdated')"""
     )
+
+
+@migrations()
+def groups_of_alerts(db: sqlite_utils.Database) -> None:
+    """Where each alert stands in a channel, and the groups of alerts that share a card."""
+    db.execute(
+        """CREATE TABLE alert_group (
+             key TEXT PRIMARY KEY, channel TEXT NOT NULL, alike TEXT NOT NULL, began_at INTEGER NOT NULL,
+             last_at INTEGER NOT NULL, muted_until INTEGER NOT NULL DEFAULT 0, is_ungrouped INTEGER NOT NULL DEFAULT 0,
+             changes INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 99) WITHOUT ROWID"""
+    )
+    db.execute("CREATE INDEX alert_group_open ON alert_group(channel, alike, last_at)")
+    db.execute("CREATE INDEX alert_group_changed ON alert_group(rank) WHERE rank < 99")
+    db.execute("CREATE INDEX alert_group_last ON alert_group(last_at)")
+    db.execute(
+        """CREATE TABLE placement (
+             root_id TEXT NOT NULL, channel TEXT NOT NULL, alike TEXT NOT NULL, group_key TEXT NOT NULL,
+             has_card INTEGER NOT NULL, at INTEGER NOT NULL, severity INTEGER NOT NULL, clearance INTEGER NOT NULL,
+             title TEXT NOT NULL, source TEXT NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (root_id, channel)
+           ) WITHOUT ROWID"""
+    )
+    db.execute("CREATE INDEX placement_alike ON placement(channel, alike, at, severity)")
+    db.execute("CREATE INDEX placement_of_group ON placement(group_key, at, severity, has_card) WHERE group_key <> ''")

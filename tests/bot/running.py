@@ -31,9 +31,9 @@ PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
     NINA: ("nina", None, 0),  # not linked
 }
 CHANNELS: Sequence[Mapping[str, Any]] = (
-    {"id": SOC, "clearance": "amber", "alerts": {}},
-    {"id": OPEN, "clearance": "clear", "alerts": {}},
-    {"id": RED, "clearance": "red", "alerts": {"severity_at_least": 3}},
+    {"id": SOC, "clearance": "amber", "alerts": {}, "group": False},
+    {"id": OPEN, "clearance": "clear", "alerts": {}, "group": False},
+    {"id": RED, "clearance": "red", "alerts": {"severity_at_least": 3}, "group": False},
 )
 UNLIMITED = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
 
@@ -105,13 +105,15 @@ async def running_bot(
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     access_channel: str = "",
     groups: Mapping[str, tuple[str, Sequence[str]]] | None = None,
+    rate_limiter: RateLimiter | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
     """Run the emulator with people and channels, core with the same people, and the bot between them.
 
     The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
     `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
-    another company. `groups` are kept in step with user groups, by id and members.
+    another company. `groups` are kept in step with user groups, by id and members. Without `rate_limiter` the bot sends
+    as fast as it can.
     """
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
@@ -135,7 +137,7 @@ async def running_bot(
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
         bot = await stack.enter_async_context(
-            running(settings, as_service, clock_ms=clock_ms, rate_limiter=RateLimiter(**UNLIMITED))
+            running(settings, as_service, clock_ms=clock_ms, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED))
         )
         if isinstance(bot.transport, HttpTransport):
             emulator.requests_url = bot.transport.url + EVENTS_PATH

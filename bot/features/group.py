@@ -1,0 +1,173 @@
+"""The buttons on the card of a group or a digest of alerts."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from bot.cards import groups, ids, notices
+from bot.cards.groups import PAGE, ListedAlert
+from bot.cards.message import Intent
+from bot.cards.text import DAY_AND_TIME, count, slack_date
+from bot.features import responses
+from bot.features.access import own_clearance
+from bot.features.base import Ack, Context, Entry, Feature
+from bot.outbox import RefreshRequest
+from bot.outbox.groups import AlertGroup
+from bot.outbox.links import card_link
+from bot.redaction import Subject, may_see
+from core.common.errors import ResponderBotError
+from core.models import Alert, Document
+
+IDS_AT_ONCE = 200  # as many as core answers
+CHANGED_AT_ONCE = 100
+CASE_LIMIT = 1_000  # alerts in one case
+LIFTED = 20  # alerts that get a card of their own when a group is undone
+HOUR_MS = 3_600_000
+NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
+MORNING = 8  # o'clock, where the bot runs
+
+
+async def on_group_button(context: Context) -> None:
+    """Do what the clicked button or option means."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    if intent.what == "group_card":
+        context.refresh_requests.append(RefreshRequest(intent.object_id))
+        text = f"{intent.object_id} gets a card of its own."
+        await responses.respond(context, notices.notice(text), "Own card")
+        return
+    group = context.services.outbox.groups.group(intent.object_id)
+    handler = _HANDLERS.get(intent.what)
+    if group is None or handler is None:
+        await context.respond(
+            notices.notice("These alerts are too old to be in a group; `/responder find` finds them.")
+        )
+        return
+    await handler(context, group, intent)
+
+
+async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
+    """Show a page of the group's alerts, as far as this person may see them."""
+    offset, outbox = int(intent.argument or 0), context.services.outbox
+    members = outbox.groups.members(group.key, offset, PAGE)
+    found = await _documents(context, [member.root_id for member in members])
+    alerts = [
+        ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, _link(context, member.root_id))
+        for member in members
+    ]
+    content = outbox.groups.content(group, -1)
+    clearance = own_clearance(context)
+    await responses.show_with_buttons(
+        context,
+        "Alerts",
+        f"{group.key}:{offset}",
+        lambda button: groups.alerts_page(content, alerts, offset, clearance=clearance, button=button),
+    )
+
+
+async def _mark_read(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    responses.require_permission(context, "manageAlert")
+    alerts = [alert for alert in await _visible(context, group) if alert.status not in ("Ignored", "Imported")]
+    for start in range(0, len(alerts), CHANGED_AT_ONCE):
+        await context.core.update_alerts([alert.id for alert in alerts[start : start + CHANGED_AT_ONCE]], "Ignored")
+    await responses.respond(context, notices.notice(f"{count(len(alerts), 'alert')} marked as read."), "Marked as read")
+
+
+async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Make a case of the oldest alert, and merge the others into it that are in none."""
+    responses.require_permission(context, "manageCase")
+    alerts = await _visible(context, group, CASE_LIMIT)
+    if not alerts:
+        await responses.respond(context, notices.notice(NONE_VISIBLE), "Not done")
+        return
+    # The oldest is the same each time, so that a repeated click makes no second case.
+    case_id = alerts[-1].case or (await context.core.create_case_from_alert(alerts[-1].id)).id
+    others = [alert.id for alert in alerts[:-1] if not alert.case]
+    for start in range(0, len(others), CHANGED_AT_ONCE):
+        await context.core.merge_alerts(others[start : start + CHANGED_AT_ONCE], case_id)
+    text = f"Case {case_id} has {count(len(others) + 1, 'alert')} of this group."
+    await responses.respond(context, notices.notice(text), "Case made")
+
+
+async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    outbox = context.services.outbox
+    await outbox.groups.ungroup(group.key)
+    members = [member for member in outbox.groups.members(group.key, 0, LIFTED) if not member.has_card]
+    context.refresh_requests.extend(RefreshRequest(member.root_id) for member in members)
+    context.refresh_requests.append(RefreshRequest(group.key))
+    text = "Further alerts like these get cards of their own"
+    text += f", and the newest {len(members)} of these get one now." if members else "."
+    await responses.respond(context, notices.notice(text), "Ungrouped")
+
+
+async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
+    now = context.services.clock_ms()
+    until = 0 if intent.argument == "0" else _until_morning(now)
+    if intent.argument in ("1", "8"):
+        until = now + int(intent.argument) * HOUR_MS
+    await context.services.outbox.groups.mute(group.key, until)
+    context.refresh_requests.append(RefreshRequest(group.key))
+    text = "Alerts like these are no longer muted."
+    if until:
+        text = f"Muted until {slack_date(until, DAY_AND_TIME)}; critical alerts still get cards of their own."
+    await responses.respond(context, notices.notice(text), "Muted" if until else "Unmuted")
+
+
+def _until_morning(now_ms: int) -> int:
+    now = datetime.fromtimestamp(now_ms / 1000).astimezone()
+    morning = now.replace(hour=MORNING, minute=0, second=0, microsecond=0)
+    return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
+
+
+async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[Alert]:
+    """The alerts of the group that this person may see, newest first."""
+    outbox, found, clearance = context.services.outbox, list[Alert](), own_clearance(context)
+    offset = 0
+    while members := outbox.groups.members(group.key, offset, IDS_AT_ONCE):
+        offset += len(members)
+        documents = await _documents(context, [member.root_id for member in members])
+        alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
+        found += [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
+        if limit and len(found) > limit:
+            text = (
+                f"One case takes at most {limit:,} alerts here. Nothing was changed; make a case of those that matter."
+            )
+            raise ResponderBotError("bad_request", text)
+    return found
+
+
+async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
+    found: dict[str, Document] = {}
+    left = list(wanted)
+    while left:
+        answer = await context.core.documents(left[:IDS_AT_ONCE])
+        found.update({document.id: document for document in answer.documents})
+        left = [*answer.left, *left[IDS_AT_ONCE:]]
+    return found
+
+
+def _subject(document: Document | None) -> Subject | None:
+    return Subject.alert(document.alert) if document is not None and document.alert is not None else None
+
+
+def _link(context: Context, root_id: str) -> str:
+    services = context.services
+    return card_link(services.outbox.cards(root_id), services.clearance, services.workspace_url)
+
+
+_HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {
+    "group_alerts": _show_alerts,
+    "group_read": _mark_read,
+    "group_case": _make_case,
+    "group_ungroup": _ungroup,
+    "group_mute": _mute,
+}
+
+FEATURE = Feature(
+    actions={
+        ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
+        ids.GROUP_READ: Entry(on_group_button, Ack.WRITE),
+        ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
+        ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
+    }
+)

@@ -1,0 +1,95 @@
+"""Renders the cards of groups and digests, and gives alerts of a digest cards of their own while there is time."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from bot.cards.groups import group_card
+from bot.cards.message import ButtonIds, Message
+from bot.notifier.isolation import isolated
+from bot.notifier.placing import DIGEST_MS, Placing
+from bot.notifier.renderer import Renderer
+from bot.notifier.timeline import ChannelAccess
+from bot.outbox import DesiredMessage, MessageOutbox
+from bot.outbox.groups import AlertGroup
+from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
+from bot.redaction import RedactedView, Subject
+from core.models import Document
+
+EVERY_S = 3.0  # how often news changes the cards of groups
+FOLLOW_BELOW = 10  # new alerts that wait for their post in a channel: then some of its digest follow
+FOLLOWERS = 20
+
+ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
+"""Reads the documents of these roots from core, each with what is named of it."""
+
+
+class GroupCards:
+    """The cards of groups. What is to be done is in the database, so that a crash loses nothing of it."""
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        outbox: MessageOutbox,
+        access: ChannelAccess,
+        clock_ms: Callable[[], int],
+        read_documents: ReadDocuments,
+    ) -> None:
+        self._renderer = renderer
+        self._outbox = outbox
+        self._access = access
+        self._clock = clock_ms
+        self._read_documents = read_documents
+
+    async def render_urgent(self) -> None:
+        """Render new cards, those that somebody waits for, and those that may show too much."""
+        await self._render(self._outbox.groups.changed(WITHHOLDING))
+
+    async def render_changed(self) -> bool:
+        """Render all cards that have changed, and let alerts follow; False once there is nothing left to do."""
+        await self._render(self._outbox.groups.changed())
+        return await self._follow()
+
+    async def enforce(self, channel: str, clearance: int) -> None:
+        """Render the cards again that were rendered for another clearance of the channel."""
+        stale = self._outbox.groups.stale(channel, clearance)
+        await self._render([replace(group, rank=WITHHOLDING) for group in stale])
+
+    async def _render(self, groups: Sequence[AlertGroup]) -> None:
+        if groups:
+            await self._outbox.commit_groups([self._card(group) for group in groups], groups)
+
+    def _card(self, group: AlertGroup) -> DesiredMessage:
+        clearance = self._access.clearance_of(group.channel)
+        content = self._outbox.groups.content(group, clearance)
+        now = self._clock()
+
+        def render(_clearance: int, button: ButtonIds) -> Message:
+            return group_card(content, button=button, now_ms=now)
+
+        view = RedactedView(Subject("alert", "", "", 0, severity=content.severity), clearance)
+        card = self._renderer.message(group.key, view, group.channel, render)
+        return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
+
+    async def _follow(self) -> bool:
+        """Give alerts that stand only in a digest cards of their own, where few others wait; False if none is left.
+
+        The most severe and newest go first. Those that have waited for 10 minutes stay where they are.
+        """
+        since, are_left = self._clock() - DIGEST_MS, False
+        for digest in self._outbox.groups.digests(since):
+            ids = self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
+            are_left = are_left or bool(ids)
+            if ids and self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FOLLOW_BELOW) < FOLLOW_BELOW:
+                documents = await self._read_documents(dict.fromkeys(ids, ()))
+                placing = Placing(self._outbox, self._access, self._clock, ids)
+                desired: list[DesiredMessage] = []
+                for root_id, document in documents.items():
+                    cards = self._followers(document, placing, digest.channel)
+                    desired += await isolated(cards, root_id, otherwise=[])
+                await self._outbox.commit_groups(desired, [], placing.placed)
+        return are_left
+
+    async def _followers(self, document: Document, placing: Placing, channel: str) -> list[DesiredMessage]:
+        timeline = self._renderer.timeline(document)
+        placing.place(timeline, needs_card=True, only_in=channel)
+        return self._renderer.alert_cards(timeline)

@@ -1,0 +1,169 @@
+"""Decides where each alert stands in a channel: on a card of its own, or in a group (bot/docs/storms.md)."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from bot.notifier.timeline import ChannelAccess, Thread, Timeline
+from bot.outbox import MessageOutbox
+from bot.outbox.groups import DIGEST, GROUP, AlertGroup, PlacedAlerts, Placement, new_key
+from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING
+from bot.redaction import RedactedView, Subject, refanged
+from bot.settings import Grouping
+from core.models import Alert
+
+MINUTE_MS = 60_000
+POSTS_A_MINUTE = 60  # of Slack's, to a channel; when more new alerts wait, the rest goes into the digest
+DIGEST_MS = 10 * MINUTE_MS  # a digest ends when no alert has come into it for so long
+CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
+TITLE_LIMIT = 300  # characters
+FACTS, FACT_LIMIT = 8, 120
+
+_VARIABLE = re.compile(
+    r"[a-z][a-z0-9+]{1,9}://\S+"
+    r"|[\w.+%-]{1,64}@[\w.-]{1,255}"
+    r"|(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-])"
+    r"|(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"
+    r"|(?<!\w)(?=[a-f]*\d)[0-9a-f][0-9a-f-]{6,127}(?!\w)"
+    r"|\d+(?:[.,:/-]\d+)*"
+)
+
+
+def masked(title: str) -> str:
+    """A title without what differs between alerts that say the same: digits, addresses, hashes."""
+    return " ".join(_VARIABLE.sub("#", refanged(title[:2_000]).casefold()).split())
+
+
+def alike(alert: Alert, grouping: Grouping) -> str:
+    """A digest of what alerts that say the same have in common."""
+    fields = {"source": alert.source, "type": alert.type, "title": masked(alert.title), "severity": alert.severity}
+    return hashlib.sha256(json.dumps([fields[name] for name in grouping.by]).encode()).hexdigest()[:32]
+
+
+@dataclass
+class _Alike:
+    """The alerts of a channel that say the same, as they stand after those of the page that were placed already."""
+
+    group: AlertGroup | None
+    count: int
+    critical: int
+
+
+class Placing:
+    """Places the alerts of one page of the feed; `placed` is then written with it."""
+
+    def __init__(
+        self, outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int], root_ids: Iterable[str]
+    ) -> None:
+        self._groups = outbox.groups
+        self._access = access
+        self._now = clock_ms()
+        self._known = self._groups.placements(root_ids)
+        self._alike: dict[tuple[str, str], _Alike] = {}
+        self._digests: dict[str, AlertGroup | None] = {}
+        self._ahead: dict[tuple[str, int], int] = {}
+        self.placed = PlacedAlerts()
+
+    def place(self, timeline: Timeline, *, is_new: bool = False, needs_card: bool = False, only_in: str = "") -> None:
+        """Leave of the timeline's threads those of cards that the alert has or gets.
+
+        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it, there is
+        something to reply, or its channel has time for it now.
+        """
+        alert = timeline.alert
+        if alert is None:
+            return
+        known = {one.channel: one for one in self._known.get(alert.id, ())}
+        threads: list[Thread] = []
+        for thread in timeline.threads:
+            if thread.channel in known or not is_new or self._is_alone(alert, thread.channel, needs_card):
+                threads.append(thread)
+        for channel, before in known.items():
+            is_lifted = needs_card and not before.has_card and only_in in ("", channel)
+            after = self._placement(alert, channel, before.alike, before.group, before.has_card or is_lifted)
+            if replace(after, at=before.at) != before:
+                self._put(replace(after, at=before.at))
+                shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
+                self.placed.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
+            if is_lifted:
+                threads.append(Thread(channel, f"alert:{alert.id}:{channel}"))
+        timeline.threads = list(dict.fromkeys(threads))
+
+    def _is_alone(self, alert: Alert, channel: str, needs_card: bool) -> bool:
+        """Place a new alert; whether it gets a card of its own."""
+        grouping = self._access.groupings.get(channel)
+        same = alike(alert, grouping) if grouping else ""
+        found = self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
+        found.count += 1
+        found.critical += alert.severity == 4
+        rank = LAST_ALERT + 1 - alert.severity
+        is_full = self._waiting(channel, rank) >= POSTS_A_MINUTE
+        group = found.group if found.group and not found.group.is_ungrouped else None
+        breaks_through = alert.severity == 4 and (
+            found.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
+        )
+        if grouping and not found.group and found.count > grouping.after and not breaks_through and not is_full:
+            group = found.group = self._new_group(GROUP, channel, same)
+            self.placed.adopted[group.key] = self._now - grouping.window_minutes * MINUTE_MS
+            if digest := self._open_digest(channel):
+                self.placed.needs_update(digest.key, OTHER)
+        is_alone = needs_card or ((group is None or breaks_through) and not is_full)
+        if not is_alone and (group is None or breaks_through):
+            group = self._digest(channel)
+        self._put(self._placement(alert, channel, same, group.key if group else "", is_alone))
+        if group:
+            self.placed.needs_update(group.key, rank if not is_alone else OTHER)
+        if is_alone:
+            for urgency in range(rank, LAST_ALERT + 1):
+                self._ahead[channel, urgency] = self._waiting(channel, urgency) + 1
+        return is_alone
+
+    def _find(self, channel: str, same: str, grouping: Grouping) -> _Alike:
+        if (channel, same) not in self._alike:
+            since = self._now - grouping.window_minutes * MINUTE_MS
+            group = self._groups.open_group(channel, same, since, self._now)
+            self._alike[channel, same] = _Alike(group, *self._groups.alike(channel, same, since))
+        return self._alike[channel, same]
+
+    def _open_digest(self, channel: str) -> AlertGroup | None:
+        if channel not in self._digests:
+            self._digests[channel] = self._groups.open_group(channel, "", self._now - DIGEST_MS, self._now)
+        return self._digests[channel]
+
+    def _digest(self, channel: str) -> AlertGroup:
+        found = self._digests[channel] = self._open_digest(channel) or self._new_group(DIGEST, channel, "")
+        return found
+
+    def _new_group(self, kind: str, channel: str, same: str) -> AlertGroup:
+        group = AlertGroup(new_key(kind, channel), channel, same, self._now, self._now)
+        self.placed.groups[group.key] = group
+        return group
+
+    def _waiting(self, channel: str, rank: int) -> int:
+        """How many new alerts of this rank or a higher one wait for their post."""
+        if (channel, rank) not in self._ahead:
+            self._ahead[channel, rank] = self._groups.unsent_alerts(channel, rank, POSTS_A_MINUTE)
+        return self._ahead[channel, rank]
+
+    def _placement(self, alert: Alert, channel: str, same: str, group: str, has_card: bool) -> Placement:
+        clearance = self._access.clearance_of(channel)
+        view = RedactedView(Subject.alert(alert), clearance)
+        facts = [f"{a.data_type} {a.label}"[:FACT_LIMIT] for a in view.artifacts()[:FACTS]]
+        return Placement(
+            channel,
+            alert.id,
+            same,
+            group,
+            has_card,
+            self._now,
+            max(1, alert.severity),
+            clearance,
+            view.title()[:TITLE_LIMIT] if view.is_open else "",
+            view.text(alert.source)[:FACT_LIMIT] if view.is_open else "",
+            tuple(dict.fromkeys(facts)),
+        )
+
+    def _put(self, placement: Placement) -> None:
+        self.placed.placements[placement.root_id, placement.channel] = placement

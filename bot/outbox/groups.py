@@ -1,0 +1,366 @@
+"""Where each alert stands in a channel: on a card of its own, or in a group that has one card (bot/docs/storms.md)."""
+
+# ruff: noqa: S608  # every fragment is a constant of this module, every value is bound
+
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.cards.groups import BUCKETS, GroupContent
+from bot.cards.text import count, utc_time
+from bot.outbox.models import FOR_PERSON, LAST_ALERT
+from core.common.database.sqlite import Row, Transaction
+
+if TYPE_CHECKING:
+    from core.common.database.sqlite import Database
+
+GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
+UNCHANGED = 99  # instead of the rank of the update that a group needs
+SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
+BUCKET_MS = 300_000
+STORM = 60  # alerts in the groups of a channel
+STORM_MS = 600_000  # a storm ends when none has come into them for so long
+KEEP_MS = 30 * 86_400_000
+KEEP_ALONE_MS = 86_400_000  # where an alert with a card of its own stands is only of use while others like it may come
+UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where an alert stands in a channel. Its texts are as `clearance` may see them."""
+
+    channel: str
+    root_id: str
+    alike: str  # a digest of what the alerts that say the same have in common
+    group: str  # the key of its group's message; "" for none
+    has_card: bool  # of its own
+    at: int  # when core got it
+    severity: int
+    clearance: int
+    title: str = ""  # "" if it may not be shown
+    source: str = ""
+    facts: Sequence[str] = ()  # such as `ip 198.51.100.7`
+
+
+@dataclass(frozen=True)
+class AlertGroup:
+    """Alerts that share one card in a channel. Times are in ms."""
+
+    key: str
+    channel: str
+    alike: str  # "" for a digest
+    began_at: int
+    last_at: int  # when its newest alert came
+    muted_until: int = 0
+    is_ungrouped: bool = False  # alerts like these get cards of their own again
+    changes: int = 0
+    rank: int = UNCHANGED  # of the update that its card needs
+
+    @property
+    def is_digest(self) -> bool:
+        return self.key.startswith(f"{DIGEST}:")
+
+
+@dataclass(frozen=True)
+class Storm:
+    """More new alerts in a channel than Slack takes one by one; since when, in ms."""
+
+    channel: str
+    groups: int
+    alerts: int
+    since: int
+
+    def sentence(self) -> str:
+        """For `doctor` and Home."""
+        stand = f"{self.alerts:,} alerts stand in {count(self.groups, 'group')} since {utc_time(self.since)}"
+        return f"{stand}; critical ones come first, the others by severity"
+
+
+@dataclass
+class PlacedAlerts:
+    """What a page of the feed changes, to be written with it."""
+
+    groups: dict[str, AlertGroup] = field(default_factory=dict)  # new ones
+    adopted: dict[str, int] = field(default_factory=dict)  # by new group: alerts like these since then belong to it
+    placements: dict[tuple[str, str], Placement] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)  # by group: of the update that it needs
+
+    def needs_update(self, group: str, rank: int) -> None:
+        if group:
+            self.ranks[group] = min(rank, self.ranks.get(group, rank))
+
+
+def new_key(kind: str, channel: str) -> str:
+    """The key of a group's message."""
+    return f"{kind}:{secrets.token_hex(8)}:{channel}"
+
+
+def is_group(key: str) -> bool:
+    """Whether it is the key of a group's message."""
+    return key.partition(":")[0] in (GROUP, DIGEST)
+
+
+class Groups:
+    """The groups of all channels."""
+
+    def __init__(self, store: "Database") -> None:
+        self._store = store
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def group(self, key: str) -> AlertGroup | None:
+        row = self._store.row("SELECT * FROM alert_group WHERE key = :key", {"key": key})
+        return _group(row) if row else None
+
+    def open_group(self, channel: str, alike: str, since: int, now: int) -> AlertGroup | None:
+        """The newest group of such alerts ("": the digest) with one since then, or that is muted now.
+
+        None if somebody has deleted its card.
+        """
+        row = self._store.row(
+            """SELECT g.*, m.status FROM alert_group g LEFT JOIN message m ON m.key = g.key
+               WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now)
+               ORDER BY g.last_at DESC LIMIT 1""",
+            {"channel": channel, "alike": alike, "since": since, "now": now},
+        )
+        return None if row is None or row["status"] == "deleted" else _group(row)
+
+    def alike(self, channel: str, alike: str, since: int) -> tuple[int, int]:
+        """How many alerts that say the same have come since then, and how many critical ones."""
+        row = self._store.row(
+            """SELECT count(*) AS n, coalesce(sum(severity = 4), 0) AS critical FROM placement
+               WHERE channel = :channel AND alike = :alike AND at > :since""",
+            {"channel": channel, "alike": alike, "since": since},
+        )
+        return (row["n"], row["critical"]) if row else (0, 0)
+
+    def placements(self, root_ids: Iterable[str]) -> dict[str, list[Placement]]:
+        """Where these alerts stand."""
+        rows = self._store.rows(
+            "SELECT * FROM placement WHERE root_id IN (SELECT value FROM json_each(:ids))",
+            {"ids": json.dumps(list(root_ids))},
+        )
+        found: dict[str, list[Placement]] = {}
+        for row in rows:
+            found.setdefault(row["root_id"], []).append(_placement(row))
+        return found
+
+    def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
+        """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
+        row = self._store.row(
+            """SELECT count(*) AS n FROM (
+                 SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
+                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit)""",
+            {"channel": channel, "rank": rank, "limit": limit},
+        )
+        return row["n"] if row else 0
+
+    def changed(self, rank: int = UNCHANGED - 1) -> list[AlertGroup]:
+        """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first."""
+        rows = self._store.rows(
+            f"""SELECT g.* FROM alert_group g LEFT JOIN message m ON m.key = g.key
+                WHERE g.rank < {UNCHANGED} AND (g.rank <= :rank OR m.key IS NULL) ORDER BY g.rank, g.last_at""",
+            {"rank": rank},
+        )
+        return [_group(row) for row in rows]
+
+    def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
+        """Groups whose cards were rendered for another clearance than this."""
+        rows = self._store.rows(
+            """SELECT g.* FROM message m JOIN alert_group g ON g.key = m.key
+               WHERE m.channel = :channel AND m.clearance <> :clearance AND m.status <> 'deleted'""",
+            {"channel": channel, "clearance": clearance},
+        )
+        return [_group(row) for row in rows]
+
+    def content(self, group: AlertGroup, clearance: int) -> GroupContent:
+        """What the group's card says, within this clearance."""
+        values = {"key": group.key}
+        row = self._store.row(
+            """SELECT count(*) AS n, coalesce(sum(has_card), 0) AS cards, coalesce(min(at), 0) AS first_at,
+                 coalesce(sum(severity = 1), 0) AS s1, coalesce(sum(severity = 2), 0) AS s2,
+                 coalesce(sum(severity = 3), 0) AS s3, coalesce(sum(severity = 4), 0) AS s4
+               FROM placement INDEXED BY placement_of_group WHERE group_key = :key AND group_key <> ''""",
+            values,
+        )
+        since = group.last_at - BUCKETS * BUCKET_MS
+        counts = self._store.rows(
+            f"""SELECT (at - :since - 1) / {BUCKET_MS} AS nth, count(*) AS n
+                FROM placement INDEXED BY placement_of_group
+                WHERE group_key = :key AND group_key <> '' AND at > :since GROUP BY nth""",
+            {**values, "since": since},
+        )
+        buckets = [0] * BUCKETS
+        for bucket in counts:
+            buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
+        sample = self._store.rows(
+            """SELECT * FROM placement WHERE group_key = :key AND group_key <> '' ORDER BY at DESC LIMIT :limit""",
+            {**values, "limit": SAMPLE},
+        )
+        shown = [one for one in map(_placement, sample) if one.clearance <= clearance and one.title]
+        return GroupContent(
+            group.key,
+            is_digest=group.is_digest,
+            last_at=group.last_at,
+            muted_until=group.muted_until,
+            is_ungrouped=group.is_ungrouped,
+            count=row["n"] if row else 0,
+            cards=row["cards"] if row else 0,
+            first_at=row["first_at"] if row else group.began_at,
+            severities=(row["s1"], row["s2"], row["s3"], row["s4"]) if row else (0, 0, 0, 0),
+            buckets=buckets,
+            sampled=len(sample),
+            titles=_most_frequent(one.title for one in shown),
+            sources=_most_frequent(one.source for one in shown),
+            facts=_most_frequent(fact for one in shown for fact in one.facts),
+        )
+
+    def members(self, key: str, offset: int, limit: int) -> list[Placement]:
+        """The alerts of a group, newest first."""
+        rows = self._store.rows(
+            """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
+               ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit OFFSET :offset""",
+            {"key": key, "offset": offset, "limit": limit},
+        )
+        return [_placement(row) for row in rows]
+
+    def to_follow(self, key: str, since: int, limit: int) -> list[str]:
+        """The alerts of a digest that came since then and have no card of their own, the most severe first."""
+        rows = self._store.rows(
+            """SELECT root_id FROM placement WHERE group_key = :key AND group_key <> '' AND has_card = 0 AND at > :since
+               ORDER BY severity DESC, at DESC LIMIT :limit""",
+            {"key": key, "since": since, "limit": limit},
+        )
+        return [row["root_id"] for row in rows]
+
+    def digests(self, since: int) -> list[AlertGroup]:
+        """The digests with an alert since then."""
+        rows = self._store.rows(
+            "SELECT * FROM alert_group WHERE last_at > :since AND alike = '' AND key LIKE 'digest:%'", {"since": since}
+        )
+        return [_group(row) for row in rows]
+
+    def storms(self, now: int) -> list[Storm]:
+        """The storms that go on, one for each channel."""
+        rows = self._store.rows(
+            f"""SELECT channel, count(*) AS groups, min(began_at) AS since, sum(alerts) AS alerts
+                FROM (SELECT g.channel, g.key, g.began_at, (
+                        SELECT count(*) FROM placement p INDEXED BY placement_of_group
+                        WHERE p.group_key = g.key AND p.group_key <> '') AS alerts
+                      FROM alert_group g WHERE g.last_at > :since)
+                GROUP BY channel HAVING sum(alerts) >= {STORM} OR max(key LIKE 'digest:%') ORDER BY channel""",
+            {"since": now - STORM_MS},
+        )
+        return [Storm(row["channel"], row["groups"], row["alerts"], row["since"]) for row in rows]
+
+    # --- what people change -----------------------------------------------------------------------------------------
+
+    async def mute(self, key: str, until: int) -> None:
+        """Let critical alerts only break through until then; 0: no more."""
+        await self._change(key, "muted_until = :value", until)
+
+    async def ungroup(self, key: str) -> None:
+        """Give alerts like these cards of their own from now on."""
+        await self._change(key, "is_ungrouped = :value, muted_until = 0", 1)
+
+    async def _change(self, key: str, assignment: str, value: int) -> None:
+        def work(tx: Transaction) -> None:
+            tx.run(f"UPDATE alert_group SET {assignment} WHERE key = :key", {"key": key, "value": value})
+            request_update(tx, key, FOR_PERSON)
+
+        await self._store.transaction(work)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def request_update(tx: Transaction, key: str, rank: int) -> None:
+    """Let the Notifier render the group's card again."""
+    tx.run(
+        "UPDATE alert_group SET rank = min(rank, :rank), changes = changes + 1 WHERE key = :key",
+        {"key": key, "rank": rank},
+    )
+
+
+def rendered(tx: Transaction, group: AlertGroup) -> None:
+    """The group's card was rendered, as the group was when it was read."""
+    tx.run(
+        f"UPDATE alert_group SET rank = {UNCHANGED} WHERE key = :key AND changes = :changes",
+        {"key": group.key, "changes": group.changes},
+    )
+
+
+def write(tx: Transaction, placed: PlacedAlerts) -> None:
+    """Store where alerts stand."""
+    for group in placed.groups.values():
+        tx.run(
+            """INSERT INTO alert_group (key, channel, alike, began_at, last_at)
+               VALUES (:key, :channel, :alike, :began_at, :last_at)""",
+            {name: getattr(group, name) for name in ("key", "channel", "alike", "began_at", "last_at")},
+        )
+    tx.run_all(
+        """INSERT INTO placement (channel, root_id, alike, group_key, has_card, at, severity, clearance, title, source,
+               facts)
+           VALUES (:channel, :root_id, :alike, :group, :has_card, :at, :severity, :clearance, :title, :source, :facts)
+           ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, has_card = :has_card, severity = :severity,
+               clearance = :clearance, title = :title, source = :source, facts = :facts""",
+        [
+            {**vars(one), "has_card": int(one.has_card), "facts": json.dumps(list(one.facts), ensure_ascii=False)}
+            for one in placed.placements.values()
+        ],
+    )
+    newest: dict[str, int] = {}
+    for one in placed.placements.values():
+        newest[one.group] = max(one.at, newest.get(one.group, 0))
+    for key, since in placed.adopted.items():
+        group = placed.groups[key]
+        tx.run(
+            """UPDATE placement SET group_key = :key WHERE channel = :channel AND alike = :alike AND at > :since
+                   AND (group_key = '' OR (has_card = 0 AND group_key LIKE 'digest:%'))""",
+            {"key": key, "channel": group.channel, "alike": group.alike, "since": since},
+        )
+    for key, rank in placed.ranks.items():
+        tx.run(
+            "UPDATE alert_group SET last_at = max(last_at, :at) WHERE key = :key",
+            {"key": key, "at": newest.get(key, 0)},
+        )
+        request_update(tx, key, rank)
+
+
+def forget_texts(tx: Transaction) -> None:
+    """Show no text of any alert until it is read again: its levels may have changed unnoticed."""
+    tx.run("UPDATE placement SET clearance = :unknown", {"unknown": UNKNOWN_LEVEL})
+    tx.run(f"UPDATE alert_group SET rank = min(rank, {LAST_ALERT}), changes = changes + 1")
+
+
+def prune(tx: Transaction, now: int) -> None:
+    """Forget where old alerts stand."""
+    tx.run("DELETE FROM placement WHERE group_key = '' AND at < :before", {"before": now - KEEP_ALONE_MS})
+    tx.run("DELETE FROM placement WHERE at < :before", {"before": now - KEEP_MS})
+    tx.run("DELETE FROM alert_group WHERE last_at < :before", {"before": now - KEEP_MS})
+
+
+def _group(row: Row) -> AlertGroup:
+    values = {name: row[name] for name in AlertGroup.__dataclass_fields__}
+    return AlertGroup(**{**values, "is_ungrouped": bool(values["is_ungrouped"])})
+
+
+def _placement(row: Row) -> Placement:
+    values = {name: row[name] for name in Placement.__dataclass_fields__ if name != "group"}
+    return Placement(
+        **{
+            **values,
+            "group": row["group_key"],
+            "has_card": bool(values["has_card"]),
+            "facts": tuple(json.loads(values["facts"])),
+        }
+    )
+
+
+def _most_frequent(texts: Iterable[str]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for text in texts:
+        counts[text] = counts.get(text, 0) + 1
+    return sorted(counts.items(), key=lambda one: -one[1])

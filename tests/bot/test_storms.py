@@ -1,0 +1,79 @@
+"""Many alerts at once: what matters comes first, and each alert stands somewhere."""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import aiohttp
+
+from bot.outbox import RateLimiter
+from tests.bot.outbox.harness import ManualClock
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+
+CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
+WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliet", "kilo", "lima")
+SECOND_MS = 1_000
+
+
+def distinct(number: int) -> str:
+    """A title that says something else than each other."""
+    return f"{WORDS[number % 12]} {WORDS[number // 12 % 12]} {WORDS[number // 144]}"
+
+
+def posts(env: BotEnvironment) -> list[str]:
+    return [body["text"] for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
+
+
+async def second(env: BotEnvironment, clock: ManualClock) -> None:
+    """Let a second pass, and the bot do what it can do in it."""
+    clock.ahead_ms += SECOND_MS
+    before = -1
+    while before != len(env.emulator.traffic):
+        before = len(env.emulator.traffic)
+        env.bot.outbox.sender.wake()
+        await asyncio.sleep(0.15)  # longer than calls wait for each other to share a commit
+
+
+async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> None:
+    clock = ManualClock()
+    clock.stop()
+    limiter = RateLimiter()
+    async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock, rates=True, rate_limiter=limiter) as env:
+        anna = await env.person(ANNA)
+        alike = [{"sourceRef": f"a{n}", "title": f"Logon failed {n} times"} for n in range(100)]
+        others = [{"sourceRef": f"b{n}", "title": distinct(n)} for n in range(150)]
+        made = [env.post_alert(**one, severity=1) for pair in zip(alike, others, strict=False) for one in pair]
+        alerts = await asyncio.gather(*made, *(env.post_alert(**one, severity=1) for one in others[100:]))
+        await anna.until(lambda view: [m for m in view.messages(SOC) if "alerts in" in m["text"]])
+        before = len(posts(env))
+        critical = await env.post_alert(title="Domain admin added", severity=4)
+        for _ in range(3):
+            await second(env, clock)
+        assert any(critical in text for text in posts(env)[before : before + 3])
+        placed = Counter(where for _, where, _ in placements(tmp_path))
+        assert sum(placed.values()) == len(alerts) + 1
+        assert placed["group"] >= 90
+        assert placed["digest"] >= 50
+        shown = [m["text"] for m in await anna.messages(SOC)]
+        assert sum("that say the same" in text for text in shown) <= 1
+        assert sum("alerts in" in text for text in shown) == 1
+        check = next(check for check in await env.bot.checks() if check.name == f"storm in {SOC}")
+        assert check.ok
+        assert "alerts stand in 2 groups since" in check.message
+        await anna.open_home()
+        home = await anna.until(lambda view: view.home or {})
+        assert f"Storm in <#{SOC}>" in str(home)
+        assert env.bot.health_server is not None
+        async with aiohttp.ClientSession() as session, session.get(env.bot.health_server.url + "/metrics") as answer:
+            (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]
+            assert float(counted.split()[1]) >= 140
+        assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
+
+
+def placements(folder: Path) -> list[tuple[str, str, int]]:
+    """Alert, where it stands, and whether it has a card of its own."""
+    with closing(sqlite3.connect(folder / "slack.db")) as database:
+        rows = database.execute("SELECT root_id, group_key, has_card FROM placement").fetchall()
+    return [(root_id, group.partition(":")[0] or "alone", has_card) for root_id, group, has_card in rows]
