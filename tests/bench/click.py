@@ -171,7 +171,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
     """Click a responder in the menu of a new alert's card, with the bot and core as users run them."""
     await asyncio.to_thread(fill, folder / "core" / "core.db", 1, 0)
     engine = {"name": "local", "python": sys.executable, "responders": [RESPONDERS]}
-    channel = {"id": CHANNEL, "clearance": "amber", "alerts": {}}
+    channel = {"id": CHANNEL, "clearance": "amber", "alerts": {}, "group": False}
     async with AsyncExitStack() as stack:
         emulator, person = await stack.enter_async_context(_emulated_slack())
         core = await stack.enter_async_context(

@@ -211,7 +211,13 @@ def _settings(folder: Path, port: int) -> str:
     for kind, policy in POLICIES.items():
         lines += [f'[responder."{kind}_1_0"]', *(f"{key} = {json.dumps(value)}" for key, value in policy.items())]
     for channel, source in zip(CHANNELS, SOURCES, strict=True):
-        lines += ["[[channel]]", f"id = '{channel}'", "clearance = 'amber'", f"alerts = {{ sources = ['{source}'] }}"]
+        lines += [
+            "[[channel]]",
+            f"id = '{channel}'",
+            "clearance = 'amber'",
+            f"alerts = {{ sources = ['{source}'] }}",
+            "group = false",
+        ]
     return "\n".join(lines) + "\n"
 
 
