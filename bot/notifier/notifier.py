@@ -270,7 +270,9 @@ class Notifier:
         timeline = self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
-        placing.place(timeline, is_new=is_new, needs_card=bool(action_ids) or is_worked_on)
+        # A bulk has a message of its own, and may run on all alerts of a group.
+        own_runs = [one for one in action_ids if (action := timeline.action(one)) is None or not action.bulk]
+        placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = self._renderer.alert_cards(timeline, is_progress=is_progress)
         for log_id, case_id in changes.logs:

@@ -15,7 +15,7 @@ from bot.settings import Grouping
 from core.models import Alert
 
 MINUTE_MS = 60_000
-POSTS_A_MINUTE = 60  # of Slack's, to a channel; when more new alerts wait, the rest goes into the digest
+MOST_WAITING = 50  # new alerts before a channel, a little less than Slack takes in a minute; the rest goes into the digest
 DIGEST_MS = 10 * MINUTE_MS  # a digest ends when no alert has come into it for so long
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
 TITLE_LIMIT = 300  # characters
@@ -99,7 +99,7 @@ class Placing:
         found.count += 1
         found.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
-        is_full = self._waiting(channel, rank) >= POSTS_A_MINUTE
+        is_full = self._waiting(channel, rank) >= MOST_WAITING
         group = found.group if found.group and not found.group.is_ungrouped else None
         breaks_through = alert.severity == 4 and (
             found.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
@@ -144,7 +144,7 @@ class Placing:
     def _waiting(self, channel: str, rank: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post."""
         if (channel, rank) not in self._ahead:
-            self._ahead[channel, rank] = self._groups.unsent_alerts(channel, rank, POSTS_A_MINUTE)
+            self._ahead[channel, rank] = self._groups.unsent_alerts(channel, rank, MOST_WAITING)
         return self._ahead[channel, rank]
 
     def _placement(self, alert: Alert, channel: str, same: str, group: str, has_card: bool) -> Placement:

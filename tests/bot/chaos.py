@@ -231,6 +231,7 @@ class BotProcess:
     def __init__(self, installed: Installation, process: asyncio.subprocess.Process, command: Command) -> None:
         self._installed, self._process, self._command = installed, process, command
         self.is_up = asyncio.Event()
+        self.pid = process.pid
         self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:

@@ -7,10 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from bot.outbox import RateLimiter
 from tests.bot.outbox.harness import ManualClock
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.bot.storm import storm
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliet", "kilo", "lima")
@@ -70,6 +72,15 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
             (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]
             assert float(counted.split()[1]) >= 140
         assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a_storm(tmp_path: Path) -> None:
+    figures = await storm(tmp_path, 600, 4.0, kill=True, clicks=0)
+    assert sum(figures.placed.values()) == 601
+    assert (figures.twice, figures.refused) == (0, 0)
+    assert figures.posts_a_minute <= 60
+    assert figures.posts <= 10  # three cards, a group, the critical one; and what began before the kill
 
 
 def placements(folder: Path) -> list[tuple[str, str, int]]:

@@ -1,0 +1,287 @@
+"""A storm of alerts against core and bot as processes of their own, and the emulator at Slack's published rates.
+
+`uv run python -m tests.bot.storm 10000 60` posts 10,000 low alerts in 60 s, then a critical one, and prints what that
+took. `--kill` kills core and bot in the middle, `--alike 0.5` lets half of the alerts say the same, `--more 90000`
+posts so many more afterwards to compare memory.
+"""
+
+import argparse
+import asyncio
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.cards import runs
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from core.client import CoreClient
+from core.common.errors import ResponderBotError
+from tests.bot.chaos import CHANNELS, SOURCES, BotProcess, Installation, installation, start_process
+from tests.bot.features.test_runs import blocks, menu_block
+from tests.bot.running import ALERT, ANNA, add_people_and_channels
+
+STORM, QUIET = CHANNELS[0], CHANNELS[1]
+DONE = runs.MARKS["succeeded"]
+PAGE_S = 0.2
+CLICKS = 5
+LOW, CRITICAL = 1, 4
+STANDS_S = 300.0
+
+
+@dataclass
+class Figures:
+    """What a storm took; times in seconds, memory in MiB."""
+
+    alerts: int = 0
+    posting: float = 0.0
+    critical: float = 0.0
+    standing: float = 0.0
+    posts: int = 0
+    posts_a_minute: int = 0
+    refused: int = 0
+    quiet_clicks: list[tuple[float, float]] = field(default_factory=list)
+    storm_clicks: list[tuple[float, float]] = field(default_factory=list)
+    memory: dict[str, list[float]] = field(default_factory=lambda: {"core": [], "bot": []})
+    processor: dict[str, float] = field(default_factory=dict)
+    placed: Counter[str] = field(default_factory=Counter)
+    twice: int = 0
+
+    def table(self) -> str:
+        """The figures as lines."""
+        quiet, storm = (
+            [statistics.median(one[n] for one in clicks) if clicks else 0.0 for n in (0, 1)]
+            for clicks in (self.quiet_clicks, self.storm_clicks)
+        )
+        lines = {
+            f"{self.alerts:,} alerts posted in": f"{self.posting:.1f} s",
+            "critical alert, from its POST to its card": f"{self.critical:.2f} s",
+            "until every alert stands somewhere": f"{self.standing:.1f} s after the last",
+            "messages posted, and most in a minute": f"{self.posts}, {self.posts_a_minute}",
+            "answers 429": f"{self.refused}",
+            "click to acknowledgement, quiet and storm": f"{quiet[0] * 1000:.0f} ms, {storm[0] * 1000:.0f} ms",
+            "click to final status, quiet and storm": f"{quiet[1]:.2f} s, {storm[1]:.2f} s",
+            "where alerts stand": ", ".join(f"{name} {n:,}" for name, n in sorted(self.placed.items())),
+            "messages posted twice": f"{self.twice}",
+        }
+        lines |= {f"memory of {name}, MiB": ", ".join(f"{one:.0f}" for one in at) for name, at in self.memory.items()}
+        lines |= {f"processor time of {name} in the storm": f"{s:.1f} s" for name, s in self.processor.items()}
+        return "\n".join(f"{name:46} {value}" for name, value in lines.items())
+
+
+@dataclass
+class _Storm:
+    installed: Installation
+    anna: EmulatedUser
+    figures: Figures
+    processes: dict[str, BotProcess]
+    client: CoreClient
+    number: int = 0
+
+    async def post(self, count: int, seconds: float, alike: float) -> None:
+        """Post so many alerts, evenly spread; one whose answer is lost is posted again."""
+        began, chance = time.monotonic(), random.Random(count)  # noqa: S311  # the same storm each time
+        waiting: set[asyncio.Task[str]] = set()
+        for n in range(count):
+            late = began + n * seconds / count - time.monotonic()
+            if late > 0:
+                await asyncio.sleep(late)
+            title = f"Logon failed {n} times" if chance.random() < alike else f"Alert {_letters(self.number)}"
+            waiting.add(asyncio.create_task(self.create(title, LOW)))
+            self.number += 1
+            if len(waiting) >= 64:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.gather(*waiting)
+        self.figures.alerts += count
+        self.figures.posting = time.monotonic() - began
+
+    async def create(self, title: str, severity: int, source: str = SOURCES[0]) -> str:
+        """Create an alert, however often core is away; its id."""
+        reference = uuid.uuid4().hex
+        while True:
+            try:
+                body = {**ALERT, "title": title, "severity": severity, "source": source, "sourceRef": reference}
+                return (await self.client.create_alert(body)).id
+            except ResponderBotError as error:
+                if error.code == "exists":
+                    return ""
+                await asyncio.sleep(PAGE_S)
+
+    async def click(self) -> tuple[float, float]:
+        """Run a responder from the card of a new alert: to the acknowledgement, and to the final status."""
+        alert_id = await self.create(f"Clicked {_letters(self.number)}", 2, SOURCES[1])
+        self.number += 1
+        card = await self.anna.until(lambda view: _card(view, QUIET, alert_id), timeout_s=60)
+        menu = {"action_id": "responder_menu", "block_id": menu_block(card)}
+        groups = await self.anna.options(QUIET, card["ts"], query="Quick", **menu)
+        value = next(option["value"] for group in groups for option in group["options"])
+        began = time.monotonic()
+        watching = asyncio.create_task(
+            self.anna.until(lambda view: DONE in str(blocks(view.message(QUIET, card["ts"]) or {})), timeout_s=60)
+        )
+        await self.anna.click(QUIET, card["ts"], value=value, **menu)
+        acknowledged = time.monotonic() - began
+        await watching
+        return acknowledged, time.monotonic() - began
+
+    async def kill(self) -> None:
+        """Kill core and bot, and start them again."""
+        for process in self.processes.values():
+            await process.kill()
+        for name in ("core", "bot"):
+            self.processes[name] = await start_process(self.installed, "core" if name == "core" else "bot")
+            await self.processes[name].up()
+
+    def placements(self) -> list[tuple[str, str, int]]:
+        """Alert, the key of its group, and whether it has a card of its own, in the channel of the storm."""
+        with closing(sqlite3.connect(self.installed.folder / "responder-bot-slack.db")) as database:
+            sql = "SELECT root_id, group_key, has_card FROM placement WHERE channel = ?"
+            return list(database.execute(sql, [STORM]))
+
+    def is_standing(self, count: int) -> bool:
+        """Whether each alert has a card that Slack shows, or is counted on the card of a group."""
+        with closing(sqlite3.connect(self.installed.folder / "responder-bot-slack.db")) as database:
+            shown = {key for (key,) in database.execute("SELECT key FROM message WHERE ts <> ''")}
+        placed = self.placements()
+        if len(placed) != count:
+            return False
+        return all(group in shown or f"alert:{root}:{STORM}" in shown for root, group, _ in placed)
+
+    def memory(self) -> None:
+        for name, process in self.processes.items():
+            self.figures.memory[name].append(_memory_mib(process.pid))
+
+
+async def storm(
+    folder: Path,
+    alerts: int,
+    seconds: float,
+    *,
+    alike: float = 1.0,
+    kill: bool = False,
+    more: int = 0,
+    clicks: int = CLICKS,
+) -> Figures:
+    """Run a storm in this folder."""
+    figures = Figures()
+    emulator = SlackEmulator(rates=True)
+    add_people_and_channels(emulator)
+    for channel in CHANNELS:
+        emulator.add_channel(channel, name=channel.lower())
+    async with emulator:
+        installed = await installation(folder, emulator)
+        file = folder / "responder-bot.toml"
+        file.write_text(file.read_text().replace("group = false\n", ""))
+        async with _running(installed) as processes, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+            async with CoreClient(installed.core_url, installed.keys["lea"]) as client:
+                made = _Storm(installed, anna, figures, processes, client)
+                await _measure(made, alerts, seconds, alike, kill, more, clicks)
+        count = Counter(round(float(m["ts"]) // 60) for m in await _messages(emulator))
+        figures.posts, figures.posts_a_minute = sum(count.values()), _most_in_a_minute(await _messages(emulator))
+        posted = Counter(json.dumps(m.get("metadata"), sort_keys=True) for m in await _messages(emulator))
+        figures.twice = sum(n - 1 for n in posted.values())
+    figures.refused = sum(
+        text.count("kind=rate_limited") + text.count('"rate_limited"') for _, text in installed.logs()
+    )
+    return figures
+
+
+async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill: bool, more: int, clicks: int) -> None:
+    figures = made.figures
+    figures.quiet_clicks = [await made.click() for _ in range(clicks)]
+    before = {name: _processor_s(process.pid) for name, process in made.processes.items()}
+    posting = asyncio.create_task(made.post(alerts, seconds, alike))
+    await asyncio.sleep(seconds / 4)
+    if kill:
+        await made.kill()
+        before = dict.fromkeys(before, 0.0)
+    else:
+        figures.storm_clicks = [await made.click() for _ in range(clicks)]
+    await posting
+    figures.processor = {name: _processor_s(made.processes[name].pid) - used for name, used in before.items()}
+    ended = time.monotonic()
+    critical = await made.create("Domain admin added", CRITICAL)
+    await made.anna.until(lambda view: _card(view, STORM, critical), timeout_s=120)
+    figures.critical = time.monotonic() - ended
+    await _until_standing(made, alerts + 1)
+    figures.standing = time.monotonic() - ended
+    figures.placed = Counter(
+        "on a card" if has_card else f"in a {group.partition(':')[0]}" for _, group, has_card in made.placements()
+    )
+    made.memory()
+    if more:
+        await made.post(more, more * seconds / alerts, alike)
+        await _until_standing(made, alerts + more + 1)
+        made.memory()
+
+
+async def _until_standing(made: _Storm, count: int) -> None:
+    async with asyncio.timeout(STANDS_S):
+        while not made.is_standing(count):  # noqa: ASYNC110  # another process writes the database
+            await asyncio.sleep(PAGE_S)
+
+
+@asynccontextmanager
+async def _running(installed: Installation) -> AsyncIterator[dict[str, BotProcess]]:
+    processes: dict[str, BotProcess] = {}
+    try:
+        processes["core"] = await start_process(installed, "core")
+        await processes["core"].up()
+        processes["bot"] = await start_process(installed, "bot")
+        await processes["bot"].up()
+        await installed.emulator.wait_connected()
+        yield processes
+    finally:
+        for process in processes.values():
+            await process.stop()
+
+
+def _most_in_a_minute(messages: list[dict[str, Any]]) -> int:
+    at = sorted(float(message["ts"]) for message in messages)
+    return max((sum(first <= one < first + 60 for one in at) for first in at), default=0)
+
+
+def _card(view: EmulatorView, channel: str, alert_id: str) -> dict[str, Any]:
+    return next((m for m in view.messages(channel) if f"alert {alert_id}:" in m["text"]), {})
+
+
+def _letters(number: int) -> str:
+    """A number in letters, which count when titles are compared."""
+    return "".join(chr(ord("g") + int(digit)) for digit in str(number))
+
+
+def _memory_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("alerts", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--alike", type=float, default=1.0)
+    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--more", type=int, default=0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = asyncio.run(
+            storm(Path(folder), given.alerts, given.seconds, alike=given.alike, kill=given.kill, more=given.more)
+        )
+    sys.stdout.write(figures.table() + "\n")
+
+
+if __name__ == "__main__":
+    main()
