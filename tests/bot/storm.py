@@ -180,17 +180,17 @@ async def storm(
         installed = await installation(folder, emulator)
         file = folder / "responder-bot.toml"
         file.write_text(file.read_text().replace("group = false\n", ""))
-        async with _running(installed) as processes, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
-            async with CoreClient(installed.core_url, installed.keys["lea"]) as client:
-                made = _Storm(installed, anna, figures, processes, client)
-                await _measure(made, alerts, seconds, alike, kill, more, clicks)
-        count = Counter(round(float(m["ts"]) // 60) for m in await _messages(emulator))
-        figures.posts, figures.posts_a_minute = sum(count.values()), _most_in_a_minute(await _messages(emulator))
-        posted = Counter(json.dumps(m.get("metadata"), sort_keys=True) for m in await _messages(emulator))
-        figures.twice = sum(n - 1 for n in posted.values())
-    figures.refused = sum(
-        text.count("kind=rate_limited") + text.count('"rate_limited"') for _, text in installed.logs()
-    )
+        async with (
+            _running(installed) as processes,
+            EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+            CoreClient(installed.core_url, installed.keys["lea"]) as client,
+        ):
+            made = _Storm(installed, anna, figures, processes, client)
+            await _measure(made, alerts, seconds, alike, kill, more, clicks)
+            messages = await anna.messages(STORM)
+    figures.posts, figures.posts_a_minute = len(messages), _most_in_a_minute(messages)
+    figures.twice = sum(n - 1 for n in Counter(message["text"] for message in messages).values())
+    figures.refused = sum(text.count("rate_limited") for _, text in installed.logs())
     return figures
 
 
