@@ -15,7 +15,7 @@ from bot.settings import Grouping
 from core.models import Alert
 
 MINUTE_MS = 60_000
-MOST_WAITING = 50  # new alerts before a channel, a little less than Slack takes in a minute; the rest goes into the digest
+MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
 DIGEST_MS = 10 * MINUTE_MS  # a digest ends when no alert has come into it for so long
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
 TITLE_LIMIT = 300  # characters
