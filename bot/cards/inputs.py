@@ -58,7 +58,7 @@ def form(
         if value is None:
             continue
         size = _size(value)
-        if size > min(views.INPUT_LIMIT, room) or (parameter.type == "user" and value not in people):
+        if size > min(views.INPUT_LIMIT, room) or not _has_field(parameter, value, people):
             kept[parameter.name] = value
         else:
             values[parameter.name] = value
@@ -73,6 +73,13 @@ def form_again(
     withheld = runs.withheld_inputs(previous, view)
     given = {name: value for name, value in runs.given_inputs(previous).items() if name not in withheld}
     return form(parameters, given, withheld=withheld, people=people)
+
+
+def _has_field(parameter: Parameter, value: Any, people: Mapping[str, str]) -> bool:
+    """Whether Slack's field can start with this value."""
+    if parameter.type == "user":
+        return value in people
+    return parameter.type != "number" or len(_plain_number(value)) <= NUMBER_LIMIT
 
 
 def _size(value: Any) -> int:
@@ -149,7 +156,9 @@ def _hint(parameter: Parameter, shown: Form) -> str:
 def _kept(parameter: Parameter, value: Any) -> str:
     if isinstance(value, list):
         return f"the {len(value)} options it has"
-    return foreign_plain(value, 60) if parameter.type == "user" else f"the {len(value)} characters it has"
+    if parameter.type in ("user", "number"):
+        return foreign_plain(str(value), 60)
+    return f"the {len(value)} characters it has"
 
 
 def _text_element(parameter: Parameter, value: Any) -> dict[str, Any]:
@@ -283,8 +292,7 @@ def _number(text: str) -> int | float:
     text = text.strip()
     if not _NUMBER.fullmatch(text) or len(text) > views.INPUT_LIMIT:
         raise ValueError("a number")
-    number = Decimal(text)
-    return int(number) if number == number.to_integral_value() and abs(number) < 10**18 else float(number)
+    return int(text) if text.lstrip("+-").isdecimal() else float(text)
 
 
 # --- what was typed -------------------------------------------------------------------------------------------------

@@ -95,9 +95,13 @@ def target(view: RedactedView) -> Block:
     return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
 
 
-def needs_inputs(responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = "") -> Message:
+def needs_inputs(
+    responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = "", is_typed: bool = False
+) -> Message:
     """Leads to the inputs where no modal could be opened; `again` as in `run_intent`."""
     text = f"{names.shown(responder)} on {subject.id} needs inputs. Nothing was run."
+    if is_typed:
+        text += " What you typed is not kept."
     fill = _button("Give the inputs", ids.RUN, button(run_intent("run", subject, responder.id, again=again)))
     return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(subject, button)]}))
 

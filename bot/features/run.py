@@ -272,7 +272,9 @@ async def _show_form(context: Context, request: RunRequest, running: Action | No
             context,
             "Inputs",
             f"inputs:{subject.id}:{responder.id}:{again}",
-            lambda button: questions.needs_inputs(responder, subject, button=button, again=again),
+            lambda button: questions.needs_inputs(
+                responder, subject, button=button, again=again, is_typed=_is_typed(request)
+            ),
         )
 
 

@@ -150,12 +150,19 @@ def _text(parameter: Parameter, value: Any) -> str:
 
 def _number(parameter: Parameter, value: Any) -> int | float:
     low, high = parameter.minimum, parameter.maximum
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or (low is not None and value < low) or (high is not None and value > high):
+    if not _is_number(value) or (low is not None and value < low) or (high is not None and value > high):
         bounds = [f"at least {low}"] if low is not None else []
         bounds += [f"at most {high}"] if high is not None else []
         raise ValueError(f"a number{' of ' if bounds else ''}{' and '.join(bounds)}")
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that fits a float, as programs read it."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _boolean(_: Parameter, value: Any) -> bool:

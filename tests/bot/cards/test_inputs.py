@@ -37,8 +37,8 @@ def parameters(draw: st.DrawFn, number: int) -> tuple[Parameter, Any]:
     if kind in ("choice", "choices"):
         declared["options"] = draw(options)
     values: Mapping[str, st.SearchStrategy[Any]] = {
-        "string": lines,
-        "text": st.text(min_size=1, max_size=80) | st.just("y" * 4000),
+        "string": lines.filter(str.strip),
+        "text": st.text(min_size=1, max_size=80).filter(str.strip) | st.just("y" * 4000),
         "number": numbers,
         "boolean": st.booleans(),
         "choice": st.sampled_from(declared.get("options", [""])),
@@ -120,3 +120,32 @@ def test_a_value_that_is_no_longer_an_option_is_asked_anew() -> None:
     view = {"state": {"values": {inputs.block_id(KEY, "list"): {"x": element}}}}
     problem = {inputs.block_id(KEY, "list"): "This should be one of the options that there are now; choose again."}
     assert inputs.submitted(view, [declared], KEY) == ({}, problem)
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["1e999", "yes", "2026-13-01", "-"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["value", "type"]), inner, max_size=2),
+    max_leaves=4,
+)
+STATES = st.dictionaries(
+    st.sampled_from(["type", "value", "selected_option", "selected_options", "selected_date", "selected_user"]),
+    ANYTHING | st.sampled_from(["checkboxes", "radio_buttons"]),
+)
+
+
+@given(parameters(0), STATES, st.text(max_size=20) | st.sampled_from(["9" * 400, "1e999", "yes", "a,b"]))
+def test_whatever_is_submitted_or_typed_is_a_value_or_an_error(
+    declared: tuple[Parameter, Any], element: dict[str, Any], typed: str
+) -> None:
+    known = [declared[0]]
+    view = {"state": {"values": {inputs.block_id(KEY, "n0"): {"x": element}}}, "blocks": element.get("value")}
+    values, wrong = inputs.submitted(view, known, KEY)
+    assert not (values and wrong)
+    json.dumps(values, allow_nan=False)
+    values, problems_of_text = inputs.take_typed(known, {"n0": typed, "N-0": typed, "other": typed})
+    json.dumps(values, allow_nan=False)
+    assert problems_of_text[-1] == "It has no input other; it takes n0."

@@ -270,6 +270,9 @@ async def test_where_no_modal_opens_a_button_leads_to_the_inputs(env: FeatureEnv
     told = await env.ephemeral("anna", f"{DROP} on {alert.id} needs inputs. Nothing was run.")
     await env["anna"].click(SOC, told["ts"], action_id=ids.RUN)
     await env.until("anna", topmost(ids.START_VIEW, "Which list"))
+    env.emulator.faults.error("views.open", "expired_trigger_id", times=2)
+    await env["anna"].command(SOC, f"/responder run {DROP} {alert.id} reason=C2")
+    await env.ephemeral("anna", "Nothing was run. What you typed is not kept.")
     assert await env.client.actions("alert", alert.id) == []
 
 

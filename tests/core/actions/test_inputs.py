@@ -261,6 +261,7 @@ async def test_any_declaration_is_usable_or_refused_with_a_sentence(item: dict[s
         ([{"name": "a", "type": "date", "minimum": 1}], "`date` has no minimum and no maximum."),
         ([{"name": "a", "minimum": 2, "maximum": 1}], "its minimum is above its maximum."),
         ([{"name": "a", "type": "number", "default": "x"}], "its default should be a number."),
+        ([{"name": "a", "type": "number", "default": 10**400}], "its default should be a number."),
         ([{"name": "a", "pattern": "("}], "its pattern is not a regular expression without look-around and back"),
         ([{"name": "a", "pattern": "a)|(b"}], "its pattern is not a regular expression without look-around and back"),
         ([{"name": "a", "pattern": r"(a)\1"}], "its pattern is not a regular expression without look-around and back"),
