@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot.cards import notices, runs
-from bot.cards.alert import AMBER, GREY
+from bot.cards.alert import AMBER, GREY, SIGNS
 from bot.cards.message import Block, ButtonIds, Message
 from bot.cards.text import (
     MESSAGE_TEXT_LIMIT,
@@ -66,6 +66,11 @@ def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
     return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.id})"
 
 
+def sign(view: RedactedView) -> str:
+    """The severity as a glyph, before `on_what`."""
+    return f"{SIGNS[view.subject.severity]} " if view.subject.severity and view.is_open else ""
+
+
 def request_blocks(
     action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, confirm: str, link: str, voter: str = ""
 ) -> list[Block]:
@@ -73,7 +78,7 @@ def request_blocks(
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
-    asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {on_what(view.subject, view, link)}"
+    asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
     blocks: list[Block] = [section(asks)]
     if given := inputs(action, view):
         blocks.append(section(given))

@@ -106,7 +106,8 @@ def _request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> li
 
 def _alert(alert: HomeAlert, clearance: int) -> Block:
     view = RedactedView(alert.subject, clearance)
-    return section(f"{approvals.on_what(alert.subject, view, alert.link)} · {slack_date(alert.raised_at, '{ago}')}")
+    what = f"{approvals.sign(view)}{approvals.on_what(alert.subject, view, alert.link)}"
+    return section(f"{what} · {slack_date(alert.raised_at, '{ago}')}")
 
 
 def _run(run: HomeRun, clearance: int, button: ButtonIds, now_ms: int) -> list[Block]:

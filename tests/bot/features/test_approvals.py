@@ -107,7 +107,7 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
     await env["anna"].open_home()
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
-    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "Needs 1 approval · expires", "HIGH"):
+    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "Needs 1 approval · ", "🟠 HIGH"):
         assert part in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert red.id not in shown  # anna may see up to TLP:AMBER
@@ -128,6 +128,7 @@ async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: Feat
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
     assert "*Your alerts* (1)" in shown
+    assert "🟠 HIGH <" in shown
     assert f"|{mine.title}> ({mine.id}) · " in shown
     assert "*Your last runs* (1)" in shown
     assert f"`/responder list {mine.id}`" in shown
