@@ -192,6 +192,13 @@ def _by_commas(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def section_for(name: str, sections: Mapping[str, ResponderSection]) -> ResponderSection | None:
+    """The settings of the responder `name`, also where its name is in other letters, as in an environment variable."""
+    if name in sections:
+        return sections[name]
+    return next((section for key, section in sections.items() if variable_name(key) == variable_name(name)), None)
+
+
 class ProtectSection(SettingsSection):
     """`[protect]`: targets on which nothing may run (core/docs/guards.md#protected-targets)."""
 
@@ -344,6 +351,10 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
             f'{sections.source}: [responder] needs the name of a responder, such as [responder."Mailer_1_0"].'
         )
     values: dict[str, dict[str, Any]] = {name: dict(table) for name, table in tables.items()}
+    for same, uses in Counter(map(variable_name, values)).items():
+        if uses > 1:
+            both = " and ".join(f'[responder."{name}"]' for name in values if variable_name(name) == same)
+            raise settings_error(f"{sections.source} has {both}, which mean the same responder; make them one.")
     for name, item, value in _responder_variables(sections.environ, values):
         config = dict(values.setdefault(name, {}).get("config", {}))
         config[next((key for key in config if variable_name(key) == item), item)] = value

@@ -17,7 +17,7 @@ from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal
 from core.protection import ProtectedTargets, canonical
 from core.records import events
-from core.settings import Rate, ResponderSection
+from core.settings import Rate, ResponderSection, section_for
 from core.store import guards as stored
 from core.store import objects
 
@@ -51,6 +51,8 @@ class AskedRun:
     parameters: Mapping[str, Any]
     number: int = 0
     """Of the action, when it is about to be dispatched; 0 for one that isn't recorded yet."""
+    undoes: bool = False
+    """Whether it undoes a run on that target: then it may, though the target is protected."""
 
 
 class Guards:
@@ -68,13 +70,18 @@ class Guards:
         self._clock = clock
         self._protected = protected or ProtectedTargets()
         self._domain = user_domain
-        self._rates = {name: _rates(section) for name, section in sections.items()}
-        self.ruled = frozenset(
-            name
-            for name, section in sections.items()
-            if section.run_by is not None or section.only_on or section.breaker or self._rates[name]
-        )
-        """The responders with rules of their own."""
+        self._rules: dict[str, _Rules] = {}
+        self._has_own = any(_Rules.of(section).is_any for section in sections.values())
+
+    def section(self, responder_name: str) -> ResponderSection:
+        """The settings of a responder; the defaults without any."""
+        return self._rules_of(responder_name).section
+
+    def _rules_of(self, responder_name: str) -> "_Rules":
+        if responder_name not in self._rules:
+            section = section_for(responder_name, self._sections) or ResponderSection()
+            self._rules[responder_name] = _Rules.of(section)
+        return self._rules[responder_name]
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -87,7 +94,11 @@ class Guards:
 
     def has_rules(self, responder_name: str) -> bool:
         """Whether anything may stand in the way of its runs."""
-        return responder_name in self.ruled or bool(self._protected and self.section(responder_name).protect)
+        return self.has_own_rules(responder_name) or bool(self._protected and self.section(responder_name).protect)
+
+    def has_own_rules(self, responder_name: str) -> bool:
+        """Whether the settings have rules of its own, besides `[protect]`."""
+        return self._has_own and self._rules_of(responder_name).is_any
 
     def of_caller(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
         """The rules that stand in the way whatever the target is."""
@@ -123,7 +134,8 @@ class Guards:
 
     def why_not_dispatch(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> str:
         """Why a recorded action may not start any more, as a sentence, or `""`."""
-        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"])
+        undoes = row["undoes"] is not None
+        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
         found = self.refusals(reads, run)
         if not found:
             return ""
@@ -135,7 +147,8 @@ class Guards:
 
     def require_now(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> None:
         """Raise for a rule that only holds for a time, so that the action can still be approved when it is over."""
-        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"])
+        undoes = row["undoes"] is not None
+        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
         for refusal in self.refusals(reads, run):
             if refusal.rule in _TEMPORARY:
                 glass = Action.model_validate_json(row["doc"]).break_glass
@@ -144,13 +157,10 @@ class Guards:
 
     def target_key(self, responder_name: str, target: Target) -> str | None:
         """What an artifact names, by which its runs are counted; None where nothing counts them."""
-        counts_targets = any(per_target for _, per_target in self._rates.get(responder_name, ()))
+        counts_targets = any(per_target for _, per_target in self._rules_of(responder_name).rates)
         return canonical(_label(target)) if counts_targets and target.kind == "case_artifact" else None
 
     # --- approvals --------------------------------------------------------------------------------------------------
-
-    def section(self, responder_name: str) -> ResponderSection:
-        return self._sections.get(responder_name) or ResponderSection()
 
     def is_among(self, reads: Reads, names: Sequence[str] | None, login: str) -> bool:
         """Whether a rule names somebody; None names everybody."""
@@ -161,8 +171,7 @@ class Guards:
     def count_failure(self, tx: Transaction, row: Row, now: int) -> None:
         """Count the failure of a run, and pause its responder if there are too many."""
         name = row["responder_name"]
-        section = self._sections.get(name)
-        breaker = section.breaker if section else None
+        breaker = self.section(name).breaker
         if breaker is None or stored.paused(tx, name) is not None:
             return
         failures = stored.add_failure(tx, row["id"], name, now, now - breaker.within_minutes * MINUTE_MS)
@@ -174,8 +183,8 @@ class Guards:
 
     def paused(self, reads: Reads) -> list[PausedResponder]:
         """The responders that are paused, by name."""
-        names = [name for name, section in self._sections.items() if section.breaker]
-        return [_paused(row) for row in stored.all_paused(reads, names)] if names else []
+        found = stored.all_paused(reads) if self._has_own else []
+        return [_paused(row) for row in found if self.section(row["responder_name"]).breaker]
 
     def resume(self, tx: Transaction, responder_name: str, login: str) -> PausedResponder:
         """Let a paused responder run again. Raises ResponderBotError("conflict") if it isn't paused."""
@@ -233,7 +242,7 @@ class Guards:
             yield _refusal("breaker", why, "an org-admin may resume it")
 
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
-        for rate in (rate for rate, is_per in self._rates.get(run.responder_name, ()) if is_per == per_target):
+        for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
             on = self._same_target(reads, run) if per_target else None
             used, free_at = self._used(reads, run, rate, on)
             if used >= rate.runs:
@@ -246,7 +255,7 @@ class Guards:
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
         """How much of each rate is used, where some is."""
         found = []
-        for rate, per_target in self._rates.get(run.responder_name, ()):
+        for rate, per_target in self._rules_of(run.responder_name).rates:
             used, _ = self._used(reads, run, rate, self._same_target(reads, run) if per_target else None)
             if 0 < used < rate.runs:
                 words = " on this target" if per_target else ""
@@ -299,7 +308,7 @@ class RulesFor:
         """As `Guards.refusals`, for a run without inputs."""
         found: list[Refusal] = []
         run = AskedRun(responder_name, self._login, target, {})
-        if responder_name in self._guards.ruled:
+        if self._guards.has_own_rules(responder_name):
             if responder_name not in self._of_caller:
                 self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
             found = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
@@ -308,7 +317,7 @@ class RulesFor:
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
         """Those of these responders in whose way no rule stands."""
         is_protected = bool(self._of_protect(AskedRun("", self._login, target, {})))
-        if not is_protected and self._guards.ruled.isdisjoint(responder_names):
+        if not is_protected and not any(map(self._guards.has_own_rules, responder_names)):
             return list(responder_names)
         return [name for name in responder_names if not self.refusals(name, target)]
 
@@ -329,11 +338,22 @@ def names_of(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _rates(section: ResponderSection) -> list[tuple[Rate, bool]]:
-    return [
-        *((Rate.parse(text), False) for text in section.rate),
-        *((Rate.parse(text), True) for text in section.rate_per_target),
-    ]
+@dataclass(frozen=True)
+class _Rules:
+    """The settings of a responder, and its rates with whether each is for a target."""
+
+    section: ResponderSection
+    rates: Sequence[tuple[Rate, bool]]
+
+    @staticmethod
+    def of(section: ResponderSection) -> "_Rules":
+        whole, per_target = (map(Rate.parse, texts) for texts in (section.rate, section.rate_per_target))
+        return _Rules(section, [*((rate, False) for rate in whole), *((rate, True) for rate in per_target)])
+
+    @property
+    def is_any(self) -> bool:
+        section = self.section
+        return bool(section.run_by is not None or section.only_on or section.breaker or self.rates)
 
 
 def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:
@@ -369,8 +389,10 @@ def _label(target: Target) -> str:
 def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, list[str]]]:
     """What a run names, with how a sentence begins: its target, all in it, and its inputs."""
     target, left = run.target, MAX_TEXTS
-    if target.kind == "case_artifact":
-        found: Iterable[Mapping[str, Any]] = [target.json]
+    if run.undoes:
+        found: Iterable[Mapping[str, Any]] = ()
+    elif target.kind == "case_artifact":
+        found = [target.json]
     elif target.kind == "alert":
         found = target.json["artifacts"]
     else:

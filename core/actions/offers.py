@@ -144,7 +144,8 @@ class Offers:
         return [(name, skipped) for name, state in self._states.items() for skipped in state.catalogue.skipped]
 
     def section(self, responder_name: str) -> ResponderSection:
-        return self._sections.get(responder_name) or ResponderSection()
+        """The settings of a responder; the defaults without any."""
+        return self.guards.section(responder_name)
 
     def settings_problems(self) -> list[str]:
         """As the function `settings_problems`, for the engines that have answered."""

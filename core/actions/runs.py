@@ -150,7 +150,8 @@ class Runs:
         glass, guards = None, self._offers.guards
         if guards.has_rules(choice.offer.name) or request.break_glass:
             target = targets.load(tx, target.kind, target.id, on_run=True)  # as it is now
-            run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters)
+            undoes = checked.undoing is not None
+            run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters, undoes=undoes)
             reason = request.break_glass.reason if request.break_glass else None
             glass = guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:

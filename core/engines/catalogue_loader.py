@@ -11,10 +11,10 @@ import structlog
 from pydantic_core import from_json
 
 from core.engines.base import Catalogue, Responder, Skipped
-from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure, section_for
+from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure
 from core.engines.definitions import BUNDLED, D, load, responder_id
 from core.engines.files import raise_if_exhausted
-from core.settings import ResponderSection
+from core.settings import ResponderSection, section_for
 
 log = structlog.get_logger(__name__)
 

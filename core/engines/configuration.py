@@ -80,13 +80,6 @@ def with_read_values(configured: ConfiguredResponder[D], texts: Mapping[str, str
     )
 
 
-def section_for(name: str, sections: Mapping[str, Any]) -> Any:
-    """The settings of the responder `name`, also when an environment variable spelled it in capitals; else None."""
-    if name in sections:
-        return sections[name]
-    return next((section for key, section in sections.items() if variable_name(key) == variable_name(name)), None)
-
-
 def _configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D]:
     values = {variable_name(key): value for key, value in given.items()} | dict(given)
     sources = _sources(definition, values)

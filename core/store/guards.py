@@ -1,7 +1,7 @@
 """SQL for the rules of responders: how often each has run, what failed, and which are paused."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.common.database.sqlite import Reads, Row, Transaction
@@ -96,13 +96,9 @@ def paused(reads: Reads, responder_name: str) -> Row | None:
     )
 
 
-def all_paused(reads: Reads, responder_names: Collection[str]) -> list[Row]:
-    """The open pauses of these responders, by name."""
-    return reads.rows(
-        f"SELECT {_PAUSE} FROM pause WHERE closed_at IS NULL"
-        " AND responder_name IN (SELECT value FROM json_each(:names)) ORDER BY responder_name",
-        {"names": json.dumps(list(responder_names))},
-    )
+def all_paused(reads: Reads) -> list[Row]:
+    """All open pauses, by name."""
+    return reads.rows(f"SELECT {_PAUSE} FROM pause WHERE closed_at IS NULL ORDER BY responder_name")
 
 
 def resume(tx: Transaction, responder_name: str, login: str, now: int) -> Row | None:

@@ -14,14 +14,13 @@ import structlog
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
 from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
-from core.engines.configuration import section_for
 from core.engines.container.catalogue_loader import CatalogueLoader, RunnableImage, not_installed
 from core.engines.container.images import Images, PullStatus
 from core.engines.container.runtime import ContainerState, Limits, Runtime, Sandbox, UnavailableError, without
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process.launcher import Usage
 from core.engines.secret_reader import SecretReader, UnreadableSecretError
-from core.settings import ResponderSection
+from core.settings import ResponderSection, section_for
 
 ACTION_LABEL = "action"
 CORE_LABEL = "responder-bot.core"

@@ -504,3 +504,10 @@ async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path)
 
 STATEMENTS = 9
 """To record and dispatch a run in one transaction: as many as before there were any rules."""
+
+
+async def test_rules_hold_for_a_name_in_other_letters_as_its_configuration_does(tmp_path: Path) -> None:
+    policies = {NAME.lower(): ResponderSection(run_by=("ben",), approval=1)}
+    async with open_harness(tmp_path, policies=policies) as harness:
+        assert (await refused(harness))[0] == "forbidden"
+        assert (await started(harness, BEN)).approval is not None

@@ -11,7 +11,7 @@ from core.access import Caller
 from core.actions.guards import RulesFor
 from core.actions.target import load
 from core.common.errors import ResponderBotError
-from core.models import Action, AlertUpdate, ArtifactsInput, RunInput, TaskInput
+from core.models import Action, AlertUpdate, ArtifactsInput, RunInput, TaskInput, UndoInput
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.settings import ResponderSection
@@ -256,3 +256,21 @@ async def test_a_pause_cannot_be_overridden(tmp_path: Path) -> None:
         await ran(harness, success=False)
         codes: Sequence[str] = [(await refused(harness, LEAD, breakGlass=GLASS))[0] for _ in range(2)]
         assert codes == ["conflict", "conflict"]
+
+
+async def test_what_was_done_to_a_protected_target_can_be_undone(tmp_path: Path) -> None:
+    undo = "BlockHost_1_0"
+    async with open_harness(tmp_path, protected=PROTECTED, policies=rules(undo=undo)) as harness:
+        await with_chief(harness)
+        alert, _ = await alert_with(harness, DC)
+        action = await broken(harness, alert)
+        await harness.actions.approve(CHIEF, action.id)
+        await finish(harness)
+        await harness.ended(action.id)
+        assert (await refused(harness, objectId=alert, responderId=undo))[0] == "bad_request"
+        elsewhere = UndoInput(parameters={"address": "10.0.0.7"})
+        with pytest.raises(ResponderBotError, match="its input address is protected"):
+            await harness.undos.undo(LEAD, action.id, elsewhere, body="")
+        undoing = await harness.undos.undo(LEAD, action.id, UndoInput(), body="")
+        await finish(harness)
+        assert (await harness.ended(undoing.action.id)).status == "Success"
