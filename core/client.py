@@ -209,10 +209,12 @@ class CoreClient:
         path = f"{_ENGINE}/action/{_quoted(action_id)}"
         return self._parse(await self._request("GET", path, params=params, wait_s=wait_s), Action.model_validate_json)
 
-    async def search_actions(self, query: Json | None = None, range: str = "all") -> list[Action]:
-        """Actions that match a query, newest last; `range` is such as `0-50`."""
-        params = {"range": range}
-        response = await self._request("POST", f"{_ENGINE}/action/_search", {"query": dict(query or {})}, params=params)
+    async def search_actions(
+        self, query: Json | None = None, range: str = "all", *, newest_first: bool = False
+    ) -> list[Action]:
+        """Actions that match a query, newest last unless `newest_first`; `range` is such as `0-50`."""
+        body = {"query": dict(query or {}), **({"sort": ["-createdAt"]} if newest_first else {})}
+        response = await self._request("POST", f"{_ENGINE}/action/_search", body, params={"range": range})
         return self._parse(response, _ACTIONS.validate_json)
 
     async def run(self, request: RunInput | Json, idempotency_key: str = "") -> Action:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.cards import approvals, ids, runs
+from bot.cards.alert import run_again_button
 from bot.cards.message import Block, ButtonIds
 from bot.cards.text import context, person_name, plain, section, slack_date
 from bot.redaction import RedactedView, Subject
@@ -56,19 +57,21 @@ def home_view(
     *,
     button: ButtonIds,
     now_ms: int,
+    lists: Sequence[Block] = (),
     admin: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance; `admin` are the blocks for org-admins."""
+    """The Home of a person, within their clearance; `lists` lead to longer ones, `admin` is for org-admins."""
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+        *lists,
     ]
     blocks += [section(f"🌩 *Storm in <#{channel}>*: {words}.") for channel, words in home.storms[:MAX_SHOWN]]
-    blocks += _head("Waiting for your approval", home.waiting)
+    blocks += head("Waiting for your approval", home.waiting)
     for run in home.waiting[:MAX_SHOWN]:
-        blocks += _request(run, person, button, now_ms)
+        blocks += request(run, person, button, now_ms)
     blocks += _rest(home.waiting)
-    blocks += [{"type": "divider"}, *_head("Your alerts", home.alerts)]
+    blocks += [{"type": "divider"}, *head("Your alerts", home.alerts)]
     blocks += [_alert(alert, person.clearance) for alert in home.alerts[:MAX_SHOWN]]
     blocks += _rest(home.alerts)
     for title, shown in (
@@ -76,9 +79,8 @@ def home_view(
         ("Failed in the last day", home.failed),
         ("Your last runs", home.recent),
     ):
-        blocks += [{"type": "divider"}, *_head(title, shown)] if shown else []
-        for run in shown[:MAX_SHOWN]:
-            blocks += _run(run, person.clearance, button, now_ms)
+        blocks += [{"type": "divider"}, *head(title, shown)] if shown else []
+        blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         blocks += _rest(shown)
     blocks += [*admin, {"type": "divider"}, section("\n".join(help_lines))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
@@ -89,7 +91,8 @@ def notice_home(text: str, *more: Block) -> dict[str, Any]:
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text), *more]}
 
 
-def _head(title: str, shown: Sequence[object]) -> list[Block]:
+def head(title: str, shown: Sequence[object]) -> list[Block]:
+    """The title of a part with the number of what it has."""
     return [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
 
 
@@ -97,7 +100,8 @@ def _rest(shown: Sequence[object]) -> list[Block]:
     return [context(f"and {len(shown) - MAX_SHOWN} more")] if len(shown) > MAX_SHOWN else []
 
 
-def _request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
+def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
+    """A request for approval with all that this person's decision needs."""
     view = RedactedView(run.subject, person.clearance)
     return approvals.request_blocks(
         run.action, view, button=button, now_ms=now_ms, confirm=run.confirm, link=run.link, voter=person.login
@@ -110,10 +114,12 @@ def _alert(alert: HomeAlert, clearance: int) -> Block:
     return section(f"{what} · {slack_date(alert.raised_at, '{ago}')}")
 
 
-def _run(run: HomeRun, clearance: int, button: ButtonIds, now_ms: int) -> list[Block]:
-    view = RedactedView(run.subject, clearance)
+def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
+    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again."""
+    view = RedactedView(run.subject, person.clearance)
     line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.on_what(run.subject, view, run.link)}"
-    blocks: list[Block] = [section(line)]
     if runs.is_open(run.action):
-        blocks.append({"type": "actions", "elements": [runs.end_button(run.action, button)]})
-    return blocks
+        is_own = run.action.created_by == person.login or person.profile == "org-admin"
+        return section(line, accessory=runs.end_button(run.action, button)) if is_own else section(line)
+    again = run_again_button(run.action, view, button, run.confirm) if "manageAction" in person.permissions else None
+    return section(line, accessory=again) if again else section(line)

@@ -12,7 +12,7 @@ from bot.cards.lists import can_run, option_value, reasons, responder_of_option
 from bot.cards.message import Message
 from bot.cards.start import Given, WizardState
 from bot.cards.text import count, slack_date
-from bot.features import responses, subjects
+from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import closest_match, match_names, split_inputs, split_name_and_id
@@ -171,7 +171,9 @@ async def on_run_again_button(context: Context) -> None:
     previous = runs.titled_by(previous, responder)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     request = RunRequest(subject, responder, confirmed=intent.argument == "confirmed")
-    await start(context, _repeating(request, previous))
+    started = await start(context, _repeating(request, previous))
+    if started and home.is_home(context):
+        await home.publish(context)
 
 
 def _repeating(request: RunRequest, previous: Action | None) -> RunRequest:

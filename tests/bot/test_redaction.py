@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, inputs, lists, questions, replies, start
+from bot.cards import approvals, cases, home, inputs, lists, overview, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
@@ -49,6 +49,11 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(start.start_view(place, subject, clearance=clearance, responder=offered[0], given=start.Given())),
         dump(start.run_view(place, subject, offered[0], clearance=clearance, given=start.Given())),
         dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
+    ]
+    asked: Mapping[str, Any] = {"button": button, "now_ms": NOW}
+    texts += [
+        dump(overview.run_list("Failed", told, person, **asked)),
+        dump(overview.pending(told, told, person, **asked)),
     ]
     for action in actions:
         texts += [

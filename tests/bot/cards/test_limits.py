@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import access, home, lists, notices, people, questions, replies, start, template, views
+from bot.cards import access, home, lists, notices, overview, people, questions, replies, start, template, views
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import Subject
@@ -247,20 +247,24 @@ def test_the_fullest_home_fits() -> None:
         part(600, status="Success", **ended),
     )
     admin = people.home_blocks(100)
-    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW, admin=admin)
+    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW, lists=[overview.buttons()], admin=admin)
     assert problems("home", view) == []
-    assert 90 <= len(view["blocks"]) <= 100
+    assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
+    fine(overview.run_list("Failed", shown.failed, ANNA, button=button, now_ms=NOW, hidden=3))
+    fine(overview.pending(shown.waiting, shown.running, ANNA, button=button, now_ms=NOW, hidden=3))
 
 
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
     told = [home.HomeRun(action, subject, alert.title, "https://soc.slack.com/x") for action in actions]
-    ended = [run for run in told if run.action.end_date]
     part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
+    ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)) == []
+    fine(overview.run_list("Failed", told, ANNA, button=button, now_ms=NOW, hidden=part))
+    fine(overview.pending(told, told, ANNA, button=button, now_ms=NOW, hidden=part))
 
 
 def request(number: int, status: str = "pending", **more: Any) -> AccessRequest:

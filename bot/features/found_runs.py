@@ -1,0 +1,80 @@
+"""Runs that a search found, with what is shown beside them: what they ran on, the policy, the titles, the card."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.cards import approvals, runs
+from bot.cards.home import HomeRun
+from bot.features.base import Context
+from bot.outbox.links import card_link
+from bot.redaction import Subject
+from core.models import Action, Document, Person, Policy
+
+DAY_MS = 86_400_000
+MANY, SOME = "0-500", "0-50"
+IDS_AT_ONCE = 200  # as many as core answers
+
+
+def one_of(field: str, *values: str) -> Mapping[str, Any]:
+    """A query for one of several values."""
+    return {"_in": {"_field": field, "_values": values}}
+
+
+async def waiting(context: Context) -> Sequence[Action]:
+    """The runs that wait for somebody's approval."""
+    found = await context.core.search_actions({"status": "Waiting"}, MANY, newest_first=True)
+    return [action for action in found if runs.awaits_approval(action)]
+
+
+async def whole(context: Context, run: HomeRun) -> HomeRun:
+    """With all inputs, since searches shorten long ones, and somebody decides by them."""
+    read = await context.core.action(run.action.id)
+    return replace(run, action=runs.titled_as(read, run.action))
+
+
+def link(context: Context, root_id: str) -> str:
+    """The address of a card of an alert or case; "" if none is posted."""
+    services = context.services
+    return card_link(services.outbox.cards(root_id), services.clearance, services.workspace_url)
+
+
+@dataclass(frozen=True)
+class FoundRuns:
+    """What actions ran on, as core shows it in one answer, or in a few where that is much."""
+
+    context: Context
+    subjects: Mapping[str, Subject]  # by action
+    policies: Mapping[str, Policy]  # by responder
+    titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
+
+    @staticmethod
+    async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
+        """Read the documents of these actions."""
+        wanted = list(dict.fromkeys(action.id for action in actions))
+        documents: list[Document] = []
+        while wanted:
+            answer = await context.core.documents(wanted[:IDS_AT_ONCE])
+            documents += answer.documents
+            wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
+        by_action = {action.id: document for document in documents for action in document.actions}
+        found: dict[str, Subject] = {}
+        policies: dict[str, Policy] = {}
+        for action in actions:
+            document = by_action.get(action.id)
+            subject = Subject.in_document(document, action.object_id) if document else None
+            found[action.id] = subject or Subject.unknown(action)
+            policies.update(document.policies if document else {})
+        titled = {action.id: action for document in documents for action in document.actions}
+        return FoundRuns(context, found, policies, titled)
+
+    def run(self, action: Action) -> HomeRun:
+        """The action with what is shown beside it."""
+        subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
+        confirm = policy.confirm if policy else ""
+        titled = runs.titled_as(action, self.titled.get(action.id))
+        return HomeRun(titled, subject, confirm, link(self.context, subject.root_id))
+
+    def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
+        """Those of these that this person may approve or deny."""
+        return [run for a in actions if approvals.may_decide(a, person, (run := self.run(a)).subject)]

@@ -1,0 +1,101 @@
+"""`/responder failed`, `mine` and `pending`: what matters over all alerts. The App Home has buttons for them."""
+
+from collections.abc import Sequence
+
+from bot.cards import ids, overview, runs
+from bot.cards.home import HomeRun
+from bot.features import found_runs, responses
+from bot.features.base import Command, Context, Entry, Feature, Handler
+from bot.features.found_runs import DAY_MS, MANY, SOME, FoundRuns, one_of
+from bot.features.payload import clicked_element
+from bot.redaction import RedactedView
+from core.common.errors import ResponderBotError
+from core.models import Action, Person
+
+
+async def on_failed_command(context: Context) -> None:
+    """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
+    since = context.services.clock_ms() - DAY_MS
+    query = {"_and": [{"status": "Failure"}, {"_gte": {"endDate": since}}]}
+    failed = [a for a in await context.core.search_actions(query, MANY, newest_first=True) if runs.has_failed(a)]
+    await _show(context, "failed", "Failed in the last day", failed)
+
+
+async def on_mine_command(context: Context) -> None:
+    """List what runs for this person, then what ran."""
+    mine = {"createdBy": _person(context).login}
+    opened = await context.core.search_actions(
+        {"_and": [mine, one_of("status", "Waiting", "InProgress")]}, SOME, newest_first=True
+    )
+    found = await context.core.search_actions(mine, SOME, newest_first=True)
+    ended = [action for action in found if not runs.is_open(action)]
+    await _show(context, "mine", "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
+
+
+async def on_pending_command(context: Context) -> None:
+    """List the requests for approval: those that this person decides, and others that they may see."""
+    person, now = _person(context), context.services.clock_ms()
+    waiting = runs.newest_first(await found_runs.waiting(context))
+    found = await FoundRuns.of(context, waiting)
+    shown, hidden = _visible([found.run(action) for action in waiting], person)
+    to_decide = found.to_decide(person, waiting)
+    decided = {run.action.id for run in to_decide}
+    others = [run for run in shown if run.action.id not in decided]
+    to_decide = [await found_runs.whole(context, run) for run in to_decide[: overview.MAX_REQUESTS]]
+    await responses.show_with_buttons(
+        context,
+        "Approvals",
+        "pending",
+        lambda button: overview.pending(to_decide, others, person, button=button, now_ms=now, hidden=hidden),
+    )
+
+
+async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
+    person, now = _person(context), context.services.clock_ms()
+    found = await FoundRuns.of(context, actions)
+    shown, hidden = _visible([found.run(action) for action in actions], person)
+    await responses.show_with_buttons(
+        context,
+        overview.VERBS[verb],
+        verb,
+        lambda button: overview.run_list(title, shown, person, button=button, now_ms=now, hidden=hidden),
+    )
+
+
+def _visible(found: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
+    """Those whose object this person may see, and how many others there are."""
+    shown = [run for run in found if RedactedView(run.subject, person.clearance).is_open]
+    return shown, len(found) - len(shown)
+
+
+def _person(context: Context) -> Person:
+    if context.person is None:  # who isn't linked is refused before
+        raise ResponderBotError("forbidden", "You're not linked yet.")
+    return context.person
+
+
+async def on_overview_button(context: Context) -> None:
+    """Show the list that a button of the App Home names."""
+    verb = str(clicked_element(context).get("action_id") or "").partition(":")[2]
+    if verb in _HANDLERS:
+        await _HANDLERS[verb](context)
+
+
+_HANDLERS: dict[str, Handler] = {
+    "pending": on_pending_command,
+    "failed": on_failed_command,
+    "mine": on_mine_command,
+}
+_SUMMARIES = {
+    "pending": "what waits for approval, with Approve and Deny",
+    "failed": "what failed in the last day, with Run again",
+    "mine": "what you started, and how it went",
+}
+
+FEATURE = Feature(
+    commands={
+        verb: Command(Entry(handler, modal_title=overview.VERBS[verb]), verb, _SUMMARIES[verb])
+        for verb, handler in _HANDLERS.items()
+    },
+    actions={ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs")},
+)
