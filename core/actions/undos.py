@@ -66,7 +66,10 @@ class Undos:
         def work(tx: Transaction) -> Action:
             row = undo_state.require_undoable(tx, find(tx, action_id)["id"])
             rights.require_clearance(tx, caller, row, "change when an action is undone")
-            section = self._offers.section(row["responder_name"])
+            section, guards = self._offers.section(row["responder_name"]), self._offers.guards
+            if not guards.is_among(tx, section.run_by, caller.login):
+                sentence = f"Only who may run {row['responder_name']} may change when its runs are undone."
+                raise ResponderBotError("forbidden", sentence)
             return undo_state.set_time(tx, row, section, minutes, caller.login, self._clock())
 
         return await self._database.transaction(work)

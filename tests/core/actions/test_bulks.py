@@ -176,6 +176,17 @@ async def test_documents_of_a_page_name_each_bulk_of_its_events_once(core: Runni
     assert (page["bulks"], page["documents"][0]["id"]) == ([], alone.json()["id"])
 
 
+async def test_rates_count_each_target(tmp_path: Path) -> None:
+    rated = ResponderSection(approval=1, rate=("5/1h",))
+    async with running_core(tmp_path, responder={CLOSE: rated}) as core:
+        await core.key("analyst")
+        body = on_alerts(await new_alerts(core, 8))
+        answers = await asyncio.gather(bulk(core, body), bulk(core, body), bulk(core, body))
+    entries = [entry for _, answer in answers for entry in answer["actions"]]
+    found = [(entry["status"], entry.get("type")) for entry in entries]
+    assert (found.count((201, None)), found.count((429, "RateLimitError"))) == (5, 19)
+
+
 async def test_the_client_speaks_it(core: RunningCore) -> None:
     ids = await new_alerts(core, 2)
     async with CoreClient(core.url, await core.key("analyst")) as client:

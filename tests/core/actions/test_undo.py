@@ -405,6 +405,46 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
     assert other.runs == []
 
 
+async def test_the_rules_of_both_responders_hold_for_an_undo_and_its_time(tmp_path: Path) -> None:
+    release = ResponderSection(run_by=("ben@example.org",), rate=("1/1h",))
+    async with harness_with(tmp_path, release=release, undo_after_minutes=60, run_by=("anna@example.org",)) as harness:
+        first, second = await blocked(harness), await blocked(harness)
+        by_requester = await refused(harness.undos.undo(ANNA, first.id, UndoInput()))
+        assert by_requester.code == "forbidden"
+        extended = await refused(harness.undos.set_time(BEN, first.id, 60))
+        assert extended.code == "forbidden"
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        assert undo_of(harness, first).status == "replaced"
+        undo = undo_of(harness, second)
+        assert (undo.status, "only ben@example.org may run it" in str(undo.message)) == ("waiting", True)
+        await harness.undos.undo(BEN, first.id, UndoInput())
+        await released(harness)
+        too_often = await refused(harness.undos.undo(BEN, second.id, UndoInput()))
+        assert (too_often.code, undo_of(harness, second).status) == ("rate_limited", "waiting")
+        harness.clock.now_ms += 61 * MINUTE_MS
+        await harness.undos.undo(BEN, second.id, UndoInput())
+        await released(harness)
+        assert undo_of(harness, second).status == "undone"
+
+
+async def test_a_paused_release_waits_until_it_is_resumed(tmp_path: Path) -> None:
+    release = ResponderSection.model_validate({"breaker": {"failures": 1, "within_minutes": 10}})
+    async with harness_with(tmp_path, release=release, undo_after_minutes=60) as harness:
+        await harness.actions.start(ANNA, run_input(harness, RELEASE))
+        await released(harness, FAILED)
+        action = await blocked(harness)
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        undo = undo_of(harness, action)
+        assert (undo.status, "paused" in str(undo.message)) == ("waiting", True)
+        await harness.actions.resume(LEAD, RELEASE)
+        harness.clock.now_ms += RETRY_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert undo_of(harness, action).status == "undone"
+
+
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
 STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": {}}
