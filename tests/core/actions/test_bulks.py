@@ -162,6 +162,13 @@ async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: R
     assert (await core.send("GET", f"{BULK}/~998")).status_code == 404
 
 
+async def test_of_several_retries_at_once_one_counts(core: RunningCore) -> None:
+    _, answer = await bulk(core, on_alerts(["~999"]))
+    path = f"{BULK}/{answer['id']}/retry"
+    answers = await asyncio.gather(*(core.send("POST", path, profile="analyst") for _ in range(8)))
+    assert sorted(answer.status_code for answer in answers) == [200, *[409] * 7]
+
+
 async def test_documents_of_a_page_name_each_bulk_of_its_events_once(core: RunningCore) -> None:
     ids = await new_alerts(core, 3)
     after = (await core.send("GET", "/api/event")).json()["last"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.actions.offers import settings_problems
+from core.actions.runs import Undoing
 from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
 from core.actions.undos import BATCH
 from core.client import CoreClient
@@ -304,6 +305,30 @@ async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp
         harness.clock.now_ms += 1_000 * MINUTE_MS
         await harness.undos.run_due()
         assert (undo_of(harness, action).status, runs_of(harness, RELEASE)) == ("undone", 2)
+
+
+async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action = await blocked(harness)
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        failed = await released(harness, FAILED)
+        harness.clock.now_ms += 10 * LAST_RETRY_MS
+        assert await harness.undos.run_due() == 0
+        assert undo_of(harness, action) == Undo(
+            responder=RELEASE, after_minutes=60, status="failed", action_id=failed.id
+        )
+
+
+async def test_a_time_that_somebody_has_changed_meanwhile_does_not_count(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action = await blocked(harness)
+        number, due = int(action.id[1:]), harness.clock.now_ms + 60 * MINUTE_MS
+        harness.clock.now_ms += 30 * MINUTE_MS
+        await harness.undos.set_time(ANNA, action.id, 60)
+        release = run_input(harness, RELEASE)
+        late = await refused(harness.actions.runs.start(ANNA, release, undoing=Undoing(number, due)))
+        assert (late.code, runs_of(harness, RELEASE)) == ("conflict", 0)
 
 
 async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path: Path) -> None:
