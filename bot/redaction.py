@@ -9,7 +9,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Document, Kind, Log, Task
@@ -53,8 +54,9 @@ class Subject:
     severity: int = 0
     link: str = ""
     root_id: str = ""  # the alert or case that it belongs to
-    artifacts: tuple[Artifact, ...] = field(default=(), repr=False)
-    parent_tlp: int = CLEAR  # of its case, which a responder gets with it
+    artifacts: tuple[Artifact, ...] = field(default=(), repr=False)  # of an alert; an artifact has those of its alert
+    parent_tlp: int = CLEAR  # of its case or alert, which a responder gets with it
+    parent_title: str = ""  # likewise, of an artifact
 
     @staticmethod
     def alert(alert: Alert) -> "Subject":
@@ -76,20 +78,42 @@ class Subject:
         return _with_levels_of(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
 
     @staticmethod
-    def artifact(artifact: Artifact, case: Case | None = None) -> "Subject":
-        """An artifact has its own TLP and the PAP of its case."""
-        title = f"{artifact.data_type} {artifact.label}"
-        if case is None:
-            return Subject("case_artifact", artifact.id, title, artifact.tlp, RED, root_id=artifact.id, parent_tlp=RED)
-        return Subject(
-            "case_artifact", artifact.id, title, artifact.tlp, case.pap, root_id=case.id, parent_tlp=case.tlp
+    def artifact(artifact: Artifact, parent: Alert | Case | None = None) -> "Subject":
+        """An artifact: it has its own TLP and the PAP of its case or, without one, its alert.
+
+        One of an alert is withheld where the alert is, and hidden artifacts of the alert are masked in its texts.
+        """
+        if isinstance(parent, Alert):
+            return Subject.alert(parent)._of_alert(artifact)
+        own = Subject("case_artifact", artifact.id, artifact_title(artifact), artifact.tlp, RED)
+        if parent is None:
+            return replace(own, root_id=artifact.id, parent_tlp=RED)
+        own = replace(own, pap=parent.pap, severity=parent.severity, root_id=parent.id)
+        return replace(own, parent_tlp=parent.tlp, parent_title=parent.title)
+
+    def _of_alert(self, artifact: Artifact) -> "Subject":
+        return replace(
+            self,
+            kind="case_artifact",
+            id=artifact.id,
+            title=artifact_title(artifact),
+            tlp=max(self.tlp, artifact.tlp),
+            link="",
+            parent_tlp=self.tlp,
+            parent_title=self.title,
         )
+
+    def part(self, object_id: str) -> "Subject | None":
+        """This alert, or the one of its artifacts with that id; None if it has no such artifact."""
+        if object_id == self.id:
+            return self
+        return next((self._of_alert(artifact) for artifact in self.artifacts if artifact.id == object_id), None)
 
     @staticmethod
     def in_document(document: Document, object_id: str) -> "Subject | None":
         """An object of a document; None if it isn't there."""
         if document.alert is not None:
-            return Subject.alert(document.alert) if object_id == document.id else None
+            return Subject.alert(document.alert).part(object_id)
         case = document.case
         if case is None or object_id == document.id:
             return Subject.case(case) if case else None
@@ -108,6 +132,11 @@ class Subject:
     def unknown(action: Action) -> "Subject":
         """What an action ran on when that can't be read: nothing of it is shown."""
         return Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
+
+
+def artifact_title(artifact: Artifact) -> str:
+    """`ip 198[.]51[.]100[.]7`; foreign text, with what may be hidden in it."""
+    return f"{artifact.data_type} {defang(artifact.label, artifact.data_type)}"
 
 
 def _with_levels_of(case: Case | None, subject: Subject) -> Subject:
@@ -145,8 +174,20 @@ class RedactedView:
         return _masked(words, self._hidden_texts())
 
     def title(self) -> str:
-        """The title, or that it is withheld."""
+        """The title, or that it is withheld; of an artifact its data type and data, defanged."""
         return self.text(self.subject.title)
+
+    def parent_title(self) -> str:
+        """The title of the case or alert that an artifact belongs to, or that it is withheld."""
+        subject = self.subject
+        is_shown = self.is_open and may_see(self.clearance, subject.parent_tlp)
+        return self.text(subject.parent_title) if is_shown else withheld(subject.parent_tlp)
+
+    def of(self, object_id: str) -> "RedactedView":
+        """What this clearance may see of this subject, or of the artifact of this alert that an action ran on."""
+        part = self.subject.part(object_id)
+        unknown = Subject("case_artifact", object_id, "", RED, RED, root_id=self.subject.root_id, parent_tlp=RED)
+        return RedactedView(part or unknown, self.clearance)
 
     def link(self) -> str:
         """The subject's link; "" if a hidden artifact is in it, also percent-encoded."""
@@ -207,6 +248,7 @@ _SPELLINGS: Mapping[str, str] = {  # patterns for a character as it is, defanged
     ":": r"(?:\[:\]|%3a|:)",
     "/": r"(?:%2f|/)",
 }
+_PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 _SCHEME = re.compile(r"(?i)^(?:h(?:tt|xx|\*\*)p(s?)|f(?:t|x)p(s?))(?=:)")
 _ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
 
@@ -230,10 +272,16 @@ def visible(words: str) -> str:
 def _masked(words: str, hidden: Iterable[str]) -> str:
     """The text with the hidden data masked, in any case, also defanged or with invisible characters in it."""
     words = visible(words)
-    secrets = {secret for data in hidden for secret in _secrets(visible(data).strip())}
-    for secret in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True):
-        words = _pattern(secret).sub(MASK, words)
+    for pattern in _patterns(frozenset(hidden)):
+        words = pattern.sub(MASK, words)
     return words
+
+
+@lru_cache(maxsize=64)
+def _patterns(hidden: frozenset[str]) -> Sequence[re.Pattern[str]]:
+    """What hidden data is found by in a text, the longest first."""
+    secrets = {secret for data in hidden for secret in _secrets(visible(data).strip())}
+    return [_pattern(s) for s in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True)]
 
 
 def _secrets(data: str) -> Iterator[str]:
@@ -243,6 +291,15 @@ def _secrets(data: str) -> Iterator[str]:
     if "://" in plain:
         with suppress(ValueError):  # not a URL after all
             yield urlsplit(plain).hostname or ""
+
+
+def defang(data: str, data_type: str = "") -> str:
+    """An observable that nobody can click by mistake, such as `hxxps[://]evil[.]example`."""
+    if data_type.lower() in _PLAIN_KINDS:
+        return data
+    safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", data)
+    safe = re.sub(r"(?i)\bftp(s?)(?=:)", r"fxp\1", safe)
+    return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
 
 
 def refanged(data: str) -> str:

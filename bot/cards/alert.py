@@ -1,7 +1,7 @@
 """The card of an alert: one message that is kept current, with a line for each run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,23 +13,29 @@ from bot.cards.text import (
     clip,
     code,
     context,
-    defang,
+    count,
     defang_indicators,
     foreign,
+    foreign_plain,
     person_name,
     plain,
     section,
     slack_date,
 )
-from bot.redaction import MASK, RedactedView, Subject, tlp_name, withheld
+from bot.redaction import MASK, RedactedView, Subject, defang, tlp_name, withheld
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
 
 TITLE_LIMIT = 300  # characters
-MAX_RUNS, MAX_RUNS_CLOSED = 15, 1
+MAX_RUNS = 15  # lines
+MAX_RUNS_IN_CASE = 3  # that have ended, on the card of an alert that was made into a case
+MAX_OVERFLOW = 5  # entries, which is Slack's limit
+MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 12,000 (msg_blocks_too_long)
-MAX_OBSERVABLES = 2
-MAX_TAGS = 3
-DESCRIPTION_LIMIT = 160
+MAX_OBSERVABLES = 1
+DATA_LIMIT = 60  # characters of an observable
+MESSAGE_LIMIT = 24  # of what is said of it
+TAGS_LIMIT = 32  # characters of all together
+DESCRIPTION_LIMIT = 105
 POLICY_LIMIT = 300  # characters
 GREY = "#8d8d8d"  # closed
 AMBER = "#d9a441"  # something waits for approval
@@ -57,9 +63,13 @@ def alert_card(
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(view, "press Details")]
     if view.is_open:
-        blocks += _details(alert, view)
-        blocks.append(_facts(alert, view, newest))
-        blocks.append(_controls(alert, view, button))
+        if is_closed(alert):
+            blocks = [{**blocks[0], "accessory": _overflow(alert, button)}]
+        else:
+            blocks += _details(alert, view, button)
+        blocks.append(_facts(alert, view, newest, total))
+        if not is_closed(alert):
+            blocks.append(_controls(alert, view, button))
         blocks += run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
     else:
         blocks.append(_controls(alert, view, button))
@@ -91,70 +101,92 @@ def safe_link(link: str) -> str:
     return link.replace("&", "&amp;") if is_safe else ""
 
 
-def _details(alert: Alert, view: RedactedView) -> list[Block]:
-    """Two lines of the description and the first observables; nothing of an alert that is closed."""
-    if is_closed(alert):
-        return []
-    lines = [foreign(defang_indicators(view.text(alert.description)), DESCRIPTION_LIMIT), *_observables(view)]
-    text = "\n".join(line for line in lines if line)
-    return [section(text)] if text else []
+def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
+    """The first observables, those that are an IOC before others, each with its menu; two lines of the description.
 
-
-def _observables(view: RedactedView) -> list[str]:
-    """The first observables, those that are an IOC before others."""
-    found = sorted(view.artifacts(), key=lambda a: not a.ioc)
-    lines = [_observable(artifact, view) for artifact in found[:MAX_OBSERVABLES]]
-    more = [f"+ {len(found) - len(lines)} more in Details"] if len(found) > len(lines) else []
+    The last of them shares its section with the description: four cards shall be on a screen.
+    """
+    found = by_ioc(view.artifacts())
+    shown = found[:MAX_OBSERVABLES]
+    lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]
+    more = [f"+{len(found) - len(shown)} more"] if len(found) > len(shown) else []
     if hidden := view.hidden_count():
         more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
-    if lines and more:
-        return [*lines[:-1], " · ".join([lines[-1], *more])]
-    return [*lines, *more]
+    if more:
+        lines[-1:] = [" · ".join([*lines[-1:], *more])]
+    about = foreign(defang_indicators(view.text(alert.description)), DESCRIPTION_LIMIT)
+    text = "\n".join(line for line in [*lines[-1:], about] if line)
+    blocks = [with_menu(line, artifact, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
+    if not text:
+        return blocks
+    return [*blocks, with_menu(text, shown[-1], button) if shown else section(text)]
 
 
-def _observable(artifact: Artifact, view: RedactedView) -> str:
-    parts = [
-        f"{foreign(artifact.data_type, 30)} {code(defang(view.text(artifact.label)[:400], artifact.data_type), 120)}"
-    ]
+def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Artifacts in the order of cards and menus: those that are an IOC before others."""
+    return sorted(artifacts, key=lambda artifact: not artifact.ioc)
+
+
+def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
+    """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
+    data = defang(view.text(artifact.label)[: data_limit * 4], artifact.data_type)
+    parts = [f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}"]
     if artifact.message:
-        parts.append(foreign(view.text(artifact.message), 60))
+        parts.append(foreign(view.text(artifact.message), message_limit))
     return " · ".join([*parts, *(["*IOC*"] if artifact.ioc else [])])
 
 
-def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> Block:
-    """One line: source, levels, status, owner, when, id, tags."""
+def with_menu(text: str, artifact: Artifact, button: ButtonIds) -> Block:
+    """A line with the menu of what can be done with the observable."""
+    block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, "case_artifact"))
+    return section(
+        text,
+        block_id=block_id,
+        accessory=responder_menu(f"Act on {artifact.data_type}", ids.numbered(ids.MENU, artifact.id)),
+    )
+
+
+def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
+    """One line: source, levels, status, owner, when, id and tags; of a closed alert what became of it first."""
     owner = f"*{person_name(alert.assignee)}* works on it" if alert.assignee and not is_closed(alert) else ""
     levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
-    raised = f"raised {slack_date(alert.date, DAY_AND_TIME)} ({slack_date(alert.date, '{ago}')})"
-    parts = [foreign(view.text(alert.source), 80), levels, _status(alert, newest), owner, raised, alert.id]
-    return context(" · ".join(part for part in [*parts, _tags(alert.tags, view)] if part))
+    source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
+    if is_closed(alert):
+        ran = count(max(total, len(newest)), "run") if newest else ""
+        parts = [_outcome(alert, view, newest), source, levels, alert.id, ran]
+    else:
+        parts = [source, levels, STATUS_WORDS[alert.status], owner, raised, alert.id]
+        parts.append(_tags(alert.tags, alert.source, view))
+    return context(" · ".join(part for part in parts if part))
 
 
 def is_closed(alert: Alert) -> bool:
     return alert.status in ("Ignored", "Imported")
 
 
-def _status(alert: Alert, newest: Sequence[Action]) -> str:
-    if not is_closed(alert):
-        return STATUS_WORDS[alert.status]
+def _outcome(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
     word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"
-    return f"*{word}* by {_changed_by(alert, newest)}, {slack_date(alert.updated_at, DAY_AND_TIME)}"
+    return f"*{word}* by {_changed_by(alert, view, newest)}, {slack_date(alert.updated_at, DAY_AND_TIME)}"
 
 
-def _changed_by(alert: Alert, newest: Sequence[Action]) -> str:
+def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
     """Who changed the alert last; if a run did, also which."""
     person = person_name(alert.updated_by or "")
     # Core applies a run's operations in the transaction that ends it: with its end date, by its requester.
     ended = (a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by)
     run = next((a for a in ended if reports.applied_operations(a) & CHANGES_ALERT), None)
-    return f"{person} ({runs.name(run)})" if run is not None else person
+    return f"{person} ({runs.name(run)})" if run is not None and view.of(run.object_id).is_open else person
 
 
-def _tags(tags: Sequence[str], view: RedactedView) -> str:
-    shown = [f"#{foreign(view.text(tag), 40)}" for tag in tags[:MAX_TAGS]]
-    return " ".join(shown) + (f" and {len(tags) - len(shown)} more" if len(tags) > len(shown) else "")
+def _tags(tags: Sequence[str], source: str, view: RedactedView) -> str:
+    """As many tags as fit on the line, without one that repeats the source."""
+    words = [f"#{foreign(view.text(tag), 40)}" for tag in tags if tag.casefold() != source.casefold()]
+    shown: list[str] = []
+    while words and sum(map(len, [*shown, words[0]])) <= TAGS_LIMIT:
+        shown.append(words.pop(0))
+    return " ".join([*shown, *([f"+{len(words)}"] if words and shown else [])])
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
@@ -164,7 +196,7 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
         "elements": [
             responder_menu("Run a responder"),
-            *([_owner_button(alert, button)] if view.is_open and not is_closed(alert) else []),
+            *([_owner_button(alert, button)] if view.is_open else []),
             _details_button(alert, button),
             _overflow(alert, button),
         ],
@@ -188,20 +220,23 @@ def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any
     return {
         "type": "external_select",
         "action_id": action_id,
-        "placeholder": plain(clip(placeholder, 75)),
+        "placeholder": plain(foreign_plain(placeholder, 75)),
         "min_query_length": 0,
     }
 
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    entries = [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
+    """What is seldom wanted; of a closed alert also Details, which has its menus. Slack takes five entries."""
+    entries = [("Details", Intent("details", alert.id))] if is_closed(alert) else []
+    entries += [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
     if alert.status == "Ignored":
         entries.append(("Reopen", Intent("unread", alert.id)))
     elif alert.status != "Imported":
         entries.append(("Close", Intent("read", alert.id)))
     if not alert.case and alert.status != "Imported":
         entries.append(("Make a case", Intent("case", alert.id)))
-    entries.append(("Refresh", Intent("refresh", alert.id)))
+    if len(entries) < MAX_OVERFLOW:
+        entries.append(("Refresh", Intent("refresh", alert.id)))
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
     return {"type": "overflow", "action_id": ids.MORE, "options": options}
 
@@ -216,29 +251,43 @@ def run_lines(
     policies: Mapping[str, Policy],
     total: int = 0,
 ) -> list[Block]:
-    """Open runs with what can be done about them, then one line for each responder whose runs have ended."""
-    groups = [[action] for action in newest if runs.is_open(action)]
-    groups += _by_responder([action for action in newest if not runs.is_open(action)])
+    """Open runs with what can be done about them, then those that have ended, and how many are withheld."""
+    targets = {object_id: view.of(object_id) for object_id in {action.object_id for action in newest}}
+    shown = [action for action in newest if targets[action.object_id].is_open]
+    groups = [[action] for action in shown if runs.is_open(action)]
+    ended = _ended([action for action in shown if not runs.is_open(action)])
+    if is_closed(alert):  # the line of facts counts the others
+        ended = ended[: MAX_RUNS_IN_CASE if alert.status == "Imported" else 1]
     blocks: list[Block] = []
     characters = 0
-    for number, group in enumerate(groups):
-        made = _runs(group, view, button, now_ms, policies, can_repeat=not is_closed(alert))
+    for number, group in enumerate([*groups, *ended]):
+        made = _runs(group, targets[group[0].object_id], button, now_ms, policies, can_repeat=not is_closed(alert))
         characters += len(json.dumps(made, ensure_ascii=False))
-        if number == (MAX_RUNS_CLOSED if is_closed(alert) and not runs.is_open(group[0]) else MAX_RUNS) or (
-            characters > MAX_RUN_CHARACTERS
-        ):
-            rest = [action for left in groups[number:] for action in left]
+        if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
+            rest = [action for left in [*groups, *ended][number:] for action in left]
             left = runs.summary(rest, len(rest) + max(total - len(newest), 0))
-            return [*blocks, context(f"and {left} more: `/responder actions {alert.id}` shows all.")]
+            blocks.append(context(f"and {left} more: `/responder actions {alert.id}` shows all."))
+            break
         blocks += made
+    hidden = [action for action in newest if action not in shown]
+    if hidden:
+        above = max(targets[action.object_id].subject.tlp for action in hidden)
+        blocks.append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
     return blocks
 
 
-def _by_responder(ended: Sequence[Action]) -> list[list[Action]]:
-    found: dict[str, list[Action]] = {}
+def _ended(ended: Sequence[Action]) -> list[list[Action]]:
+    """Ended runs with one line each: those of a responder on one target, or on all of them if they are many."""
+    by_responder: dict[str, dict[str, list[Action]]] = {}
     for action in ended:
-        found.setdefault(action.responder_name, []).append(action)
-    return list(found.values())
+        by_responder.setdefault(action.responder_name, {}).setdefault(action.object_id, []).append(action)
+    lines: list[list[Action]] = []
+    for by_target in by_responder.values():
+        if len(by_target) <= MAX_TARGETS:
+            lines += by_target.values()
+        else:
+            lines.append(runs.newest_first([action for group in by_target.values() for action in group]))
+    return lines
 
 
 def _runs(
@@ -250,7 +299,7 @@ def _runs(
     *,
     can_repeat: bool,
 ) -> list[Block]:
-    """An open run, or the ended ones of one responder, newest first."""
+    """An open run, or ended ones of one responder, newest first; `view` is of what the newest ran on."""
     action, block_id = group[0], f"run:{group[0].id}"
     policy = policies.get(action.responder_name)
     confirm = policy.confirm if policy else ""
@@ -260,7 +309,7 @@ def _runs(
         if again is None:
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]
-    end = runs.end_button(action, button)
+    end = runs.end_button(action, view, button)
     if not runs.can_be_approved(action, view, now_ms):
         return [{**section(text), "block_id": block_id, "accessory": end}]
     if confirm:
@@ -294,7 +343,7 @@ def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
     text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
     if newest:
         asked = next((action for action in newest if runs.awaits_approval(action)), newest[0])
-        text += f" · {runs.plain_line(asked, view)}"
+        text += f" · {runs.plain_line(asked, view.of(asked.object_id))}"
     return clip(text, MESSAGE_TEXT_LIMIT)
 
 

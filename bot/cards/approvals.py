@@ -60,10 +60,19 @@ def _file_name(action: Action) -> str:
 
 
 def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
-    """The subject with its severity and id, linked to its card."""
-    title = foreign(view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    """The subject with its severity and id, linked to its card; of an artifact also the alert or case that it is of."""
+    root = of_root(subject, view, link)
+    if subject.kind != "case_artifact":
+        return root
+    return f"{foreign(runs.target(view), TITLE_LIMIT)} of {root}" if view.is_open else root
+
+
+def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """Likewise, without the artifact."""
+    is_artifact = subject.kind == "case_artifact" and view.is_open
+    title = foreign(view.parent_title() if is_artifact else view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
     severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
-    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.id})"
+    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
 
 
 def sign(view: RedactedView) -> str:

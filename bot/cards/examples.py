@@ -31,7 +31,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     """The payloads by their kind."""
     alert = _alert(now_ms)
     subject = Subject.alert(alert)
-    seen: Mapping[str, Any] = {"clearance": 2, "button": lambda _intent: "x"}
+    seen: Mapping[str, Any] = {"clearance": 2, "button": lambda intent: f"{intent.what}-{intent.object_id[1:]}"}
     waiting = _action("~13", "Waiting", now_ms, approval=_approval(now_ms))
     done = _action("~14", "Success", now_ms, report=_report(True), end_date=now_ms)
     failed = _action("~15", "Failure", now_ms, report=_report(False), end_date=now_ms)

@@ -117,9 +117,9 @@ def _alert(alert: HomeAlert, clearance: int) -> Block:
 def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
     """A run's line with its object, and the button that applies: Stop, Cancel, or Run again."""
     view = RedactedView(run.subject, person.clearance)
-    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.on_what(run.subject, view, run.link)}"
+    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
-        return section(line, accessory=runs.end_button(run.action, button)) if is_own else section(line)
+        return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)
     again = run_again_button(run.action, view, button, run.confirm) if "manageAction" in person.permissions else None
     return section(line, accessory=again) if again else section(line)

@@ -2,11 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.cards import ids, names, notices, runs
-from bot.cards.alert import headline, responder_menu
+from bot.cards.alert import by_ioc, headline, observable, responder_menu, with_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -14,7 +15,6 @@ from bot.cards.text import (
     code,
     context,
     count,
-    defang,
     defang_indicators,
     foreign,
     foreign_plain,
@@ -24,12 +24,15 @@ from bot.cards.text import (
     slack_date,
     strip_markup,
 )
-from bot.redaction import RedactedView, Subject, withheld
+from bot.redaction import RedactedView, Subject, artifact_title, refanged, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
 MAX_OPTIONS = 100
 MAX_LINES = 40
-CAN, CANNOT = "Can run", "Can't run, because ..."
+MAX_TITLES = 6  # of responders, in the line of an artifact
+ARTIFACTS_SHOWN = 40  # in Details at once
+CANNOT = "Can't run, because ..."
+NOTHING = "none"  # the value of an option that only says something
 
 
 def can_run(offered: OfferedResponder) -> bool:
@@ -38,12 +41,17 @@ def can_run(offered: OfferedResponder) -> bool:
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
     """Those that can run and those that can't, each by title."""
-    ordered = sorted(offered, key=lambda r: (names.title(r).casefold(), r.name))
+    ordered = _by_title(offered)
     return [r for r in ordered if can_run(r)], [r for r in ordered if not can_run(r)]
+
+
+def _by_title(offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    return sorted(offered, key=lambda r: (names.title(r).casefold(), r.name))
 
 
 def responder_list(
     offered: Sequence[OfferedResponder],
+    by_artifact: Mapping[str, Sequence[str]],
     subject: Subject,
     *,
     clearance: int,
@@ -52,9 +60,10 @@ def responder_list(
     refused: str = "",
     who: str = "",
 ) -> Message:
-    """What can run on an object, and why the rest can't; `refused` is why this person can't run anything.
+    """What can run on an object, what on each artifact of an alert, and why the rest can't run.
 
-    `who` can open it if this person can't.
+    `by_artifact` as in `responder_options`; `refused` is why this person can't run anything; `who` can open it if this
+    person can't.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -64,23 +73,21 @@ def responder_list(
         others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
         return Message(refused, (_about(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
+    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, view)
+    cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [_about(view)]
     blocks += _lines(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
+    blocks += _lines(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
     why_not = [f"✗ *{names.shown(r)}*: {foreign(reasons(r), 300)}" for r in cannot]
     blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
-    if can:
-        blocks.append(
-            {
-                "type": "actions",
-                "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
-                "elements": [responder_menu("Run a responder")],
-            }
-        )
-        example = code(f"{command} run {names.example(can[0])} {subject.id}", 200)
-        blocks.append(context(f"Or type {example}."))
+    if can or elsewhere:
+        blocks.append(_menu_block(view, button))
+        first = can[0] if can else next(r for r in offered if r.name in elsewhere)
+        on_what = subject.id if can else f"{subject.id} and an observable"
+        blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {on_what}', 200)}."))
     return Message(text, tuple(blocks))
 
 
@@ -88,6 +95,23 @@ def _about(view: RedactedView) -> Block:
     subject = view.subject
     about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     return headline(view) if subject.kind == "alert" else section(about)
+
+
+def _on_artifacts(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+) -> tuple[list[str], set[str]]:
+    """A line for each artifact that may be shown and that something can run on, and the names of those responders."""
+    lines: list[str] = []
+    elsewhere: set[str] = set()
+    for artifact in by_ioc(view.artifacts()):
+        runnable = set(by_artifact.get(artifact.id, ()))
+        titles = [names.shown(r) for r in _by_title(offered) if r.name in runnable]
+        if titles:
+            more = f" and {len(titles) - MAX_TITLES} more" if len(titles) > MAX_TITLES else ""
+            line = foreign(view.text(artifact_title(artifact)), 120)
+            lines.append(f"• {line} ({artifact.id}): {', '.join(titles[:MAX_TITLES])}{more}")
+            elsewhere |= {r.name for r in offered if r.name in runnable}
+    return lines, elsewhere
 
 
 def _can_line(responder: OfferedResponder) -> str:
@@ -135,30 +159,84 @@ def _lines(head: str, lines: Sequence[str]) -> list[Block]:
 # --- menus ----------------------------------------------------------------------------------------------------------
 
 
-def responder_options(offered: Sequence[OfferedResponder], typed: str) -> dict[str, Any]:
-    """The entries of a menu, filtered by what is typed: those that can run, then those that can't, at most 100."""
-    query = typed.casefold().strip()
-    found = [r for r in offered if any(query in words.casefold() for words in (*names.typed_names(r), r.description))]
-    can, cannot = split(found)
-    can = can[:MAX_OPTIONS]
-    cannot = cannot[: MAX_OPTIONS - len(can)]
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of a menu under one heading, each with the responder and what can be typed to find it."""
+
+    label: str
+    entries: Sequence[tuple[OfferedResponder, str]]
+    target: str = ""  # in front of the values of its options
+    about: Callable[[OfferedResponder], str] = lambda responder: strip_markup(responder.description)
+
+
+def responder_options(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView, typed: str
+) -> dict[str, Any]:
+    """The entries of a menu, grouped by what they run on: the subject, then each artifact that may be shown.
+
+    `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
+    be found in the responder's title, name or description, or in the target's type or data. Of the subject those that
+    can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
+    """
+    words = refanged(typed).casefold().split()
     groups = [
-        (CAN, [responder_option(r) for r in can]),
-        (CANNOT, [_option(r, reasons(r)) for r in cannot]),
+        replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
+        for group in _groups(offered, by_artifact, view)
     ]
-    shown = [{"label": plain(label), "options": options} for label, options in groups if options]
+    left = sum(len(group.entries) for group in groups)
+    room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
+    shown = []
+    for group in groups:
+        options = [_option(r, group.about(r), group.target) for r, _ in group.entries[:room]]
+        room, left = room - len(options), left - len(options)
+        if options:
+            shown.append({"label": plain(foreign_plain(group.label, OPTION_LIMIT)), "options": options})
+    if left:
+        more = message_option("Type a responder, an address or a data type to find them.")
+        shown.append({"label": plain(f"{left} more"), **more})
     return {"option_groups": shown} if shown else {"options": []}
+
+
+def _groups(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+) -> list[_Entries]:
+    can, cannot = split(offered)
+    found = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
+    subject = view.subject
+    is_artifact = subject.kind == "case_artifact"
+    label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
+    own = refanged(label).casefold()
+    groups = [_Entries(label, _with(own, can, found))]
+    elsewhere: set[str] = set()
+    for artifact in by_ioc(view.artifacts()) if by_artifact else []:
+        runnable = set(by_artifact.get(artifact.id, ()))
+        elsewhere |= runnable
+        target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
+        responders = [r for r in _by_title(offered) if r.name in runnable]
+        groups.append(
+            _Entries(view.text(artifact_title(artifact)), _with(target, responders, found), f"{artifact.id}:")
+        )
+    if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
+        cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
+    cannot = [r for r in cannot if r.name not in elsewhere]
+    return [*groups, _Entries(CANNOT, _with(own, cannot, found), about=reasons)]
+
+
+def _with(
+    target: str, responders: Sequence[OfferedResponder], found: Mapping[str, str]
+) -> list[tuple[OfferedResponder, str]]:
+    return [(r, f"{target}\n{found[r.name]}") for r in responders]
 
 
 def message_option(words: str) -> dict[str, Any]:
     """A sentence as the only entry of a menu; choosing it runs nothing."""
-    return {"options": [{"text": plain(foreign_plain(words, OPTION_LIMIT)), "value": "none"}]}
+    return {"options": [{"text": plain(foreign_plain(words, OPTION_LIMIT)), "value": NOTHING}]}
 
 
-def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
+def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:
     option: dict[str, Any] = {
         "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
-        "value": option_value(responder),
+        "value": target + option_value(responder),
     }
     if about.strip():
         option["description"] = plain(foreign_plain(about, OPTION_LIMIT))
@@ -167,7 +245,7 @@ def _option(responder: OfferedResponder, about: str) -> dict[str, Any]:
 
 def responder_option(responder: OfferedResponder) -> dict[str, Any]:
     """A responder that can run, as an entry of a menu."""
-    return _option(responder, strip_markup(responder.description))
+    return _option(responder, strip_markup(responder.description), "")
 
 
 def option_value(responder: OfferedResponder) -> str:
@@ -177,7 +255,12 @@ def option_value(responder: OfferedResponder) -> str:
 
 def responder_of_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
     """The responder with this option value; None if it is no longer offered."""
-    return next((r for r in offered if option_value(r) == value), None)
+    return next((r for r in offered if option_value(r) == value.rpartition(":")[2]), None)
+
+
+def target_of_option(value: str) -> str:
+    """The id of the artifact that an option runs on; "" where that is the subject of the menu."""
+    return value.rpartition(":")[0]
 
 
 # --- actions, an alert ----------------------------------------------------------------------------------------------
@@ -189,7 +272,7 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
     newest = runs.newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
-    lines = [f"{runs.run_line(a, view, now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
+    lines = [f"{runs.run_line(a, view.of(a.object_id), now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
     head = f"*{runs.summary(newest, len(newest)).capitalize()} on {subject.id}*"
     parts = _lines(head, lines[:MAX_LINES])
     if len(lines) > MAX_LINES:
@@ -197,19 +280,35 @@ def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, 
     return Message(f"{runs.summary(newest, len(newest))} on {subject.id}", tuple(parts))
 
 
-def alert_in_full(alert: Alert, *, clearance: int, note: str = "", who: str = "") -> Message:
-    """An alert in full for the person who asked; if it is above their clearance, only `who` can open it."""
+def alert_in_full(
+    alert: Alert, *, clearance: int, button: ButtonIds, note: str = "", who: str = "", start: int = 0
+) -> Message:
+    """An alert in full for the person who asked; if it is above their clearance, only `who` can open it.
+
+    It and each artifact have a menu; the artifacts come in pages, of which this one begins with number `start`.
+    """
     view = RedactedView(Subject.alert(alert), clearance)
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance, who))
     blocks: list[Block] = [headline(view)]
-    blocks += [
-        section(foreign(defang_indicators(view.text(alert.description)), 2900, lines=True) or "(no description)")
-    ]
-    blocks += _lines("*Facts*", _facts(alert, view)) + _artifact_lines(view)
+    if not start:
+        description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
+        blocks.append(section(description or "(no description)"))
+        blocks += _lines("*Facts*", _facts(alert, view))
+    blocks += [_menu_block(view, button), *_artifacts(view, button, start)]
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
+
+
+def _menu_block(view: RedactedView, button: ButtonIds) -> Block:
+    """The menu of what can run on a subject and its artifacts."""
+    subject = view.subject
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
+        "elements": [responder_menu("Run a responder")],
+    }
 
 
 def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds) -> Message:
@@ -253,17 +352,24 @@ def _custom(value: Any, view: RedactedView) -> str:
     return foreign(view.text(str(value)), 200)
 
 
-def _artifact_lines(view: RedactedView) -> list[Block]:
-    lines = [
-        f"• {foreign(a.data_type, 40)} {code(defang(view.text(a.label)[:600], a.data_type), 250)}"
-        + (" *IOC*" if a.ioc else "")
-        + (f" – {foreign(view.text(a.message), 120)}" if a.message else "")
-        for a in view.artifacts()
-    ]
+def _artifacts(view: RedactedView, button: ButtonIds, start: int) -> list[Block]:
+    """Each artifact that may be shown, with its menu, and how many may not."""
+    found = by_ioc(view.artifacts())
+    shown = found[start : start + ARTIFACTS_SHOWN]
+    if not view.subject.artifacts:
+        return []
+    place = f" {start + 1} to {start + len(shown)} of {len(found)}" if len(found) > len(shown) else ""
+    blocks: list[Block] = [section(f"*Observables*{place}")]
+    blocks += [with_menu(observable(a, view, 250, 120), a, button) for a in shown]
     if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
-        lines.append(f"• {count(hidden, 'observable')}: {withheld(level)}")
-    shown = lines[: MAX_LINES - 1]
-    if len(lines) > len(shown):
-        shown.append(f"and {len(lines) - len(shown)} more.")
-    return _lines("*Observables*", shown)
+        blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
+    pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
+    buttons = [_page(words, at, view, button) for words, at in pages if 0 <= at < len(found)]
+    return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
+
+
+def _page(words: str, start: int, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
+    action_id = ids.numbered(ids.DETAILS, str(start))
+    value = button(Intent("details", view.subject.id, str(start)))
+    return {"type": "button", "action_id": action_id, "text": plain(words), "value": value}

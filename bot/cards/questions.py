@@ -11,6 +11,7 @@ from bot.cards.text import (
     context,
     count,
     foreign,
+    foreign_plain,
     person_name,
     plain,
     section,
@@ -60,9 +61,9 @@ def confirm(
     blocks += confirmation(responder, view, repeated)
     again = repeated.id if repeated is not None else ""
     intent = run_intent("run", subject, responder.id, again=again)
-    run = _button(f"Run on {subject.id}", ids.RUN, button(intent), style="danger")
+    run = _button(f"Run on {foreign_plain(runs.target(view), 60)}", ids.RUN, button(intent), style="danger")
     blocks.append({"type": "actions", "elements": [run, _dismiss(subject, button)]})
-    return Message(f"Run {names.shown(responder)} on {subject.id}?", tuple(blocks))
+    return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
 def confirmation(responder: OfferedResponder, view: RedactedView, repeated: Action | None = None) -> list[Block]:
@@ -92,18 +93,28 @@ def target(view: RedactedView) -> Block:
     """What a run is for: severity, linked title, and id."""
     if view.subject.kind == "alert":
         return section(f"{headline(view)['text']['text']} · {view.subject.id}")
+    if view.subject.kind == "case_artifact":
+        return section(f"*{foreign(runs.target(view), 300)}*\nof {foreign(_parent(view), 300)}")
     return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
 
 
+def _parent(view: RedactedView) -> str:
+    return f"{view.parent_title()} · {view.subject.root_id}"
+
+
+def _target(view: RedactedView) -> str:
+    return foreign(runs.target(view), runs.TARGET_LIMIT)
+
+
 def needs_inputs(
-    responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = "", is_typed: bool = False
+    responder: OfferedResponder, view: RedactedView, *, button: ButtonIds, again: str = "", is_typed: bool = False
 ) -> Message:
     """Leads to the inputs where no modal could be opened; `again` as in `run_intent`."""
-    text = f"{names.shown(responder)} on {subject.id} needs inputs. Nothing was run."
+    text = f"{names.shown(responder)} on {_target(view)} needs inputs. Nothing was run."
     if is_typed:
         text += " What you typed is not kept."
-    fill = _button("Give the inputs", ids.RUN, button(run_intent("run", subject, responder.id, again=again)))
-    return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(subject, button)]}))
+    fill = _button("Give the inputs", ids.RUN, button(run_intent("run", view.subject, responder.id, again=again)))
+    return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(view.subject, button)]}))
 
 
 def _undo(approvals: int) -> str:
@@ -112,22 +123,22 @@ def _undo(approvals: int) -> str:
 
 
 def collision(
-    running: Action, responder: OfferedResponder, subject: Subject, *, button: ButtonIds, again: str = ""
+    running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds, again: str = ""
 ) -> Message:
     """Says who started the same run before and when, with "Run anyway"; `again` as in `run_intent`."""
-    intent = run_intent("run_anyway", subject, responder.id, again=again, running=running.id)
+    intent = run_intent("run_anyway", view.subject, responder.id, again=again, running=running.id)
     anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent), style="danger")
-    buttons = {"type": "actions", "elements": [anyway, _dismiss(subject, button, "Leave it")]}
+    buttons = {"type": "actions", "elements": [anyway, _dismiss(view.subject, button, "Leave it")]}
     name = names.shown(responder)
-    text = section(open_run(running, responder, subject))
-    return Message(f"{name} already {_open_word(running)} on {subject.id}.", (text, buttons))
+    text = section(open_run(running, responder, view))
+    return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (text, buttons))
 
 
-def open_run(running: Action, responder: OfferedResponder, subject: Subject) -> str:
+def open_run(running: Action, responder: OfferedResponder, view: RedactedView) -> str:
     """Who started the same run before, when, and that nothing new was started."""
     name, at = names.shown(responder), slack_date(running.start_date, DAY_AND_TIME)
     return (
-        f"*{name}* already {_open_word(running)} on {subject.id}. {person_name(running.created_by)} started it "
+        f"*{name}* already {_open_word(running)} on {_target(view)}. {person_name(running.created_by)} started it "
         f"{at} ({runs.state(running)}). Nothing new was started."
     )
 
@@ -136,11 +147,11 @@ def _open_word(running: Action) -> str:
     return "waits" if running.status == "Waiting" else "runs"
 
 
-def cannot_run(responder: OfferedResponder, subject: Subject, reason: str) -> Message:
+def cannot_run(responder: OfferedResponder, view: RedactedView, reason: str) -> Message:
     """Why a responder was not run."""
     name = names.shown(responder)
-    text = f"*{name}* can't run on {subject.id}: {foreign(reason, 1500)}. Nothing was run."
-    return Message(f"{name} can't run on {subject.id}.", (section(text),))
+    text = f"*{name}* can't run on {_target(view)}: {foreign(reason, 1500)}. Nothing was run."
+    return Message(f"{name} can't run on {_target(view)}.", (section(text),))
 
 
 def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:

@@ -67,7 +67,7 @@ def _headline(action: Action, view: RedactedView) -> str:
         return (
             f"{runs.mark(action)} A run on {action.object_id}: {runs.state(action, view)}, {withheld(view.subject.tlp)}"
         )
-    state = f"{runs.state(action)} on {action.object_id}"
+    state = f"{runs.state(action)} on {foreign(runs.target(view), 200)}"
     return f"{runs.mark(action)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
 
 
@@ -160,8 +160,8 @@ def approval_request(
         told = f"A run on {subject.id} {'needs approval' if is_open else runs.state(action, view)}"
         text = f"{runs.mark(action)} {told}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
-    title, name = foreign(view.title(), 200), runs.name(action)
-    text = f"*{person_name(action.created_by)}* asks to run *{name}* on {subject.id} ({title})."
+    on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
+    text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
     blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
     if given := approvals.inputs(action, view):
         blocks.append(section(given))
@@ -200,7 +200,7 @@ def task_log_card(
 def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Message:
     """The direct message to somebody who watches, at the end of a run."""
     view = RedactedView(subject, clearance)
-    title = foreign(view.title(), 200)
+    title = foreign(view.parent_title() if subject.kind == "case_artifact" else view.title(), 200)
     lines = [_headline(action, view), title] if view.is_open else [_headline(action, view)]
     if view.is_open and (result := runs.result_text(action, view, 1000)):
         lines.append(result)

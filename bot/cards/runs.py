@@ -41,6 +41,7 @@ _WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as 
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
+TARGET_LIMIT = 80
 INPUT_LIMIT = 120
 OWN_PARAMETERS = ("user", "organisation", "undoes")  # which core adds to the parameters in a report
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
@@ -71,14 +72,14 @@ def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
     ]
 
 
-def end_button(action: Action, button: ButtonIds) -> dict[str, Any]:
+def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
     """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
     value = button(Intent("cancel", action.id))
     if action.status == "Waiting":
         return _button("Cancel", ids.CANCEL, action, value)
     dialog = {
         "title": plain("Stop the run?"),
-        "text": plain(f"On {action.object_id}. What it has changed by then stays changed."),
+        "text": plain(f"On {foreign_plain(target(view), 150)}. What it has changed by then stays changed."),
         "confirm": plain("Stop"),
         "deny": plain("Let it run"),
         "style": "danger",
@@ -93,7 +94,7 @@ def _button(words: str, action_id: str, action: Action, value: str, **more: Any)
 
 def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
     """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
-    on = f"On {view.subject.id} ({foreign_plain(view.title(), 60)}). "
+    on = f"On {foreign_plain(target_in_full(view), 100)}. "
     given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
     given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
     return {
@@ -102,6 +103,24 @@ def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str
         "confirm": plain("Run"),
         "deny": plain("Cancel"),
     }
+
+
+def target(view: RedactedView) -> str:
+    """What a run is on: `ip 198[.]51[.]100[.]7`, or the id of what is no artifact or withheld; not escaped."""
+    return view.title() if view.is_open and view.subject.kind == "case_artifact" else view.subject.id
+
+
+def target_in_full(view: RedactedView) -> str:
+    """`~12 (its title)`; `ip 198[.]51[.]100[.]7 of ~12 (its title)` for an artifact; not escaped."""
+    subject = view.subject
+    if subject.kind == "case_artifact":
+        return f"{target(view)} of {subject.root_id} ({view.parent_title()})" if view.is_open else subject.id
+    return f"{subject.id} ({view.title()})"
+
+
+def on_target(view: RedactedView) -> str:
+    """` on ip 198[.]51[.]100[.]7` for an artifact, "" where a run's line is beside what it ran on; mrkdwn."""
+    return f" on {foreign(target(view), TARGET_LIMIT)}" if view.subject.kind == "case_artifact" else ""
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:
@@ -181,7 +200,9 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
         return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     given = inputs_in_brackets(action, view)
     by = f"{person_name(action.created_by)}, {at}"
-    return f"{mark(action)} *{name(action)}*{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
+    return (
+        f"{mark(action)} *{name(action)}*{on_target(view)}{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
+    )
 
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
@@ -196,12 +217,19 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
-    """`✅ *Lookup* 5 runs, 1 failed · the last by anna, today`: ended runs of one responder, newest first."""
+    """`✅ *Lookup* 5 runs, 1 failed · the last by anna, today`: ended runs of one responder, newest first.
+
+    `view` is of what the newest ran on.
+    """
     newest, failed = actions[0], sum(has_failed(a) for a in actions)
-    counts = f"{len(actions)} runs" + (f", {failed} failed" if failed else "")
-    last = f"the last {state(newest)} · {person_name(newest.created_by)}, {slack_date(newest.start_date, DAY_AND_TIME)}"
+    targets = len({a.object_id for a in actions})
+    on = "" if targets > 1 else on_target(view)
+    counts = f"{len(actions)} runs" + (f" on {targets} targets" if targets > 1 else "")
+    counts += f", {failed} failed" if failed else ""
+    at = slack_date(newest.start_date, DAY_AND_TIME)
+    last = f"the last{'' if on else on_target(view)} {state(newest)} · {person_name(newest.created_by)}, {at}"
     result = result_text(newest, view)
-    return f"{mark(newest)} *{name(newest)}* {counts} · {last}" + (f" · {result}" if result else "")
+    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "")
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:
@@ -304,7 +332,7 @@ def plain_line(action: Action, view: RedactedView) -> str:
     if not view.is_open:
         return f"A run {state(action, view)}."
     result = result_text(action, view)
-    return f"{name(action)} {state(action)}" + (f": {result}" if result else ".")
+    return f"{name(action)}{on_target(view)} {state(action)}" + (f": {result}" if result else ".")
 
 
 def summary(actions: Sequence[Action], total: int) -> str:

@@ -97,10 +97,10 @@ def run_view(
 
 
 def collision_view(
-    state: WizardState, running: Action, responder: OfferedResponder, subject: Subject, *, given: Given
+    state: WizardState, running: Action, responder: OfferedResponder, view: RedactedView, *, given: Given
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
-    blocks: list[Block] = [section(questions.open_run(running, responder, subject))]
+    blocks: list[Block] = [section(questions.open_run(running, responder, view))]
     return _modal(state, [*blocks, *_fields(given, state.responder)], "Run anyway")
 
 

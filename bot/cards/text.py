@@ -9,6 +9,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
+from bot.redaction import defang
 from core.common.words import spaced
 
 # Slack's limits, in characters
@@ -23,7 +24,6 @@ _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
 _VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
-_PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -86,15 +86,6 @@ def section(text: str, **more: Any) -> dict[str, Any]:
 
 def context(*texts: str) -> dict[str, Any]:
     return {"type": "context", "elements": [mrkdwn(text) for text in texts[:10]]}
-
-
-def defang(data: str, data_type: str = "") -> str:
-    """An observable that nobody can click by mistake, such as `hxxps[://]evil[.]example`."""
-    if data_type.lower() in _PLAIN_KINDS:
-        return data
-    safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", data)
-    safe = re.sub(r"(?i)\bftp(s?)(?=:)", r"fxp\1", safe)
-    return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
 
 
 # A URL, an e-mail address, a host name or an IPv4 address within other text. Each part is bounded, so that no text

@@ -16,8 +16,11 @@ async def on_alert_command(context: Context) -> None:
     await show(context, object_id)
 
 
-async def show(context: Context, object_id: str) -> None:
-    """Show the alert to the person. Raises ResponderBotError("not_found") with a hint for ids of other objects."""
+async def show(context: Context, object_id: str, start: int = 0) -> None:
+    """Show the alert to the person, its artifacts from number `start` on.
+
+    Raises ResponderBotError("not_found") with a hint for ids of other objects.
+    """
     command = context.services.command
     try:
         alert = await context.core.alert(object_id)
@@ -29,8 +32,12 @@ async def show(context: Context, object_id: str) -> None:
     note = f"`{command} list {alert.id}` shows what can run on it."
     clearance = own_clearance(context)
     who = "" if may_see(clearance, alert.tlp) else await who_may_see(context.services, alert.tlp)
-    shown = alert_in_full(alert, clearance=clearance, note=note, who=who)
-    await responses.show(context, f"Alert {alert.id}", shown)
+    await responses.show_with_buttons(
+        context,
+        f"Alert {alert.id}",
+        f"details:{alert.id}",
+        lambda button: alert_in_full(alert, clearance=clearance, button=button, note=note, who=who, start=start),
+    )
 
 
 FEATURE = Feature(

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable
 
 from bot.cards import ids, notices, replies, runs
-from bot.cards.text import count, person_name
+from bot.cards.text import count, foreign, person_name
 from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
+from bot.redaction import RedactedView
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action
@@ -76,7 +77,8 @@ async def _decide(
     if home.is_home(context):
         await home.publish(context)
         return
-    run = f"{runs.name(action)} on {action.object_id}"
+    view = RedactedView(subject, own_clearance(context))
+    run = f"{runs.name(action)} on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
     await responses.respond(context, notices.notice(confirmation(run, action)), "Done")
 
 

@@ -13,7 +13,8 @@ USAGE = "list ~id"
 async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
     name, object_id = subjects.require_id(context, USAGE)
-    subject, offered = await subjects.offered(context.core, object_id)
+    found = await subjects.targets(context.core, object_id)
+    subject, offered, by_artifact = found.subject, found.offered, found.by_artifact
     if name:
         offered = matching(name, offered)
     clearance, command = own_clearance(context), context.services.command
@@ -24,7 +25,14 @@ async def on_list_command(context: Context) -> None:
         "What can run",
         f"list:{subject.id}",
         lambda button: responder_list(
-            offered, subject, clearance=clearance, button=button, command=command, refused=refused, who=who
+            offered,
+            by_artifact,
+            subject,
+            clearance=clearance,
+            button=button,
+            command=command,
+            refused=refused,
+            who=who,
         ),
     )
 

@@ -25,7 +25,7 @@ async def on_overflow_menu(context: Context) -> None:
 
 
 async def _show_details(context: Context, intent: Intent) -> None:
-    await details.show(context, intent.object_id)
+    await details.show(context, intent.object_id, int(intent.argument or 0))
 
 
 async def _show_actions(context: Context, intent: Intent) -> None:

@@ -62,9 +62,15 @@ async def private_buttons(context: Context, about: str, render: Callable[[Button
 
 
 def refresh_cards(context: Context, subject: Subject) -> None:
-    """Show the cards of this object at once, since a person changed something or asked for it."""
+    """Show the cards of this object at once, since a person changed something or asked for it.
+
+    The card that was clicked too: that of an alert also has what belongs to its case.
+    """
     log_id = subject.id if subject.kind == "case_task_log" else ""
     context.refresh(subject.root_id or subject.id, log_id)
+    for root_id in roots_at(context, context.message_ts):
+        if root_id != subject.root_id:
+            context.refresh(root_id)
 
 
 async def clicked_intent(context: Context) -> Intent | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from bot.cards import ids, inputs, names, notices, questions, runs
 from bot.cards import start as start_card
-from bot.cards.lists import can_run, option_value, reasons, responder_of_option
+from bot.cards.lists import NOTHING, can_run, option_value, reasons, responder_of_option, target_of_option
 from bot.cards.message import Message
 from bot.cards.start import Given, WizardState
-from bot.cards.text import count, slack_date
+from bot.cards.text import count, foreign, slack_date
 from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
@@ -122,7 +122,8 @@ async def on_responder_menu(context: Context) -> None:
         return
     rotated = asyncio.create_task(context.services.outbox.buttons.rotate(button_token(context)))
     try:
-        subject, offered = await subjects.offered(context.core, intent.object_id)
+        target_id = target_of_option(selected_value(context)) or intent.object_id
+        subject, offered = await subjects.offered(context.core, target_id)
     finally:
         await rotated
     started = False
@@ -136,6 +137,8 @@ async def on_responder_menu(context: Context) -> None:
 async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
     subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
+    if selected_value(context) == NOTHING:
+        return False
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
@@ -213,10 +216,10 @@ async def start(context: Context, request: RunRequest) -> bool:
     This is where every choice of a responder leads, whatever it is to run on. Returns whether the run was started.
     """
     responder, subject = request.responder, request.subject
-    subjects.require_visible(context, subject)
+    view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
     if not can_run(responder):
-        await responses.show(context, "Can't run", questions.cannot_run(responder, subject, reasons(responder)))
+        await responses.show(context, "Can't run", questions.cannot_run(responder, view, reasons(responder)))
         return False
     if _wants_form(request):
         await _show_form(context, request)
@@ -265,7 +268,7 @@ async def _show_form(context: Context, request: RunRequest, running: Action | No
         kept=kept,
     )
     if running is not None:
-        view = start_card.collision_view(state, running, responder, subject, given=given)
+        view = start_card.collision_view(state, running, responder, RedactedView(subject, clearance), given=given)
     else:
         view = start_card.run_view(state, subject, responder, clearance=clearance, given=given)
     if not await responses.show_view(context, view):
@@ -275,7 +278,11 @@ async def _show_form(context: Context, request: RunRequest, running: Action | No
             "Inputs",
             f"inputs:{subject.id}:{responder.id}:{again}",
             lambda button: questions.needs_inputs(
-                responder, subject, button=button, again=again, is_typed=_is_typed(request)
+                responder,
+                RedactedView(subject, clearance),
+                button=button,
+                again=again,
+                is_typed=_is_typed(request),
             ),
         )
 
@@ -338,11 +345,12 @@ async def _show_open_action(context: Context, request: RunRequest, action: Actio
         await _show_form(context, request, running=action)
         return
     again = request.repeated.id if request.repeated is not None else ""
+    view = RedactedView(subject, own_clearance(context))
     await responses.show_with_buttons(
         context,
         "It already runs",
         f"collision:{subject.id}:{responder.id}",
-        lambda button: questions.collision(action, responder, subject, button=button, again=again),
+        lambda button: questions.collision(action, responder, view, button=button, again=again),
     )
 
 
@@ -411,25 +419,26 @@ def open_action(error: ResponderBotError) -> Action | None:
 
 async def _confirm_start(context: Context, action: Action, subject: Subject) -> None:
     """Say that it was started, unless its line on the clicked card already does."""
+    message = started_message(action, RedactedView(subject, own_clearance(context)))
     if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context):
-        await responses.respond(context, started_message(action, subject), "Started")
+        await responses.respond(context, message, "Started")
     elif runs.awaits_approval(action):
-        await context.respond(started_message(action, subject))
+        await context.respond(message)
 
 
-def started_message(action: Action, subject: Subject) -> Message:
+def started_message(action: Action, view: RedactedView) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
-    name = runs.name(action)
+    name, on = runs.name(action), foreign(runs.target(view), runs.TARGET_LIMIT)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
         approvals = count(approval.needed - len(approval.approved_by), "approval")
         return notices.notice(
-            f"{name} on {subject.id} needs {approvals} until "
+            f"{name} on {on} needs {approvals} until "
             f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
         )
     if not runs.is_open(action):
-        return notices.notice(f"{name} {runs.state(action)} on {subject.id} ({action.id}).")
-    return notices.notice(f"Started {name} on {subject.id} ({action.id}). Its card and thread tell how it goes.")
+        return notices.notice(f"{name} {runs.state(action)} on {on} ({action.id}).")
+    return notices.notice(f"Started {name} on {on} ({action.id}). Its card and thread tell how it goes.")
 
 
 FEATURE = Feature(

@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from bot.cards import ids, inputs, notices, runs, start, views
-from bot.cards.lists import MAX_OPTIONS, can_run, message_option, option_value, reasons, responder_of_option
+from bot.cards.lists import (
+    MAX_OPTIONS,
+    can_run,
+    message_option,
+    option_value,
+    reasons,
+    responder_of_option,
+    target_of_option,
+)
 from bot.cards.start import Given, WizardState
 from bot.cards.text import escape
 from bot.features import find, responses, run, subjects
@@ -13,7 +21,7 @@ from bot.features.access import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import selected_value, view_of
-from bot.redaction import Subject, may_see
+from bot.redaction import RedactedView, Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
 
@@ -105,12 +113,12 @@ async def on_object_field(context: Context) -> None:
 
 async def on_responder_field(context: Context) -> None:
     """Show the inputs of the responder that was chosen, and what its policy says."""
-    state = _state(view_of(context))
-    subject, offered = await subjects.offered(context.core, state.id)
-    responder = responder_of_option(offered, selected_value(context))
+    state, selected = _state(view_of(context)), selected_value(context)
+    subject, offered = await subjects.offered(context.core, target_of_option(selected) or state.id)
+    responder = responder_of_option(offered, selected)
     if responder is not None and can_run(responder):
         subjects.require_visible(context, subject)
-        await _update(context, await _start_view(context, state, subject, responder))
+        await _update(context, await _start_view(context, _for_subject(state, subject), subject, responder))
 
 
 async def _update(context: Context, shown: Json) -> None:
@@ -152,6 +160,8 @@ async def on_start_view(context: Context) -> Json | None:
     selected = views.values(view).get(f"responder:{subject.id}", "")
     if not selected:
         return views.update(await _start_view(context, state, subject))
+    if target_id := target_of_option(selected):
+        state = _for_subject(state, await subjects.of_kind(context.core, "case_artifact", target_id))
     return await _run(context, state, selected)
 
 
@@ -160,9 +170,9 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
     subjects.require_visible(context, subject)
     responder = responder_of_option(offered, selected)
     if responder is None:
-        return _menu_error(state, subject, "That responder is no longer on offer; choose again.")
+        return _menu_error(context, subject, "That responder is no longer on offer; choose again.")
     if not can_run(responder):
-        return _menu_error(state, subject, f"It can't run: {reasons(responder)}")
+        return _menu_error(context, subject, f"It can't run: {reasons(responder)}")
     view, declared = view_of(context), responder.parameters or ()
     if not _is_shown(view, state, responder):
         return views.update(await _asked(context, state, subject, responder))
@@ -230,6 +240,7 @@ async def _kept(
 
 async def _create_action(context: Context, state: WizardState, request: run.RunRequest) -> Json:
     responder, subject = request.responder, request.subject
+    view = RedactedView(subject, own_clearance(context))
     try:
         action = await run.create_action(context, request)
     except ResponderBotError as error:
@@ -238,9 +249,9 @@ async def _create_action(context: Context, state: WizardState, request: run.RunR
             return _core_error(view_of(context), state, error)
         given, _ = await run.given_inputs(context, request)
         state = replace(state, responder=option_value(responder), asked=True, anyway=True)
-        return views.update(start.collision_view(state, existing, responder, subject, given=given))
+        return views.update(start.collision_view(state, existing, responder, view, given=given))
     responses.refresh_cards(context, subject)
-    return views.update(views.message_view("Started", run.started_message(action, subject)))
+    return views.update(views.message_view("Started", run.started_message(action, view)))
 
 
 def _core_error(view: Mapping[str, Any], state: WizardState, error: ResponderBotError) -> Json:
@@ -262,9 +273,11 @@ def _field_error(entry: Mapping[str, Any]) -> str:
     return f"This should be {expected}." if expected else "This is needed."
 
 
-def _menu_error(state: WizardState, subject: Subject, text: str) -> Json:
-    """An error at the menu of responders, or as a view where there is no menu."""
-    return views.problem(text) if state.asked else views.errors({f"responder:{subject.id}": text})
+def _menu_error(context: Context, subject: Subject, text: str) -> Json:
+    """An error at the menu of responders, or as a view where there is no menu for this object."""
+    block_id = f"responder:{subject.id}"
+    is_shown = block_id in views.values(view_of(context))
+    return views.errors({block_id: text}) if is_shown else views.problem(text)
 
 
 def _state(view: Mapping[str, Any]) -> WizardState:

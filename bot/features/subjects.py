@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from bot.features.base import Context
 from bot.features.command_text import split_name_and_id
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, Case, Kind, Log, OfferedResponder, Task
+from core.models import Action, Alert, Artifact, Case, Kind, Log, OfferedResponder, Task
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -40,18 +41,35 @@ async def find(core: "CoreClient", object_id: str) -> Subject:
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
-async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
-    """Look up an object with the responders for it, also those that can't run and why.
+@dataclass(frozen=True)
+class Targets:
+    """An object with the responders for it, also those that can't run and why.
 
-    Raises ResponderBotError("not_found").
+    `by_artifact` has the names of those that can run on each artifact of an alert.
     """
+
+    subject: Subject
+    offered: Sequence[OfferedResponder]
+    by_artifact: Mapping[str, Sequence[str]]
+
+
+async def targets(core: "CoreClient", object_id: str) -> Targets:
+    """Look up an object with the responders for it. Raises ResponderBotError("not_found")."""
     if OBJECT_ID.fullmatch(object_id):
         answer = await core.documents([object_id], responders=True)
         for document in answer.documents:
             subject = Subject.in_document(document, object_id)
+            if subject is None and object_id in document.responders:  # it has another id since it is in a case
+                subject = await of_kind(core, "case_artifact", object_id)
             if subject is not None:
-                return subject, document.responders.get(object_id, [])
+                return Targets(subject, document.responders.get(object_id, []), document.artifact_responders)
     raise ResponderBotError("not_found", NOTHING.format(object_id))
+
+
+async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
+    """Likewise, without an alert's artifacts."""
+    found = await targets(core, object_id)
+    return found.subject, found.offered
 
 
 async def of_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject:
@@ -68,12 +86,13 @@ async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject
     return action, Subject.unknown(action)
 
 
-def require_visible(context: Context, subject: Subject) -> None:
+def require_visible(context: Context, subject: Subject) -> RedactedView:
     """Refuse early what core would refuse: acting on what this person may not see. Raises ResponderBotError."""
     view = RedactedView(subject, own_clearance(context))
     if not view.is_open:
         details = {"tlp": subject.tlp, "clearance": view.clearance}
         raise ResponderBotError("forbidden", notices.withheld_from(view.clearance), details=details)
+    return view
 
 
 def require_id(context: Context, usage: str) -> tuple[str, str]:
@@ -129,13 +148,21 @@ async def _log(core: "CoreClient", object_id: str) -> Subject:
 
 async def _artifact(core: "CoreClient", object_id: str) -> Subject:
     found = await core.object_in_context("case_artifact", object_id)
-    return Subject.artifact(Artifact.model_validate(found.object), _case_in(found.object))
+    return Subject.artifact(Artifact.model_validate(found.object), _case_in(found.object) or _alert_in(found.object))
 
 
 def _case_in(holder: Mapping[str, Any]) -> Case | None:
     """The case that an object belongs to; None if core doesn't say, so that the highest TLP applies."""
     try:
         return Case.model_validate(holder.get("case"))
+    except ValidationError:
+        return None
+
+
+def _alert_in(holder: Mapping[str, Any]) -> Alert | None:
+    """The alert that an artifact in no case belongs to; None as for a case."""
+    try:
+        return Alert.model_validate(holder.get("alert"))
     except ValidationError:
         return None
 

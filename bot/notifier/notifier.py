@@ -238,6 +238,9 @@ class Notifier:
             desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
         for request_id in changes.requests:
             desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
+        for root_id, read in held.documents.items():
+            if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
+                desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
         await self._render_groups(placing)
@@ -287,6 +290,9 @@ class Notifier:
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
+
+    async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
+        return self._renderer.alert_cards(self._renderer.timeline(document), is_progress=not changes.ended)
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
         """The root changed itself: its other messages that show more or less than its levels allow now."""

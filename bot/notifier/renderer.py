@@ -88,11 +88,11 @@ class Renderer:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def alert_cards(self, timeline: Timeline, *, is_progress: bool = False) -> list[DesiredMessage]:
-        """The card of an alert in each channel; none for a case."""
+        """The card of an alert in each channel, with the runs on it and its artifacts; none for a case."""
         alert, now = timeline.alert, self._clock()
         if alert is None:
             return []
-        actions, total = timeline.actions_on(alert.id), timeline.count_on(alert.id)
+        actions, total = timeline.document.actions, timeline.action_count
         policies = timeline.document.policies
 
         def render(clearance: int, button: ButtonIds) -> Message:

@@ -64,7 +64,8 @@ class Timeline:
     def ids(self) -> set[str]:
         """Ids of all that the document has."""
         found = self.document
-        parts = {part.id for part in (*found.tasks, *found.logs)} | {part.id for part in found.artifacts}
+        artifacts = [*found.artifacts, *(found.alert.artifacts if found.alert else ())]
+        parts = {part.id for part in (*found.tasks, *found.logs)} | {part.id for part in artifacts}
         return {found.id, *found.unreadable} | parts | {action.id for action in found.actions}
 
     def in_thread_of(self, message: MessageRecord) -> "Timeline":
@@ -79,9 +80,10 @@ class Timeline:
         """The open and the newest actions on an object."""
         return [action for action in self.document.actions if action.object_id == object_id]
 
-    def count_on(self, object_id: str) -> int:
-        """How many actions there are on an object in all."""
-        return max(self.document.action_counts.get(object_id, 0), len(self.actions_on(object_id)))
+    @property
+    def action_count(self) -> int:
+        """How many actions there are in all on an alert and its artifacts."""
+        return max(sum(self.document.action_counts.values()), len(self.document.actions))
 
     def target(self, action: Action) -> Subject:
         """What an action ran on; of what can't be read nothing is shown."""

@@ -53,7 +53,7 @@ async def test_new_alert_is_posted_and_command_is_answered(
         card = await env.card(anna, alert_id)
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda view: "ResponderBot_" in str(view.modal))
+        await anna.until(lambda view: "Extract Indicators" in str(view.modal))
 
 
 async def test_unlinked_person_is_told_how_to_get_linked(tmp_path: Path) -> None:

@@ -30,17 +30,23 @@ def dump(shown: Any) -> str:
 
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
     """Every payload about this alert for this clearance."""
-    subject = Subject.alert(alert)
+    subject, view = Subject.alert(alert), RedactedView(Subject.alert(alert), clearance)
+    targets = {action.id: subject.part(action.object_id) or Subject.unknown(action) for action in actions}
+    by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
-    told = [home.HomeRun(action, subject) for action in actions]
+    told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = [home.HomeAlert(subject, NOW)]
     offered = [make.responder()]
     place = start.WizardState("~12")
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
-        dump(lists.alert_in_full(alert, clearance=clearance)),
+        dump(lists.alert_in_full(alert, clearance=clearance, button=button)),
         dump(lists.action_list(actions, subject, clearance=clearance, now_ms=NOW)),
-        dump(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder")),
+        dump(
+            lists.responder_list(
+                offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
+            )
+        ),
         dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
         dump(lists.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
         dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
@@ -55,8 +61,26 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(overview.run_list("Failed", told, person, **asked)),
         dump(overview.pending(told, told, person, **asked)),
     ]
-    for action in actions:
+    if view.is_open:
+        texts.append(dump(lists.responder_options(offered, by_artifact, view, "")))
+    for target in filter(None, map(subject.part, by_artifact)):
+        own = RedactedView(target, clearance)
         texts += [
+            dump(lists.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")),
+            dump(questions.confirm(offered[0], target, clearance=clearance, button=button)),
+            dump(questions.cannot_run(offered[0], own, "why")),
+            dump(questions.ambiguous_name("x", offered, target, "/responder")),
+        ]
+    for action in actions:
+        subject = targets[action.id]
+        own = RedactedView(subject, clearance)
+        texts += [
+            dump(questions.collision(action, offered[0], own, button=button)) if own.is_open else "",
+            dump(
+                approvals.direct_request(
+                    action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
+                )
+            ),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),
             dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
@@ -80,6 +104,42 @@ def test_nothing_above_the_clearance_is_in_any_payload(alert: Alert, actions: li
         forbidden += [*MARKS.values(), INPUTS, NAME, PERSON]
     for text in everything(alert, actions, clearance):
         assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
+
+
+ON: Mapping[int, str] = {0: "qonCLEARq", 1: "qonGREENq", 2: "qonAMBERq", 3: "qonREDq"}
+
+
+@st.composite
+def alerts_with_runs(draw: st.DrawFn) -> tuple[Alert, list[Action]]:
+    """An alert, and runs on it and its artifacts: names, inputs and people carry `ON` of the level that counts."""
+    alert = draw(make.alerts(MARKS))
+    targets = [(alert.id, alert.tlp), *((a.id, max(a.tlp, alert.tlp)) for a in alert.artifacts)]
+    runs = []
+    for number, (object_id, tlp) in enumerate(draw(st.lists(st.sampled_from(targets), max_size=5))):
+        run = draw(make.actions(REPORT, ON[tlp], ON[tlp], ON[tlp]))
+        kind = "Alert" if object_id == alert.id else "Observable"
+        ids = {"id_": f"~{40 + number}", "id": f"~{40 + number}"}
+        runs.append(run.model_copy(update={**ids, "object_id": object_id, "object_type": kind}))
+    return alert, runs
+
+
+@given(alerts_with_runs(), make.levels)
+def test_an_artifact_above_the_clearance_is_in_no_payload_and_neither_are_runs_on_it(
+    alert_with_runs: tuple[Alert, list[Action]], clearance: int
+) -> None:
+    alert, runs = alert_with_runs
+    forbidden = [mark for marks in (MARKS, ON) for tlp, mark in marks.items() if not may_see(clearance, tlp)]
+    for text in everything(alert, runs, clearance):
+        assert [mark for mark in forbidden if mark.lower() in text.lower()] == []
+
+
+@given(make.alerts(MARKS), make.levels)
+def test_nothing_is_found_by_what_is_withheld(alert: Alert, clearance: int) -> None:
+    view = RedactedView(Subject.alert(alert), clearance)
+    by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
+    for tlp, mark in MARKS.items():
+        if not may_see(clearance, tlp):
+            assert lists.responder_options([make.responder()], by_artifact, view, mark) == {"options": []}
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:

@@ -116,7 +116,7 @@ async def switch_user(page: Page, name: str) -> None:
 
 async def choose(page: Page, shown: Locator, typed: str) -> None:
     """Open the card's menu, type, and choose the only option found."""
-    await shown.locator(".select-box").click()
+    await shown.locator(".block-actions .select-box").click()
     await page.wait_for_selector(".picker .option")
     await page.keyboard.type(typed)
     await expect(page.locator(".picker .option")).to_have_count(1)

@@ -138,7 +138,7 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str], person: str = "") -> Alert:
     """An alert whose own words carry `mark[tlp]`, its artifacts the mark of their own TLP, its people `person`."""
     login = f"{person}ben@soc.example"
     tlp = draw(levels)
-    found = draw(st.lists(artifacts(mark), max_size=6))
+    found = draw(st.lists(artifacts(mark), max_size=6, unique_by=lambda a: a.id))
     # Titles, tags and links often repeat an observable in another case.
     repeated = [_loud(a.label) if draw(st.booleans()) else a.label for a in found]
     own = st.one_of(_marked(mark[tlp]), *([st.sampled_from(repeated)] if repeated else []))

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cards import access, home, lists, notices, overview, people, questions, replies, start, template, views
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
-from bot.redaction import Subject
+from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.limits import problems
 from core.models import (
     AccessRequest,
@@ -45,7 +46,7 @@ def fine_view(view: Mapping[str, Any]) -> None:
 def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
     fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW))
-    fine(lists.alert_in_full(alert, clearance=clearance))
+    fine(lists.alert_in_full(alert, clearance=clearance, button=button))
 
 
 def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_characters() -> None:
@@ -85,7 +86,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
     card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW)
     fine(card)
     fine(lists.action_list(actions, Subject.alert(alert), clearance=3, now_ms=NOW))
-    fine(lists.alert_in_full(alert, clearance=3))
+    fine(lists.alert_in_full(alert, clearance=3, button=button))
     assert "runs more" in str(card.blocks)
 
 
@@ -118,37 +119,91 @@ def test_a_list_and_a_menu_of_any_responders_fit(
     offered: list[OfferedResponder], alert: Alert, clearance: int, typed: str
 ) -> None:
     subject = Subject.alert(alert)
-    fine(lists.responder_list(offered, subject, clearance=clearance, button=button, command="/responder"))
-    assert problems("options", lists.responder_options(offered, typed)) == []
+    by_artifact = {artifact.id: [r.name for r in offered[:6]] for artifact in alert.artifacts}
+    listed = lists.responder_list(
+        offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
+    )
+    fine(listed)
+    menu = lists.responder_options(offered, by_artifact, RedactedView(subject, clearance), typed)
+    assert problems("options", menu) == []
     for responder in offered[:2]:
         fine(questions.confirm(responder, subject, clearance=clearance, button=button))
-        fine(questions.collision(samples.action(), responder, subject, button=button))
-        fine(questions.cannot_run(responder, subject, lists.reasons(responder)))
+        fine(questions.collision(samples.action(), responder, RedactedView(subject, clearance), button=button))
+        fine(questions.cannot_run(responder, RedactedView(subject, clearance), lists.reasons(responder)))
     if offered:
         fine(questions.ambiguous_name(typed, offered, subject, "/responder"))
 
 
 def test_300_responders_fit_a_list_and_the_menu_shows_100_with_those_that_can_run_first() -> None:
     offered = [samples.responder(f"R{n:03}", verdict="cannot_run" if n % 2 else "can_run") for n in range(300)]
-    fine(
-        lists.responder_list(offered, Subject.alert(samples.alert()), clearance=2, button=button, command="/responder")
-    )
-    menu = lists.responder_options(offered, "")
+    subject = Subject.alert(samples.alert())
+    fine(lists.responder_list(offered, {}, subject, clearance=2, button=button, command="/responder"))
+    menu = lists.responder_options(offered, {}, RedactedView(subject, 2), "")
     assert problems("options", menu) == []
-    assert [(g["label"]["text"], len(g["options"])) for g in menu["option_groups"]] == [(lists.CAN, 100)]
+    assert [(g["label"]["text"], len(g["options"])) for g in menu["option_groups"]] == [
+        ("Alert ~12", 99),
+        ("201 more", 1),
+    ]
 
 
-def test_a_menu_has_two_groups_and_says_why_the_second_cannot_run() -> None:
+def test_a_menu_says_at_its_end_why_others_cannot_run() -> None:
+    view = RedactedView(Subject.alert(samples.alert()), 2)
     offered = [samples.responder("Mailer", verdict="cannot_run", reasons=["TLP:RED is too high"]), samples.responder()]
-    groups = lists.responder_options(offered, "")["option_groups"]
+    groups = lists.responder_options(offered, {}, view, "")["option_groups"]
     assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
-        (lists.CAN, "Close False Positive"),
+        ("Alert ~12", "Close False Positive"),
         (lists.CANNOT, "Mailer"),
     ]
     assert groups[1]["options"][0]["description"]["text"] == "TLP:RED is too high"
-    marked = lists.responder_options([samples.responder(description="Waits (in `try` *only*)")], "")
+    marked = lists.responder_options([samples.responder(description="Waits (in `try` *only*)")], {}, view, "")
     assert marked["option_groups"][0]["options"][0]["description"]["text"] == "Waits (in try only)"
     assert lists.responder_of_option(offered, groups[0]["options"][0]["value"]) == offered[1]
+
+
+def menu_of(typed: str, *, clearance: int = 2) -> dict[str, list[str]]:
+    """Titles by the heading of their group, in the menu of an alert with an address, a domain and a hidden hash."""
+    artifacts = [
+        samples.artifact(1, data_type="domain", data="evil.example"),
+        samples.artifact(2, data="198.51.100.7", ioc=True),
+        samples.artifact(3, data_type="hash", data="9f86d081", tlp=3),
+    ]
+    offered = [
+        samples.responder("Close_1_0"),
+        samples.responder("Block_Address_1_0", verdict="cannot_run", reasons=["takes ip"]),
+        samples.responder("Lookup_1_0", verdict="cannot_run", reasons=["takes domain, ip"]),
+        samples.responder("Mailer_1_0", verdict="cannot_run", reasons=["not configured"]),
+    ]
+    by_artifact = {"~901": ["Lookup_1_0"], "~902": ["Block_Address_1_0", "Lookup_1_0"], "~903": ["Lookup_1_0"]}
+    view = RedactedView(Subject.alert(samples.alert(artifacts=artifacts)), clearance)
+    groups = lists.responder_options(offered, by_artifact, view, typed).get("option_groups", [])
+    return {g["label"]["text"]: [option["text"]["text"] for option in g["options"]] for g in groups}
+
+
+def test_a_menu_groups_its_entries_by_target_with_indicators_of_compromise_first() -> None:
+    assert menu_of("") == {
+        "Alert ~12": ["Close"],
+        "ip 198[.]51[.]100[.]7": ["Block Address", "Lookup"],
+        "domain evil[.]example": ["Lookup"],
+        lists.CANNOT: ["Mailer"],
+    }
+    assert list(menu_of("", clearance=3)) == [*list(menu_of(""))[:3], "hash 9f86d081", lists.CANNOT]
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("198.51.100.7", {"ip 198[.]51[.]100[.]7": ["Block Address", "Lookup"]}),
+        ("198[.]51[.]100", {"ip 198[.]51[.]100[.]7": ["Block Address", "Lookup"]}),
+        ("block address", {"ip 198[.]51[.]100[.]7": ["Block Address"]}),
+        ("Block_Address_1_0", {"ip 198[.]51[.]100[.]7": ["Block Address"]}),
+        ("lookup EVIL", {"domain evil[.]example": ["Lookup"]}),
+        ("domain", {"domain evil[.]example": ["Lookup"]}),
+        ("9f86", {}),
+        ("hash", {}),
+    ],
+)
+def test_typing_filters_by_responder_data_and_type(typed: str, found: dict[str, list[str]]) -> None:
+    assert menu_of(typed) == found
 
 
 @given(samples.foreign_text)
@@ -219,12 +274,13 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
     fine_view(start.start_view(place, subject, clearance=clearance, choices=[subject]))
     found = lists.found_alerts([alert], typed, more=True, clearance=clearance, button=button)
     fine_view(views.message_view("Alerts found", found))
-    listed = lists.responder_list([responder], subject, clearance=clearance, button=button, command="/responder")
+    listed = lists.responder_list([responder], {}, subject, clearance=clearance, button=button, command="/responder")
     fine_view(views.message_view("What can run", listed))
     given = start.Given(text=typed)
     fine_view(start.start_view(place, subject, clearance=clearance, responder=responder, given=given))
     fine_view(start.run_view(place, subject, responder, clearance=clearance, given=given))
-    fine_view(start.collision_view(place, samples.action(), responder, subject, given=given))
+    view = RedactedView(subject, clearance)
+    fine_view(start.collision_view(place, samples.action(), responder, view, given=given))
     assert start.WizardState.from_text(place.to_text()) == place
 
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from bot.cards.text import (
     clip,
     code,
-    defang,
     duration,
     foreign,
     foreign_plain,
@@ -16,6 +15,7 @@ from bot.cards.text import (
     strip_markup,
     utc_time,
 )
+from bot.redaction import defang
 
 
 @given(st.text(max_size=300), st.integers(1, 80))

@@ -259,7 +259,8 @@ async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnviron
 
 async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: str) -> None:
     """Choose an option of the card's overflow menu."""
-    more = next(e for b in blocks(card) for e in b.get("elements") or [] if e.get("action_id") == ids.MORE)
+    found = [e for b in blocks(card) for e in [b.get("accessory") or {}, *(b.get("elements") or [])]]
+    more = next(e for e in found if e.get("action_id") == ids.MORE)
     value = next(o["value"] for o in more["options"] if o["text"]["text"] == words)
     await env[name].click(SOC, card["ts"], action_id=ids.MORE, value=value)
 

@@ -21,8 +21,10 @@ async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], respo
 
 
 def menu_block(card: dict[str, Any]) -> str:
-    """The id of the block that holds the menu of responders."""
-    return next(str(b["block_id"]) for b in blocks(card) if str(b.get("block_id", "")).startswith(ids.MENU_BLOCK))
+    """The id of the block that holds the menu of the alert and its observables."""
+    return next(
+        str(b["block_id"]) for b in blocks(card) if ids.MENU in [e.get("action_id") for e in b.get("elements") or []]
+    )
 
 
 def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
