@@ -48,7 +48,7 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
 
 def _push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows of an end: what ran on what and how it went, and what is left to do for whom."""
-    text = f"{approvals.on_what(view.subject, view)}: {runs.plain_line(action, view)}"
+    text = f"{approvals.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
     if view.is_open and runs.has_failed(action):
         text += f" {person_name(action.created_by)} can run it again."
     return clip(text, MESSAGE_TEXT_LIMIT)

@@ -20,7 +20,7 @@ from bot.features.payload import button_token, clicked_element, is_ephemeral, is
 from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
-from core.models import Action, OfferedResponder, Parameter, RunInput
+from core.models import Action, Artifact, OfferedResponder, Parameter, RunInput
 
 USAGE = "run NAME ~id"
 MAX_KEPT = 2000  # characters of logins in a modal's metadata, which has 3,000
@@ -52,17 +52,36 @@ async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
     name, object_id = subjects.require_id(replace(context, text=text), USAGE)
-    subject, offered = await subjects.offered(context.core, object_id)
-    subjects.require_visible(context, subject)
-    found = _named(name, offered)
+    command, targets = context.services.command, await subjects.targets(context.core, object_id)
+    view = subjects.require_visible(context, targets.subject)
+    name, named = subjects.split_target(name, view)
+    found = _named(name, targets.offered)
     if len(found) > 1:
-        await responses.show(
-            context, "Which one?", questions.ambiguous_name(name, found, subject, context.services.command)
+        shown = questions.ambiguous_name(name, found, targets.subject, command)
+        await responses.show(context, "Which one?", shown)
+        return
+    if not found:
+        raise subjects.no_target(name, view, command) or _no_such_responder(
+            name, targets.offered, targets.subject, command
         )
-    elif not found:
-        raise _no_such_responder(name, offered, subject, context.services.command)
-    else:
-        await start(context, await _typed_request(RunRequest(subject, found[0]), typed))
+    subject, responder = targets.subject, found[0]
+    if named:
+        subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
+        subjects.require_visible(context, subject)
+        responder = next((r for r in offered if r.id == responder.id), responder)
+    elif not can_run(responder) and (artifacts := subjects.takers(responder, targets, view)):
+        raise subjects.runs_elsewhere(responder, artifacts, view, f"{command} run {names.example(responder)}")
+    await start(context, await _typed_request(RunRequest(subject, responder), typed))
+
+
+def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
+    """The id of the artifact that is meant, of several with the same data the one that the responder takes."""
+    taken = [one for one in named if responder.name in targets.by_artifact.get(one.id, ())] or list(named)
+    if len(taken) == 1:
+        return taken[0].id
+    each = ", ".join(f"{one.data_type} ({one.id})" for one in taken[:10])
+    example = f"{command} run {names.example(responder)} {taken[0].id}"
+    raise ResponderBotError("bad_request", f"{len(taken)} observables have this data: {each}. Type `{example}`.")
 
 
 async def _typed_request(request: RunRequest, typed: Mapping[str, str]) -> RunRequest:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bot.cards import notices
+from bot.cards.names import title
 from bot.cards.runs import titled_as
 from bot.features.access import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import split_name_and_id
-from bot.redaction import RedactedView, Subject
+from bot.features.command_text import split_name_and_id, split_words
+from bot.redaction import RedactedView, Subject, artifact_title, refanged, visible
 from core.common.errors import ResponderBotError
 from core.models import Action, Alert, Artifact, Case, Kind, Log, OfferedResponder, Task
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 OBJECT_ID = re.compile(r"~[0-9]{1,18}")
+LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
+_LINKED = re.compile(r"^(?:https?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
 Lookup = Callable[["CoreClient", str], Awaitable[Subject]]
 
@@ -84,6 +87,51 @@ async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject
         found = next((one for one in document.actions if one.id == action.id), None)
         return titled_as(action, found), subject or Subject.unknown(action)
     return action, Subject.unknown(action)
+
+
+def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]]:
+    """What else stands in a command's text, and the artifacts of an alert whose data (defanged or not) or id it has.
+
+    What this person may not see is not found.
+    """
+    words = split_words(text)
+    known: dict[str, list[Artifact]] = {}
+    for artifact in view.artifacts() if view.subject.kind == "alert" else ():
+        for data in {artifact.id, *map(_plain, artifact.texts)}:
+            known.setdefault(data, []).append(artifact)
+    for word in reversed(words):
+        if found := known.get(_plain(word)):
+            return " ".join(one for one in words if one is not word), found
+    return text, []
+
+
+def _plain(data: str) -> str:
+    """Data as people type it or as Slack makes a link of it: not defanged, in one case, without scheme."""
+    return _LINKED.sub("", refanged(visible(data)).casefold().strip()).rstrip("/")
+
+
+def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError | None:
+    """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None."""
+    word = next((word for word in reversed(split_words(text)) if LIKE_DATA.search(refanged(word))), "")
+    if not word or view.subject.kind != "alert":
+        return None
+    alert_id = view.subject.id
+    sentence = f"{alert_id} shows you no observable {word[:100]!r}. `{command} list {alert_id}` shows what it has."
+    return ResponderBotError("not_found", sentence)
+
+
+def takers(responder: OfferedResponder, found: Targets, view: RedactedView) -> Sequence[Artifact]:
+    """The artifacts of an alert that a responder can run on, as far as they may be shown."""
+    return [one for one in view.artifacts() if responder.name in found.by_artifact.get(one.id, ())]
+
+
+def runs_elsewhere(
+    responder: OfferedResponder, artifacts: Sequence[Artifact], view: RedactedView, command: str
+) -> ResponderBotError:
+    """Says that a responder can run on observables, but not on their alert; `command` runs it on one, by its id."""
+    each = ", ".join(f"{view.text(artifact_title(one))[:100]} (`{command} {one.id}`)" for one in artifacts[:5])
+    sentence = f"{title(responder)} can't run on {view.subject.id} itself, but on {each}. Nothing was run."
+    return ResponderBotError("bad_request", sentence)
 
 
 def require_visible(context: Context, subject: Subject) -> RedactedView:

@@ -102,6 +102,10 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         more = dict(policy)
         sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
+    blocked = folder / "blocked" / "addresses.txt"
+    blocked.parent.mkdir()
+    for bundled in ("ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"):
+        sections[bundled] = ResponderSection(config={"file": str(blocked)}, writable=(blocked.parent,))
     return sections
 
 

@@ -1,0 +1,123 @@
+"""What people do with an alert's observables: from the card, by command, and once they are in a case."""
+
+from typing import Any
+
+from bot.cards import ids
+from core.models import Action, Alert
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
+from tests.bot.features.test_inputs import shown_in
+from tests.bot.features.test_runs import menu_block
+from tests.bot.running import SOC
+
+BLOCK = "ResponderBot_BlockAddress_1_0"
+ADDRESS, DEFANGED = "198.51.100.7", "ip 198[.]51[.]100[.]7"
+OBSERVABLES = [
+    {"dataType": "hash", "data": "9f86d081884c7d659a2feaa0c55ad015"},
+    {"dataType": "domain", "data": "updates.evil.example"},
+    {"dataType": "ip", "data": ADDRESS, "ioc": True},
+    {"dataType": "ip", "data": "203.0.113.99", "tlp": 3},
+]
+
+
+async def alert_with_observables(env: FeatureEnvironment) -> tuple[Alert, str, str]:
+    """An alert, the id of its address, and of the one that Anna may not see."""
+    alert = await env.create_alert(artifacts=OBSERVABLES)
+    address, hidden = (next(a.id for a in alert.artifacts if a.data == data) for data in (ADDRESS, "203.0.113.99"))
+    return alert, address, hidden
+
+
+def blocked(env: FeatureEnvironment) -> list[str]:
+    """The addresses in the block list."""
+    lines = (env.folder / "blocked" / "addresses.txt").read_text().splitlines()
+    return [line.partition(" ")[0] for line in lines]
+
+
+async def newest_ended(env: FeatureEnvironment, artifact_id: str) -> Action:
+    """The newest run on an artifact, once it has ended."""
+    run = (await env.client.actions("case_artifact", artifact_id))[0]
+    while run.end_date is None:
+        run = await env.client.action(run.id, wait_s=10)
+    return run
+
+
+async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_case(env: FeatureEnvironment) -> None:
+    anna = env["anna"]
+    alert, address, _ = await alert_with_observables(env)
+    card = within_limits(await env.card_of("anna", alert))
+    menu = {"action_id": ids.numbered(ids.MENU, address)}
+    groups = await anna.options(SOC, card["ts"], **menu)  # the first click
+    assert [g["label"]["text"] for g in groups] == [DEFANGED]
+    value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
+    await anna.click(SOC, card["ts"], value=value, **menu)  # the second
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, DEFANGED)))
+    assert shown_in(form)["minutes"] == "60"
+    assert alert.title in text_of(form)
+    await anna.submit(form["id"], {})  # the third
+    line = f"✅ *Block Address* on {DEFANGED} (Minutes: 60) done"
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, line))
+    assert blocked(env) == [ADDRESS]
+    (run,) = await env.client.actions("case_artifact", address)
+    reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    assert "*Block Address* done in" in text_of(reply[0])
+    assert f"on {DEFANGED}, started by anna" in text_of(reply[0])
+    assert reply[0]["text"].startswith(f"HIGH {alert.title} ({alert.id}): Block Address on {DEFANGED} done in ")
+
+    case = await env.client.create_case_from_alert(alert.id)
+    assert [a.id for a in await env.client.actions("case_artifact", address)] == [run.id]
+    kept = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"made into case {case.id}"))
+    assert f"✅ *Block Address* on {DEFANGED}" in text_of(within_limits(kept))
+    await anna.command(SOC, f"/responder run Release Address {address}")
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"✅ *Release Address* on {DEFANGED} done"))
+    assert blocked(env) == []
+    assert len(await env.client.actions("case_artifact", address)) == 2
+
+
+async def test_a_command_names_an_observable_by_its_data_or_id(env: FeatureEnvironment) -> None:
+    anna = env["anna"]
+    alert, address, hidden = await alert_with_observables(env)
+    await env.card_of("anna", alert)
+    for typed in (f"{alert.id} {ADDRESS}", f"{alert.id} 198[.]51[.]100[.]7", f"{alert.id} {address}", address):
+        await anna.command(SOC, f"/responder run block address {typed} minutes=5")
+        await env.told("anna", f"on {DEFANGED}")
+        assert (await newest_ended(env, address)).status == "Success"
+    assert len(await env.client.actions("case_artifact", address)) == 4
+    body: dict[str, Any] = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": address}
+    assert (await env.client.run({**body, "parameters": {"minutes": 60}})).object_id == address
+
+    await anna.command(SOC, f"/responder run block address {alert.id}")
+    told = await env.told("anna", f"Block Address can't run on {alert.id} itself, but on")
+    assert f"/responder run Block Address {address}" in text_of(told)
+    assert hidden not in text_of(told)
+    for data in ("203.0.113.99", "203.0.113.98"):  # one that she may not see, and one that isn't there
+        await anna.command(SOC, f"/responder run block address {alert.id} {data}")
+        await env.told("anna", f"{alert.id} shows you no observable '{data}'")
+    await anna.command(SOC, f"/responder run block address {hidden}")
+    assert "203" not in text_of(await env.told("anna", "You may see up to TLP:AMBER"))
+
+
+async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: FeatureEnvironment) -> None:
+    alert, address, hidden = await alert_with_observables(env)
+    card = await env.card_of("anna", alert)
+    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
+    for name, addresses in (("anna", [DEFANGED]), ("ben", [DEFANGED, "ip 203[.]0[.]113[.]99"])):
+        groups = await env[name].options(SOC, card["ts"], **place)
+        labels = [g["label"]["text"] for g in groups]
+        assert labels[: 1 + len(addresses)] == [f"Alert {alert.id}", *addresses]
+        found = await env[name].options(SOC, card["ts"], query="block 203.0.113.99", **place)
+        assert [g["label"]["text"] for g in found if g["options"]] == addresses[1:]
+    assert "withheld (TLP:RED)" in text_of(card)
+    await env["anna"].command(SOC, f"/responder list {alert.id}")
+    listed = fine(await env.told("anna", f"• {DEFANGED} ({address}): Block Address, Release Address"))
+    await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+    details = fine(await env.told("anna", "updates[.]evil[.]example"))
+    menus = [e["action_id"] for b in details["blocks"] if (e := b.get("accessory"))]
+    assert menus == [ids.numbered(ids.MENU, a.id) for a in sorted(alert.artifacts[:3], key=lambda a: not a.ioc)]
+    for shown in (listed, details):
+        assert hidden not in text_of(shown)
+        assert "203" not in text_of(shown).replace("203[.]0[.]113[.]7", "")
+    groups = await env["anna"].options(None, view_id=details["id"], action_id=ids.numbered(ids.MENU, address))
+    value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
+    await env["anna"].click(None, view_id=details["id"], action_id=ids.numbered(ids.MENU, address), value=value)
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, DEFANGED)))
+    await env["anna"].submit(form["id"], {})
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"*Block Address* on {DEFANGED}"))
