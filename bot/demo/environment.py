@@ -26,6 +26,9 @@ EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
 MAIL = "ResponderBot_Mail_1_0"
+BLOCK = "ResponderBot_BlockAddress_1_0"
+UNBLOCK = "ResponderBot_ReleaseAddress_1_0"
+C2 = "198.51.100.23"  # of the first sample alert
 ISOLATE = "Demo_Isolate_Host_1_0"
 RELEASE = "Demo_Release_Host_1_0"
 
@@ -87,7 +90,7 @@ async def demo_environment(
         stack.push_async_callback(emulator.stop)
         received: list[Mapping[str, Any]] = []
         receiver = await stack.enter_async_context(_receiver(received))
-        core = await stack.enter_async_context(open_core(_core_tables(receiver, port), state))
+        core = await stack.enter_async_context(open_core(_core_tables(receiver, port, state), state))
         keys = {
             name: await core.add_user(name, profile, clearance, f"{TEAM}:{slack_id}")
             for slack_id, name, _, profile, clearance in PEOPLE
@@ -138,6 +141,7 @@ def pointers(alert_ids: Sequence[str]) -> list[Mapping[str, Any]]:
         ("See what came in", "Three alerts, each with what is known and what ran.", {"channel": ALERTS}),
         ("See what can be done", "What can run on the beacon, and why the rest can't.", {"insert": f"list {first}"}),
         ("Run one", "It collects the addresses. The card shows its end.", {"insert": f"run {EXTRACT} {first}"}),
+        ("Block an address", "On the card: Act on ip. Or type this.", {"insert": f"run Block Address {first} {C2}"}),
         ("Be asked first", "It says what it does before it runs.", {"insert": f"run {WEBHOOK} {first}"}),
         ("Need a second person", "It waits until somebody approves.", {"insert": f"run {ISOLATE} {first}"}),
         ("Approve it as Ben", "His App Home lists what waits for him.", {"user": BEN, "home": True}),
@@ -155,7 +159,10 @@ def _typed(more: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**more, "insert": f"/responder {more['insert']}"} if "insert" in more else more
 
 
-def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
+def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
+    blocked = state / "blocked"
+    blocked.mkdir(exist_ok=True)
+    block_list = {"config": {"file": str(blocked / "addresses.txt")}, "writable": [str(blocked)]}
     return {
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},
         "engine": [{"name": "local", "type": "process", "responders": [str(HERE / "responders")]}],
@@ -165,6 +172,8 @@ def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
                 "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
             },
             MAIL: {"config": NO_MAIL},
+            BLOCK: block_list,
+            UNBLOCK: block_list,
             ISOLATE: {
                 "confirm": "Takes the host off the network for an hour, or until somebody puts it back.",
                 "approval": 1,

@@ -32,11 +32,11 @@ async def test_run_takes_2_clicks_and_why_not_1(flows: FlowEnvironment) -> None:
     _, title = await flows.alert()
     shown = await card(page, title)
     async with clicks(page, 1):
-        await shown.locator(".select-box").click()
+        await shown.locator(".block-actions .select-box").click()
         await expect(page.locator(".picker")).to_contain_text("Can't run")
     await page.keyboard.press("Escape")
     async with clicks(page, 2):
-        await shown.locator(".select-box").click()
+        await shown.locator(".block-actions .select-box").click()
         await page.locator(".picker .option", has_text="Extract").click()
         await expect(shown).to_contain_text("Found", timeout=RUN_ENDS_MS)
 
@@ -46,7 +46,7 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     async with clicks(page, 3):
-        await shown.locator(".select-box").click()
+        await shown.locator(".block-actions .select-box").click()
         await page.locator(".picker .option", has_text="Webhook").click()
         await page.locator("#modal").get_by_role("button", name=re.compile("^Run")).click()
         await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
