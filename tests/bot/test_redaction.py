@@ -251,9 +251,9 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
     given = start.Given(inputs.form(offered[0].parameters or (), {}))
     shown = [
         *everything(make.alert(), [run], 3),
-        dump(lists.responder_list(offered, subject, clearance=3, button=button, command="/responder")),
+        dump(lists.responder_list(offered, {}, subject, clearance=3, button=button, command="/responder")),
         dump(questions.confirm(offered[0], subject, clearance=3, button=button)),
-        dump(questions.needs_inputs(offered[0], subject, button=button)),
+        dump(questions.needs_inputs(offered[0], RedactedView(subject, 3), button=button)),
     ]
     assert not [text for text in shown if "<!channel" in text or "<@U0BOSS" in text]
     view = start.run_view(place, subject, offered[0], clearance=3, given=given)
