@@ -54,6 +54,9 @@ class DemoScript:
         await self._ended(EXTRACT, "alert", alert_id, ts)
         self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
+        form = await self._ben.until(_run_form, STEP_S)
+        self._transcript.say("ben", "gives no reason and says Run", ALERTS)
+        await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
         await self._run_on_log(alert_id, ts)
         await self._template()
@@ -172,6 +175,12 @@ def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str
         if text is not None:
             typed[block_id] = {element["action_id"]: text}
     return typed
+
+
+def _run_form(view: EmulatorView) -> Message:
+    """The open form for a run's inputs, or {}."""
+    modal: Message = view.modal or {}
+    return modal if modal.get("callback_id") == ids.START_VIEW else {}
 
 
 def _template_form(view: EmulatorView) -> Message:
