@@ -14,7 +14,6 @@ from bot.cards.text import (
     code,
     context,
     count,
-    defang,
     defang_indicators,
     duration,
     foreign,
@@ -22,7 +21,7 @@ from bot.cards.text import (
     section,
     slack_date,
 )
-from bot.redaction import RedactedView, Subject
+from bot.redaction import RedactedView, Subject, defang
 from core.models import SEVERITY_NAMES
 
 MOST = 5  # of titles, sources and observables
