@@ -177,6 +177,8 @@ async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None
         "slackUser": "U1",
         "profile": "analyst",
         "members": [],
+        "targets": [{"objectType": "alert", "objectId": "~1"}],
+        "undoAfterMinutes": 1,
         "alertIds": ["~9"],
         "caseId": "~9",
     }
