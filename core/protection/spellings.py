@@ -26,6 +26,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 MAX_CHARS = 16_384
 """Longer texts are not read: a hostile one would take seconds."""
 MAX_ROUNDS = 8  # of decoding, each of which may bring out more
+MAX_PORT = 65_535
 MAX_TOKEN_CHARS = 2_048  # as long as a URL in use
 
 # What is not shown, beside the category Cf: joiners, fillers, selectors of variants.
@@ -116,7 +117,11 @@ def canonical(text: str) -> str:
     v4 = sorted(str(inner) for network in addresses for inner in (network, *_embedded(network)) if inner.version == 4)
     if addresses:
         return (v4 or sorted(map(str, addresses)))[0]
-    return min(_host_forms(whole)) if whole and _is_host(whole) else _as_text(cleaned)
+    return min(_host_forms(whole), key=_ascii_first) if whole and _is_host(whole) else _as_text(cleaned)
+
+
+def _ascii_first(form: str) -> tuple[bool, str]:
+    return not form.isascii(), form
 
 
 class _Found:
@@ -175,10 +180,10 @@ def _cleaned(text: str) -> str:
     """The text as a reader would see it: escapes decoded, defanging undone, invisible characters gone."""
     for _ in range(MAX_ROUNDS):
         before = text
+        if not text.isascii():  # first, as they may stand inside an escape
+            text = _INVISIBLE.sub("", "".join(char for char in text if unicodedata.category(char) != "Cf"))
         text = unquote(html.unescape(text), errors="ignore")
         text = unicodedata.normalize("NFKC", text).replace("。", ".")
-        if not text.isascii():
-            text = _INVISIBLE.sub("", "".join(char for char in text if unicodedata.category(char) != "Cf"))
         for pattern, plain in _DEFANGED:
             text = pattern.sub(plain, text)
         if text == before:
@@ -209,7 +214,7 @@ def _without_port(part: str) -> Iterator[str]:
     else:
         first, _, second = part.partition(":")
         yield first
-        if not second.isdigit():  # such as mailto:dc01
+        if not second.isdecimal() or int(second[:6]) > MAX_PORT:  # such as mailto:dc01, http:167772165
             yield second
 
 
