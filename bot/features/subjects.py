@@ -14,7 +14,7 @@ from bot.cards.runs import titled_as
 from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id, split_words
-from bot.redaction import RedactedView, Subject, artifact_title, refanged, visible
+from bot.redaction import RedactedView, Subject, artifact_title, kind_of, refanged, visible
 from core.common.errors import ResponderBotError
 from core.models import Action, Alert, Artifact, Case, Kind, Log, OfferedResponder, Task
 
@@ -84,6 +84,7 @@ async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         subject = Subject.in_document(document, action.object_id)
+        subject = subject or await _find_kind(core, kind_of(action.object_type), action.object_id)
         found = next((one for one in document.actions if one.id == action.id), None)
         return titled_as(action, found), subject or Subject.unknown(action)
     return action, Subject.unknown(action)

@@ -59,6 +59,7 @@ INPUTS: list[dict[str, Any]] = [
     {"name": "until", "type": "date"},
     {"name": "owner", "title": "Who answers for it", "type": "user"},
 ]
+MORE_TYPES = {"Tell": ["thehive:case_task_log"], "Quarantine": ["ip"]}
 DECLARED: Mapping[str, Mapping[str, Any]] = {
     "Vendor_Ban": {"title": BAN, "parameters": INPUTS},
     "Vendor_Drop": {"title": DROP, "parameters": INPUTS},
@@ -119,7 +120,7 @@ def _write(folder: Path, name: str) -> None:
         "url": "",
         "license": "Apache-2.0",
         "description": f"{name}s, for a test",
-        "dataTypeList": ["thehive:alert", *(["thehive:case_task_log"] if name == "Tell" else [])],
+        "dataTypeList": ["thehive:alert", *MORE_TYPES.get(name, ())],
         "command": f"{name}/run.py",
         "baseConfig": name,
         "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],

@@ -110,6 +110,18 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
     await env.told("anna", "There is no run ~999.")
 
 
+async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    body = {"responderId": "Quarantine_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
+    action = await env.client.run(body)
+    await env["anna"].command(SOC, f"/responder deny {action.id}")
+    await env.told("anna", "You denied Quarantine")
+    assert (await env.client.action(action.id)).outcome == "denied"
+    action = await env.client.run(body)
+    await env["anna"].command(SOC, f"/responder approve {action.id}")
+    await env.told("anna", "asks to run *Quarantine*")
+
+
 async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: FeatureEnvironment) -> None:
     alert = await env.create_alert(tlp=3)
     await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
