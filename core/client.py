@@ -35,6 +35,7 @@ from core.models import (
     LogInput,
     ObjectInContext,
     OfferedResponder,
+    PausedResponder,
     Permission,
     Person,
     RunInput,
@@ -267,6 +268,14 @@ class CoreClient:
     async def deny(self, action_id: str, message: str = "") -> Action:
         return await self._post(Action, f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
 
+    async def paused(self) -> list[PausedResponder]:
+        """The responders that are paused, since they failed too often."""
+        return self._parse(await self._request("GET", "/api/responder/paused"), _PAUSED.validate_json)
+
+    async def resume(self, responder_name: str) -> PausedResponder:
+        """Let a paused responder run again; "conflict" if it isn't paused."""
+        return await self._post(PausedResponder, f"/api/responder/{_quoted(responder_name)}/resume")
+
     # --- people -----------------------------------------------------------------------------------------------------
 
     async def request_access(self, team: str, slack_user: str, name: str) -> AccessRequest:
@@ -424,6 +433,7 @@ _ACTIONS = TypeAdapter(list[Action])
 _ACCESS_REQUESTS = TypeAdapter(list[AccessRequest])
 _USERS = TypeAdapter(list[UserEntry])
 _GROUPS = TypeAdapter(list[Group])
+_PAUSED = TypeAdapter(list[PausedResponder])
 _PEOPLE = TypeAdapter(list[Person])
 _RESPONDERS = TypeAdapter(list[OfferedResponder])
 

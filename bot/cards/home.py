@@ -66,7 +66,9 @@ def home_view(
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
         *lists,
     ]
-    blocks += [section(f"🌩 *Storm in <#{channel}>*: {words}.") for channel, words in home.storms[:MAX_SHOWN]]
+    if home.storms:
+        lines = [f"🌩 *Storm in <#{channel}>*: {words}." for channel, words in home.storms[:MAX_SHOWN]]
+        blocks.append(section("\n".join(lines)))
     blocks += head("Waiting for your approval", home.waiting)
     for run in home.waiting[:MAX_SHOWN]:
         blocks += request(run, person, button, now_ms)

@@ -18,6 +18,7 @@ DENY = "action_deny"
 REFRESH = "card_refresh"
 DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"
+RESUME = "responder_resume"
 OVERVIEW = "overview"  # followed by the verb of the list that it shows
 TAKE = "card_take"
 RELEASE = "card_release"

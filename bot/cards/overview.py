@@ -12,7 +12,12 @@ from core.models import Person
 MAX_LINES = 20  # each with a button
 MAX_REQUESTS = 8  # as in the App Home
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
-VERBS = {"pending": "Approvals", "failed": "Failed", "mine": "My runs"}  # and the buttons of the App Home
+VERBS = {
+    "pending": "Approvals",
+    "failed": "Failed",
+    "mine": "My runs",
+    "paused": "Paused",
+}  # and the buttons of the App Home
 
 
 def run_list(

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
-from bot.cards import access, home, notices, overview, runs
+from bot.cards import access, home, notices, overview, paused, runs
 from bot.cards.home import Home, HomeAlert
+from bot.cards.message import ButtonIds
 from bot.features import found_runs, people, responses
 from bot.features.base import Context, Entry, Feature
 from bot.features.found_runs import DAY_MS, SOME, FoundRuns
@@ -43,15 +44,20 @@ async def _view(context: Context) -> dict[str, Any]:
     try:
         found = await _home(context, person, now)
         admin = await people.home_blocks(context)
+        is_admin = person.profile == "org-admin"
+        broken = await context.core.paused() if is_admin else []
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
     from bot.features import COMMANDS  # not at import, since the registry imports this module
 
     lines = help_lines(person, context.services.command, found.example_id(EXAMPLE_ID), COMMANDS)
-    button = await responses.private_buttons(
-        context, "home", lambda b: home.home_view(found, person, lines, button=b, now_ms=now)
-    )
-    return home.home_view(found, person, lines, button=button, now_ms=now, lists=[overview.buttons()], admin=admin)
+
+    def view(button: ButtonIds) -> dict[str, Any]:
+        stopped = paused.blocks(broken, button, may_resume=is_admin)
+        lists = [overview.buttons(), *stopped]
+        return home.home_view(found, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
+
+    return view(await responses.private_buttons(context, "home", view))
 
 
 async def _unlinked(context: Context) -> dict[str, Any]:

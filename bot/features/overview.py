@@ -1,11 +1,11 @@
-"""`/responder failed`, `mine` and `pending`: what matters over all alerts. The App Home has buttons for them."""
+"""`/responder failed`, `mine`, `pending` and `paused`: what matters over all alerts. The App Home has buttons too."""
 
 from collections.abc import Sequence
 
-from bot.cards import ids, overview, runs
+from bot.cards import ids, overview, paused, runs
 from bot.cards.home import HomeRun
-from bot.features import found_runs, responses
-from bot.features.base import Command, Context, Entry, Feature, Handler
+from bot.features import found_runs, home, responses
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.found_runs import DAY_MS, MANY, SOME, FoundRuns, one_of
 from bot.features.payload import clicked_element
 from bot.redaction import RedactedView
@@ -50,6 +50,33 @@ async def on_pending_command(context: Context) -> None:
     )
 
 
+async def on_paused_command(context: Context) -> None:
+    """List the responders that are paused, for org-admins with Resume."""
+    await _show_paused(context)
+
+
+async def _show_paused(context: Context, done: str = "") -> None:
+    found, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
+    await responses.show_with_buttons(
+        context,
+        "Paused responders",
+        "paused",
+        lambda button: paused.paused_list(found, button, may_resume=may_resume, done=done),
+    )
+
+
+async def on_resume_button(context: Context) -> None:
+    """Let a responder run again. Core refuses who isn't an org-admin."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    resumed = await context.core.resume(intent.argument)
+    if home.is_home(context):
+        await home.publish(context)
+    else:
+        await _show_paused(context, resumed.title or resumed.name)
+
+
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
     person, now = _person(context), context.services.clock_ms()
     found = await FoundRuns.of(context, actions)
@@ -85,11 +112,13 @@ _HANDLERS: dict[str, Handler] = {
     "pending": on_pending_command,
     "failed": on_failed_command,
     "mine": on_mine_command,
+    "paused": on_paused_command,
 }
 _SUMMARIES = {
     "pending": "what waits for approval, with Approve and Deny",
     "failed": "what failed in the last day, with Run again",
     "mine": "what you started, and how it went",
+    "paused": "the responders that failed too often, which org-admins can resume",
 }
 
 FEATURE = Feature(
@@ -97,5 +126,8 @@ FEATURE = Feature(
         verb: Command(Entry(handler, modal_title=overview.VERBS[verb]), verb, _SUMMARIES[verb])
         for verb, handler in _HANDLERS.items()
     },
-    actions={ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs")},
+    actions={
+        ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs"),
+        ids.RESUME: Entry(on_resume_button, Ack.WRITE),
+    },
 )

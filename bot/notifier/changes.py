@@ -21,6 +21,7 @@ class FeedChanges:
     changed: frozenset[str] = frozenset()  # roots that changed themselves, and not only their actions
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
     requests: tuple[str, ...] = ()  # for access
+    pauses: frozenset[str] = frozenset()  # of responders that failed too often
 
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
@@ -32,6 +33,7 @@ class FeedChanges:
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
             requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
+            pauses=frozenset(e.object_id for e in events if e.type == "responder.paused"),
         )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -241,6 +241,8 @@ class Notifier:
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
+        if changes.pauses:
+            desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
         await self._render_groups(placing)
@@ -293,6 +295,16 @@ class Notifier:
 
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
         return self._renderer.alert_cards(self._renderer.timeline(document), is_progress=not changes.ended)
+
+    async def _pauses(self, pauses: Collection[str], unstored: Iterable[DesiredMessage]) -> list[DesiredMessage]:
+        """What tells the threads of alerts whose runs were one failure too many. Nothing if it was resumed since."""
+        found = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
+        desired: list[DesiredMessage] = []
+        for document in (await self._documents(dict.fromkeys(found, ()))).values():
+            timeline = self._renderer.timeline(document, unstored)
+            named = [action for action in document.actions if action.id in found]
+            desired += [reply for action in named for reply in self._renderer.pause_replies(action, timeline)]
+        return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
         """The root changed itself: its other messages that show more or less than its levels allow now."""

@@ -8,7 +8,7 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
-from bot.cards import approvals, replies
+from bot.cards import approvals, paused, replies
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.cards.runs import titled_as
@@ -161,6 +161,8 @@ class Renderer:
         action = await self._whole(action, here)
         if kind == "approval":
             return self._approval_requests(action, subject, here)
+        if kind == "paused":
+            return self.pause_replies(action, here)
         if kind == "ask":
             person = await self._access.person(*message.key.split(":")[2:])
             return [self._direct_request(action, subject, timeline, message.key, person)]
@@ -257,6 +259,20 @@ class Renderer:
             reply = self.message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
             file = replies.report_file(action, subject, clearance=view.clearance)
             desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id, file=file))
+        return desired
+
+    def pause_replies(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
+        """What tells a thread that this run was one failure too many."""
+        subject, command = timeline.target(action), self._access.command
+
+        def render(clearance: int, _: ButtonIds) -> Message:
+            return paused.pause_reply(action, subject, clearance=clearance, command=command)
+
+        desired = []
+        for thread in timeline.threads:
+            key = f"paused:{action.id}:{thread.channel}"
+            reply = self.message(key, self._view(subject, thread.channel), thread.channel, render)
+            desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id))
         return desired
 
     async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, inputs, lists, overview, questions, replies, start
+from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, start
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
@@ -81,6 +81,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                     action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
                 )
             ),
+            dump(paused.pause_reply(action, subject, clearance=clearance, command="/responder")),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),
             dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),

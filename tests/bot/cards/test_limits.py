@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import access, home, lists, notices, overview, people, questions, replies, start, template, views
+from bot.cards import access, home, lists, notices, overview, paused, people, questions, replies, start, template, views
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import RedactedView, Subject
@@ -21,6 +21,7 @@ from core.models import (
     Group,
     Log,
     OfferedResponder,
+    PausedResponder,
     Person,
     Policy,
     UserEntry,
@@ -301,9 +302,18 @@ def test_the_fullest_home_fits() -> None:
         part(400),
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
+        [("C0SOC", "x" * 100)] * 9,
     )
     admin = people.home_blocks(100)
-    view = home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW, lists=[overview.buttons()], admin=admin)
+    failing = [
+        PausedResponder(id=f"~{n}", name=samples.HOSTILE, since=NOW, failures=3, within_minutes=10, action_id="~1")
+        for n in range(50)
+    ]
+    stopped = paused.blocks(failing, button, may_resume=True)
+    fine(paused.paused_list(failing, button, may_resume=True, done=samples.HOSTILE))
+    view = home.home_view(
+        shown, ANNA, ["*help*"], button=button, now_ms=NOW, lists=[overview.buttons(), *stopped], admin=admin
+    )
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000

@@ -233,13 +233,18 @@ def fine(view: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def feature_environment(folder: Path) -> AsyncIterator[FeatureEnvironment]:
-    """Run the installation until the block ends."""
+async def feature_environment(
+    folder: Path, rules: Mapping[str, Mapping[str, Any]] | None = None, **sections: Any
+) -> AsyncIterator[FeatureEnvironment]:
+    """Run the installation until the block ends; `rules` are further settings of responders, by name."""
     os.mkfifo(folder / "go")
     responders = write_responders(folder)
+    for name, more in (rules or {}).items():
+        own = responders[f"{name}_1_0"].model_dump(exclude_unset=True)
+        responders[f"{name}_1_0"] = ResponderSection.model_validate({**own, **more})
     engine = EngineSection(name="local", responders=(folder / "responders",))
     options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2], "approvers": APPROVERS}
-    async with running_bot(folder, **options, engine=(engine,), responder=responders) as env:
+    async with running_bot(folder, **options, engine=(engine,), responder=responders, **sections) as env:
         people = {user_id: await env.person(user_id) for user_id in PEOPLE}
         await env.bot.leading.wait()
         yield FeatureEnvironment(**vars(env), folder=folder, people=people)

@@ -1,0 +1,65 @@
+"""Responders that core has paused, since they failed too often."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bot.cards import ids, runs
+from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.names import NAME_LIMIT
+from bot.cards.text import DAY_AND_TIME, count, foreign, plain, section, slack_date
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import Action, PausedResponder
+
+MAX_SHOWN = 4  # in a Home, which has at most 100 blocks
+MAX_LISTED = 40
+
+
+def blocks(
+    paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, limit: int = MAX_SHOWN
+) -> list[Block]:
+    """A line for each, with Resume for an org-admin."""
+    lines = [_line(one, button, may_resume=may_resume) for one in paused[:limit]]
+    more = [section(f"and {len(paused) - limit} more")] if len(paused) > limit else []
+    return [section(f"*Paused responders* ({len(paused)})"), *lines, *more] if paused else []
+
+
+def paused_list(paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, done: str = "") -> Message:
+    """All of them; `done` is the name of one that was resumed just now."""
+    shown = blocks(paused, button, may_resume=may_resume, limit=MAX_LISTED)
+    ending = [] if may_resume or not paused else [section("Org-admins can resume them, once the cause is mended.")]
+    head = [section(f"*{foreign(done, NAME_LIMIT)}* runs again.")] if done else []
+    text = f"{count(len(paused), 'responder')} paused" if paused else "No responder is paused."
+    return Message(text, (*head, *(shown or [section(text)]), *ending))
+
+
+def _line(one: PausedResponder, button: ButtonIds, *, may_resume: bool) -> Block:
+    name = foreign(one.title or one.name, NAME_LIMIT)
+    why = f"{count(one.failures, 'run')} failed within {count(one.within_minutes, 'minute')}"
+    text = f"⏸️ *{name}* since {slack_date(one.since, DAY_AND_TIME)}: {why}, the last one {one.action_id}"
+    if not may_resume:
+        return section(text)
+    resume: dict[str, Any] = {
+        "type": "button",
+        "action_id": ids.numbered(ids.RESUME, one.id),
+        "text": plain("Resume"),
+        "value": button(Intent("resume", one.id, one.name)),
+        "confirm": {
+            "title": plain("Let it run again?"),
+            "text": plain("Do so once what made it fail is mended. Its failures are counted anew."),
+            "confirm": plain("Resume"),
+            "deny": plain("Leave it"),
+        },
+    }
+    return section(text, accessory=resume)
+
+
+def pause_reply(action: Action, subject: Subject, *, clearance: int, command: str) -> Message:
+    """The reply in the thread of the alert whose run was the failure too many."""
+    view = RedactedView(subject, clearance)
+    at = slack_date(action.end_date or action.start_date, DAY_AND_TIME)
+    who = f"Until an org-admin resumes it nobody can run it: `{command} paused`."
+    if not view.is_open:
+        text = f"⏸️ A responder was paused, {withheld(subject.tlp)}."
+    else:
+        text = f"⏸️ *{runs.name(action)}* was paused {at}, since it failed too often. {who}"
+    return Message(text, (section(text),))
