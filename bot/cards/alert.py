@@ -265,8 +265,8 @@ def run_lines(
         characters += len(json.dumps(made, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [action for left in [*groups, *ended][number:] for action in left]
-            left = runs.summary(rest, len(rest) + max(total - len(newest), 0))
-            blocks.append(context(f"and {left} more: `/responder actions {alert.id}` shows all."))
+            left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
+            blocks.append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
             break
         blocks += made
     hidden = [action for action in newest if action not in shown]

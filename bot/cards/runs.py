@@ -335,7 +335,7 @@ def plain_line(action: Action, view: RedactedView) -> str:
     return f"{name(action)}{on_target(view)} {state(action)}" + (f": {result}" if result else ".")
 
 
-def summary(actions: Sequence[Action], total: int) -> str:
+def summary(actions: Sequence[Action], total: int, noun: str = "run") -> str:
     """`3 runs, 1 of them open`: `total` runs, of which `actions` are the newest and all open ones."""
     running = sum(is_open(a) for a in actions)
-    return count(total, "run") + (f", {running} of them open" if running else "")
+    return count(total, noun) + (f", {running} of them open" if running else "")
