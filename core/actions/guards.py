@@ -23,7 +23,7 @@ from core.store import objects
 
 MINUTE_MS = 60_000
 RETRY_MS = 60_000  # when nobody can tell when a rate is free again
-MAX_TEXTS = 20_000  # of one run, that are compared with the protected targets
+MAX_COMPARED = 262_144  # characters of what a run names, and 16 for each text; a hostile run takes a second
 _OVERRIDABLE = ("protect", "rate", "rate_per_target")
 _ORDER = {
     rule: number for number, rule in enumerate(("run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"))
@@ -94,7 +94,7 @@ class Guards:
 
     def has_rules(self, responder_name: str) -> bool:
         """Whether anything may stand in the way of its runs."""
-        return self.has_own_rules(responder_name) or bool(self._protected and self.section(responder_name).protect)
+        return self.has_own_rules(responder_name) or self.compares(responder_name)
 
     def has_own_rules(self, responder_name: str) -> bool:
         """Whether the settings have rules of its own, besides `[protect]`."""
@@ -131,6 +131,15 @@ class Guards:
             sentence = "No rule stands in the way of this run, so there is no glass to break; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
         return BreakGlass(reason=reason, overrides=found)
+
+    def compare(self, reads: Reads, run: AskedRun) -> None:
+        """Compare what a run names with the protected targets ahead of the transaction, which then takes no time."""
+        for _ in self.of_protect(reads, run):
+            pass
+
+    def compares(self, responder_name: str) -> bool:
+        """Whether `[protect]` holds for a responder."""
+        return bool(self._protected) and self.section(responder_name).protect
 
     def why_not_dispatch(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> str:
         """Why a recorded action may not start any more, as a sentence, or `""`."""
@@ -228,8 +237,15 @@ class Guards:
         if protected.problem:
             yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to mend it")
             return
+        left = MAX_COMPARED
         for where, texts in _named_by(reads, run):
             for text in texts:
+                left -= len(text) + 16
+                if left < 0:
+                    yield _refusal(
+                        "protect", f"it is given too much to compare with [protect], from {where} on", _GLASS
+                    )
+                    return
                 if (why := protected.entry_for(text)) is not None:
                     yield _refusal("protect", f"{where} is {why}", _GLASS)
                     break
@@ -386,9 +402,9 @@ def _label(target: Target) -> str:
     return str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
 
 
-def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, list[str]]]:
+def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]]:
     """What a run names, with how a sentence begins: its target, all in it, and its inputs."""
-    target, left = run.target, MAX_TEXTS
+    target = run.target
     if run.undoes:
         found: Iterable[Mapping[str, Any]] = ()
     elif target.kind == "case_artifact":
@@ -403,14 +419,7 @@ def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, list[str]]]:
         texts = [artifact.get("data"), file.get("name"), *file.get("hashes", ())]
         yield what, [text for text in texts if isinstance(text, str)]
     for name, value in run.parameters.items():
-        texts = []
-        for text in _texts_in(value):
-            left -= 1
-            if left < 0:
-                yield f"its input {name}", ["-" * 1_000_000]  # too much to compare
-                return
-            texts.append(text)
-        yield f"its input {name}", texts
+        yield f"its input {name}", _texts_in(value)
 
 
 def _texts_in(value: Any) -> Iterator[str]:

@@ -98,6 +98,10 @@ class Runs:
             return StartedRun(earlier, False)
         checked = self.check(self._database, caller, request, undoing)
         parameters = await _serialized(checked.request.parameters)
+        guards, name = self._offers.guards, checked.choice.offer.name
+        if guards.compares(name):
+            run = AskedRun(name, caller.login, checked.target, checked.request.parameters)
+            await self._database.snapshot(lambda reads: guards.compare(reads, run))
 
         engine = checked.choice.engine
         waits = bool(checked.section.approval or checked.request.break_glass)

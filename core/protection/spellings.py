@@ -275,13 +275,19 @@ def _networks(text: str) -> set[Network]:
     text = text.strip("[]").lower()
     if not text or len(text) > 128 or text[0] not in "0123456789abcdef:*":
         return set()
+    return set(_networks_of(text))
+
+
+@lru_cache(maxsize=8_192)  # parts of one word are often the same
+def _networks_of(text: str) -> frozenset[Network]:
     address, slash, length = text.partition("/")
     address = address.partition("%")[0]
     if slash and length:
-        return {network for item in _addresses(address) if (network := _network(item, length)) is not None}
+        found = (_network(item, length) for item in _addresses(address))
+        return frozenset(network for network in found if network is not None)
     if (match := _OCTETS_WITH_STARS.fullmatch(address)) is not None:
-        return _prefix_of([*filter(None, (match[1] or "").split("."))], 8)
-    return {ipaddress.ip_network(item) for item in _addresses(address)}
+        return frozenset(_prefix_of([*filter(None, (match[1] or "").split("."))], 8))
+    return frozenset(ipaddress.ip_network(item) for item in _addresses(address))
 
 
 def _network(address: Address, length: str) -> Network | None:

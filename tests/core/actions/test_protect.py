@@ -88,8 +88,13 @@ async def test_an_input_can_not_name_a_protected_target(tmp_path: Path, value: A
 
 async def test_more_text_than_can_be_compared_is_refused(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
-        for value in ("a " * 10_000, ["a"] * 30_000):
-            assert "not known to be unprotected" in (await refused(harness, parameters={"address": value}))[1]
+        for value, reason in (
+            ("a " * 10_000, "its input address is not known to be unprotected: it is too long;"),
+            (["a"] * 30_000, "it is given too much to compare with [protect], from its input address on;"),
+        ):
+            assert reason in (await refused(harness, parameters={"address": value}))[1]
+        alert, _ = await alert_with(harness, *({"dataType": "other", "data": f"{n} {'a ' * 200}"} for n in range(900)))
+        assert "too much to compare with [protect], from the artifact" in (await refused(harness, objectId=alert))[1]
 
 
 async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path: Path) -> None:
