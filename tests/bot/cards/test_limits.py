@@ -88,7 +88,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
     fine(card)
     fine(lists.action_list(actions, Subject.alert(alert), clearance=3, now_ms=NOW))
     fine(lists.alert_in_full(alert, clearance=3, button=button))
-    assert "runs more" in str(card.blocks)
+    assert "more runs" in str(card.blocks)
 
 
 @given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
