@@ -576,6 +576,8 @@ async def test_a_blocked_address_is_released_by_its_undo(tmp_path: Path) -> None
             action = await client.run({**run, "parameters": {"minutes": 0}})
             await over(client, action.id)
             assert listed.read_text() == "198.51.100.7 # by analyst@responder-bot.local\n"
+            alert = (await client.object_in_context("case_artifact", target)).root_id
+            await client.create_case_from_alert(alert)  # its artifact moves
             undoing = await client.undo(action.id)
             assert (await over(client, undoing.id)).status == "Success"
             undo = (await client.action(action.id)).undo
