@@ -67,6 +67,7 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
 """Descriptions of path parameters; one without a schema is a string."""
 
 _REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "identifies the request in the log"}}
+_RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds until it may be tried again"}}
 _LAST_EVENT = {
     "X-Last-Event": {"schema": {"type": "integer"}, "description": "an event at or after that of the change"}
 }
@@ -168,7 +169,9 @@ def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[int, dict[st
             responses[status] = success
             continue
         content = {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}}
-        responses[status] = {"description": HTTPStatus(status).phrase, "headers": _REQUEST_ID, "content": content}
+        more = _RETRY_AFTER if status in (429, 503) else {}
+        of_error = {**_REQUEST_ID, **more}
+        responses[status] = {"description": HTTPStatus(status).phrase, "headers": of_error, "content": content}
     if endpoint.path == "/health":
         responses[503] = success
     return responses
