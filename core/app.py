@@ -256,8 +256,8 @@ def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     waiting = 0
     with suppress(ResponderBotError):  # the store is a part of its own
         waiting = undos.waiting()
-    what = "1 run was" if waiting == 1 else f"{waiting} runs were"
-    message = f"{what} to be undone by now and could not be; their `undo` says why. Core tries again."
+    what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
+    message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
 
 
