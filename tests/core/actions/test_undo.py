@@ -486,13 +486,13 @@ def come(setup: CoreSetup) -> None:
 
 async def undone(core: CoreProcess, action_id: str) -> Action:
     """The action, once it is undone."""
+    page = await core.client().events(None, 0)
     while True:
         action = await core.client().action(action_id)
-        if action.undo is not None and action.undo.status == "undone":
-            return action
         assert action.undo is not None
-        events = await core.client().events(None, 0)
-        await core.client().events(events.last, 5)
+        if action.undo.status == "undone":
+            return action
+        page = await core.client().events(page.last, 20)
 
 
 async def test_a_timed_run_is_undone_once_though_every_core_was_down_and_several_start(tmp_path: Path) -> None:
