@@ -103,14 +103,15 @@ def _on_artifacts(
     """A line for each artifact that may be shown and that something can run on, and the names of those responders."""
     lines: list[str] = []
     elsewhere: set[str] = set()
+    shown = {r.name: names.shown(r) for r in _by_title(offered)}
     for artifact in by_ioc(view.artifacts()):
         runnable = set(by_artifact.get(artifact.id, ()))
-        titles = [names.shown(r) for r in _by_title(offered) if r.name in runnable]
+        titles = [title for name, title in shown.items() if name in runnable]
         if titles:
             more = f" and {len(titles) - MAX_TITLES} more" if len(titles) > MAX_TITLES else ""
             line = foreign(view.text(artifact_title(artifact)), 120)
             lines.append(f"• {line} ({artifact.id}): {', '.join(titles[:MAX_TITLES])}{more}")
-            elsewhere |= {r.name for r in offered if r.name in runnable}
+            elsewhere |= runnable & shown.keys()
     return lines, elsewhere
 
 
@@ -208,11 +209,12 @@ def _groups(
     own = refanged(label).casefold()
     groups = [_Entries(label, _with(own, can, found))]
     elsewhere: set[str] = set()
+    ordered = _by_title(offered)
     for artifact in by_ioc(view.artifacts()) if by_artifact else []:
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
-        responders = [r for r in _by_title(offered) if r.name in runnable]
+        responders = [r for r in ordered if r.name in runnable]
         groups.append(
             _Entries(view.text(artifact_title(artifact)), _with(target, responders, found), f"{artifact.id}:")
         )

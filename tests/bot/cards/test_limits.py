@@ -373,3 +373,26 @@ def test_people_and_groups_fit() -> None:
     fine_view(people.groups_view([], {}, {}, button))
     fine_view(people.group_view("", [], []))
     fine_view(people.group_view("g" * 64, [f"U{n}" for n in range(1000)], [user.login for user in users]))
+
+
+def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> None:
+    found = [samples.artifact(n, id_=f"~{1000 + n}", id=f"~{1000 + n}", data=f"198.51.100.{n}") for n in range(100)]
+    alert = samples.alert(artifacts=found)
+    view, many = RedactedView(Subject.alert(alert), 2), {"verdict": "cannot_run", "reasons": ["it takes ip"]}
+    offered = [samples.responder(f"R{n:03}_1_0", **({} if n < 29 else many)) for n in range(156)]
+    by_artifact = {artifact.id: [r.name for r in offered[38:]] for artifact in found}
+    for typed, options in (("", 100), ("R150", 100), ("198.51.100.77", 100), ("R150 198[.]51[.]100[.]77", 1)):
+        menu = lists.responder_options(offered, by_artifact, view, typed)
+        assert problems("options", menu) == []
+        assert sum(len(group["options"]) for group in menu["option_groups"]) == options
+        assert len(json.dumps(menu)) < 60_000
+    assert lists.responder_options(offered, by_artifact, view, "")["option_groups"][-1]["label"]["text"] == "11739 more"
+    runs = [samples.ended(number=40 + n, object_id=a.id, object_type="Observable") for n, a in enumerate(found)]
+    card = alert_card(alert, runs, clearance=2, button=button, now_ms=NOW)
+    fine(card)
+    assert len(card.blocks) <= 50
+    fine(lists.responder_list(offered, by_artifact, view.subject, clearance=2, button=button, command="/responder"))
+    for start_at, menus in ((0, 40), (40, 40), (80, 20)):
+        details = lists.alert_in_full(alert, clearance=2, button=button, start=start_at)
+        fine_view(views.message_view("Details", details))
+        assert len([block for block in details.blocks if "accessory" in block]) == menus
