@@ -90,3 +90,33 @@ async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> 
         await expect(shown).to_contain_text("made into case", timeout=RUN_ENDS_MS)
     made = await flows.request("GET", f"/api/alert/{alert_id}", "lea")
     assert (await flows.request("GET", f"/api/case/{made['case']}", "lea"))["template"] == "Malware"
+
+
+async def test_an_address_is_blocked_for_an_hour_in_3_clicks(flows: FlowEnvironment) -> None:
+    page = await flows.open_page()
+    _, title = await flows.alert()
+    shown = await card(page, title)
+    async with clicks(page, 3):
+        await shown.get_by_text("Act on ip").click()
+        await page.locator(".picker .option", has_text="Block Address").click()
+        await expect(page.locator("#modal")).to_contain_text("ip 198[.]51[.]100[.]23")
+        await page.locator("#modal").get_by_role("button", name="Run", exact=True).click()
+        await expect(shown).to_contain_text("Block Address on ip 198[.]51[.]100[.]23", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("is blocked until", timeout=RUN_ENDS_MS)
+
+
+WHOLE_CARDS = """() => {
+    const area = document.querySelector("main .scroller").getBoundingClientRect();
+    const cards = [...document.querySelectorAll("main .message.card")].map(card => card.getBoundingClientRect());
+    return cards.filter(card => card.top >= area.top && card.bottom <= area.bottom).length;
+}"""
+
+
+async def test_four_open_cards_fit_a_screen(flows: FlowEnvironment) -> None:
+    titles = [(await flows.alert())[1] for _ in range(5)]
+    page = await flows.open_page()
+    await page.click("#pane [aria-label^=Close]")
+    for title in titles:
+        await card(page, title)
+    await page.evaluate("document.querySelector('main .scroller').scrollTop = 1e9")
+    await page.wait_for_function(f"({WHOLE_CARDS})() >= 4")
