@@ -94,7 +94,7 @@ async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> 
 
 async def test_an_address_is_blocked_for_an_hour_in_3_clicks(flows: FlowEnvironment) -> None:
     page = await flows.open_page()
-    _, title = await flows.alert()
+    _, title = await flows.alert(title="Beacon to a known address")
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_text("Act on ip").click()
@@ -113,8 +113,10 @@ WHOLE_CARDS = """() => {
 
 
 async def test_four_open_cards_fit_a_screen(flows: FlowEnvironment) -> None:
-    titles = [(await flows.alert())[1] for _ in range(5)]
+    words = ("Cobalt Strike", "Sliver", "Havoc", "Mythic", "Brute Ratel")  # alike ones would share a card
+    titles = [(await flows.alert(title=f"ET MALWARE {name} beacon from web-{name[:2]}"))[1] for name in words]
     page = await flows.open_page()
+    await leave_modal(page)
     await page.click("#pane [aria-label^=Close]")
     for title in titles:
         await card(page, title)
