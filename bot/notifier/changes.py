@@ -7,6 +7,7 @@ from typing import Any
 from core.models import Document, Event, EventPage
 
 WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest", "Responder")
+NEW_ALERT = "alert.created"
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -26,7 +27,7 @@ class FeedChanges:
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
         return FeedChanges(
-            created_alerts=_unique(e.object_id for e in events if e.type == "alert.created"),
+            created_alerts=_unique(e.object_id for e in events if e.type == NEW_ALERT),
             roots=_unique(e.root_id for e in events if e.object_type not in WITHOUT_DOCUMENT),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
@@ -66,8 +67,14 @@ class HeldEvents:
 
     @property
     def is_progress(self) -> bool:
-        """Whether more is likely to follow soon, so that it may wait to be shown with that."""
-        return all(event.type in PROGRESS for event in self.events)
+        """Whether more is likely to follow soon, so that it may wait to be shown with that, and new alerts with it."""
+        types = {event.type for event in self.events}
+        return not types.isdisjoint(PROGRESS) and types <= {*PROGRESS, NEW_ALERT}
+
+
+def has_only_new_alerts(page: EventPage) -> bool:
+    """Whether nothing in it can be what somebody waits for."""
+    return bool(page.events) and all(event.type == NEW_ALERT for event in page.events)
 
 
 def merge(earlier: Document, later: Document) -> Document:

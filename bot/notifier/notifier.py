@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from bot.notifier.access import AccessMessages
-from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, merge
+from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_only_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.group_cards import EVERY_S, GroupCards
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
 MAX_HELD = 500  # events
+STORM_S = 0.1  # pages with nothing but new alerts that come closer together than this are a storm
+STORM_PAUSE_S = 0.05  # then the next page is asked for a little later, and has more of them
 REQUESTS_AT_ONCE = 20
 IDS_AT_ONCE = 200  # as many as core answers
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -106,7 +108,7 @@ class Notifier:
         loop, held = asyncio.get_running_loop(), HeldEvents(last=self._outbox.cursor())
         self._rendered_as_of.clear()
         self._enforcer.restart()
-        is_enforcing, due_at = True, 0.0
+        is_enforcing, due_at, page_at = True, 0.0, 0.0
         page = _task(self._next_page(held.last))
         requested = _task(self._outbox.refresh_requested())
         changed = _task(self._channels.changed.wait())
@@ -133,9 +135,12 @@ class Notifier:
                 if page.done():
                     if not held.events:
                         due_at = loop.time() + MERGE_S
-                    held.add(await self._checked(page.result(), held.last))
+                    found = await self._checked(page.result(), held.last)
+                    held.add(found)
                     self.problem = ""
-                    page = _task(self._next_page(held.last))
+                    is_storm = has_only_new_alerts(found) and loop.time() - page_at < STORM_S + STORM_PAUSE_S
+                    page_at = loop.time()
+                    page = _task(self._next_page(held.last, STORM_PAUSE_S if is_storm else 0.0))
                 if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
                     await self._commit(held)
                     held = HeldEvents(last=held.last)
@@ -146,7 +151,9 @@ class Notifier:
         finally:
             await _cancel(page, requested, changed)
 
-    async def _next_page(self, after: int | None) -> EventPage:
+    async def _next_page(self, after: int | None, pause_s: float = 0.0) -> EventPage:
+        if pause_s:
+            await asyncio.sleep(pause_s)
         try:
             return await self._core.events(after, wait_s=WAIT_S, documents=True)
         except ResponderBotError as error:

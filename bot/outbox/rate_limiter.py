@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from bot.outbox.models import OTHER, WITHHOLDING
+
 BURST_SHARE = 0.4  # of a minute's updates, this share may go at once
-EVENT_RESERVE = 5.0  # of the updates, this many are kept for what people cause and what must go
+NEWS_RESERVE = 0.25  # of what may go at once, this share is kept for what people cause and what must go
+OTHER_RESERVE = 0.6  # and this one for that and for news: progress, cards of groups and bulk updates can wait
 
 
 @dataclass
@@ -36,13 +39,15 @@ class RateLimiter:
         self._posts: dict[str, _Bucket] = {}
         self._blocked_until: dict[str, int] = {}
 
-    def wait_ms(self, method: str, channel: str, now: int, *, is_urgent: bool, ahead: int = 0) -> int:
+    def wait_ms(self, method: str, channel: str, now: int, *, rank: int, ahead: int = 0) -> int:
         """How long a call must wait, with `ahead` others of its method that aren't recorded yet; 0: not at all."""
         until = max(self._blocked_until.get(name, 0) for name in (method, f"{method} {channel}", ""))
         if until > now:
             return until - now
-        need = 1.0 if is_urgent or method != "chat.update" else 1.0 + EVENT_RESERVE
-        return self._bucket(method, channel, now).wait_ms(now, need + (ahead if method in self._tier_3 else 0))
+        bucket, need = self._bucket(method, channel, now), 1.0 + (ahead if method in self._tier_3 else 0)
+        if method == "chat.update" and rank > WITHHOLDING:
+            need += bucket.size * (OTHER_RESERVE if rank >= OTHER else NEWS_RESERVE)
+        return bucket.wait_ms(now, need)
 
     def record(self, method: str, channel: str, now: int) -> None:
         """Count a call."""

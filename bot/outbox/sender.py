@@ -185,9 +185,7 @@ class Sender:
                 self._guard.on_blocked()
                 continue
             ahead = sum(call.method == method for call in chosen.values())
-            wait_ms = self._rate_limiter.wait_ms(
-                method, message.channel, now, is_urgent=one.rank <= WITHHOLDING, ahead=ahead
-            )
+            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, rank=one.rank, ahead=ahead)
             if wait_ms:
                 until = min(until, now + wait_ms)
             else:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.outbox import RateLimiter
+from bot.outbox.models import FOR_PERSON, NEWS, OTHER
 
 MINUTE_MS = 60_000
 
@@ -13,7 +14,7 @@ def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method
     rate_limiter, now, sent = RateLimiter(), 1_700_000_000_000, []
     for gap in gaps_ms:
         now += gap
-        if rate_limiter.wait_ms(method, "C1", now, is_urgent=True) == 0:
+        if rate_limiter.wait_ms(method, "C1", now, rank=FOR_PERSON) == 0:
             rate_limiter.record(method, "C1", now)
             sent.append(now)
     assert all(sum(at - MINUTE_MS < other <= at for other in sent) <= 50 for at in sent)
@@ -21,6 +22,18 @@ def test_no_minute_sees_more_updates_than_slack_takes(gaps_ms: list[int], method
 
 def test_what_a_person_caused_may_use_what_machines_must_leave() -> None:
     rate_limiter, now = RateLimiter(), 1_700_000_000_000
-    while rate_limiter.wait_ms("chat.update", "C1", now, is_urgent=False) == 0:
+    while rate_limiter.wait_ms("chat.update", "C1", now, rank=NEWS) == 0:
         rate_limiter.record("chat.update", "C1", now)
-    assert rate_limiter.wait_ms("chat.update", "C1", now, is_urgent=True) == 0
+    assert rate_limiter.wait_ms("chat.update", "C1", now, rank=FOR_PERSON) == 0
+
+
+def test_news_may_use_what_progress_and_cards_of_groups_must_leave() -> None:
+    rate_limiter, now, sent = RateLimiter(), 1_700_000_000_000, 0
+    while rate_limiter.wait_ms("chat.update", "C1", now, rank=OTHER) == 0:
+        rate_limiter.record("chat.update", "C1", now)
+        sent += 1
+    left = 0
+    while rate_limiter.wait_ms("chat.update", "C1", now, rank=NEWS) == 0:
+        rate_limiter.record("chat.update", "C1", now)
+        left += 1
+    assert (sent, left) == (8, 7)
