@@ -63,11 +63,15 @@ class FlowEnvironment:
         return await self.open_window(f"{self.demo.page}#/{user}/{channel}", self.console_errors, **options)
 
     async def alert(self, kind: int = 0, **changes: Any) -> tuple[str, str]:
-        """Create one of the sample alerts with a host of its own. Returns its id and title."""
+        """Create one of the sample alerts with a host and a type of its own, so that it has a card of its own too.
+
+        Returns its id and title.
+        """
         number = next(_numbers)
         title = changes.pop("title", re.sub(r"\.45$", f".{100 + number}", SAMPLE_ALERTS[kind]["title"]))
         body = {
             **SAMPLE_ALERTS[kind],
+            "type": f"{SAMPLE_ALERTS[kind]['type']}-{number}",
             **changes,
             "title": title,
             "sourceRef": f"{SAMPLE_ALERTS[kind]['sourceRef']}-{number}",
