@@ -100,11 +100,20 @@ def _full(full: Any) -> str:
 
 
 def _without(full: Any, message: str) -> Any:
-    """A report without the sentence that is shown above it, and without empty values."""
+    """A report without the sentence that is shown above it, and without empty values; JSON as text is decoded."""
     if not isinstance(full, dict):
-        return full
+        return _decoded(full)
     repeated = _inner_message(full) == message
-    return {k: v for k, v in full.items() if v not in (None, "", {}, []) and not (repeated and k == "message")}
+    kept = {k: v for k, v in full.items() if v not in (None, "") and not (repeated and k == "message")}
+    return {k: value for k, v in kept.items() if (value := _decoded(v)) not in ({}, [])}
+
+
+def _decoded(value: Any) -> Any:
+    """What JSON as text says, such as the answer of a server that a responder called; any other value as it is."""
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not value.lstrip().startswith(("{", "[")):
+        return value
+    decoded = _json(value)
+    return decoded if isinstance(decoded, dict | list) else value
 
 
 def _shown(report: Any) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:

@@ -106,6 +106,9 @@ def test_a_nested_report_is_names_and_values_defanged_and_never_json() -> None:
         "```\nhits\nip\n192[.]0[.]2[.]1\n192[.]0[.]2[.]2\n```",
     ]
     assert shown(["a", "b"]) == ["• result: a, b"]
+    assert shown({"status": 201, "answer": '{"ticket": "INC-7", "left": []}', "rest": "[]", "log": "[1] sent"}) == [
+        "• status: 201\n• answer.ticket: INC-7\n• log: [1] sent"
+    ]
     assert shown("see 192.0.2.1") == ["```\nsee 192[.]0[.]2[.]1\n```"]
 
 
