@@ -12,7 +12,7 @@ from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action
 
-USAGE = "approve ~20"
+USAGE = "approve ~run"
 UNKNOWN_OUTCOME = (
     "The responder service stopped answering, so your decision may not have been recorded. "
     "Check the card before you decide again."
@@ -132,7 +132,7 @@ def _approved(run: str, action: Action) -> str:
 
 
 def _command(handler: Handler, verb: str, summary: str) -> Command:
-    usage = f"{verb} ~20"
+    usage = f"{verb} ~run"
     return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAction", usage_error=subjects.missing_id(usage))
 
 

@@ -162,7 +162,8 @@ def missing_id(usage: str) -> Callable[[str, str], str]:
         if split_name_and_id(rest)[1] is not None:
             return ""
         verb = usage.partition(" ")[0]
-        return f"Which one? Type `{command} {verb}` and the id, such as {command} {usage.replace('~id', '~12')}."
+        what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
+        return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
 
     return usage_error
 

@@ -101,7 +101,7 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
         await env.told("ben" if verb == "deny" else "anna", words or "ou cancelled")
         assert (await env.client.action(newest.id)).end_date is not None
     await env["anna"].command(SOC, "/responder cancel")
-    await env.told("anna", "Type `/responder cancel` and the id, such as /responder cancel ~20.")
+    await env.told("anna", "Type `/responder cancel` and the run's id, such as /responder cancel ~20.")
     await env["anna"].command(SOC, "/responder aprove ~3")
     await env.told("anna", "Did you mean `/responder approve ~3`?")
     await env["anna"].command(SOC, "/responder approve ~999")
