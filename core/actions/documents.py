@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from core.access import Caller
-from core.actions import bulks
+from core.actions import bulks, rights
 from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.guards import RulesFor
@@ -223,10 +223,10 @@ class _DocumentReader:
     def add_responders(self, kind: Kind, number: int, offers: Offers, caller: Caller) -> None:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
-        running = {row["responder_name"]: row["created_by"] for row in stored.open_on(self._reads, number)}
+        open_runs = rights.open_runs(self._reads, number)
         may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.tlp)
         rules = RulesFor(offers.guards, self._reads, caller.login)
-        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not, rules=rules)
+        explained = offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
         document.responders[f"~{number}"] = text

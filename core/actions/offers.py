@@ -186,11 +186,11 @@ class Offers:
         target: Target,
         *,
         may_run: bool,
-        running: Mapping[str, str],
+        open_runs: Mapping[str, str],
         why_not: str = "",
         rules: RulesFor | None = None,
     ) -> list[OfferedResponder]:
-        """All responders with verdict, reasons and policy; `running` is responder name to requester.
+        """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
 
         `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, if
         so. With those that can't be used at all, if they
@@ -200,7 +200,7 @@ class Offers:
         if not may_run:
             more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
         usable = [
-            self._explain(offer, target, more_reasons, running.get(offer.name), rules)
+            self._explain(offer, target, more_reasons, open_runs.get(offer.name), rules)
             for offer in self._by_name.values()
         ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
@@ -259,7 +259,7 @@ class Offers:
         offer: Offer,
         target: Target,
         more_reasons: Sequence[str],
-        started_by: str | None,
+        open_run: str | None,
         rules: RulesFor | None,
     ) -> OfferedResponder:
         reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *more_reasons]
@@ -269,7 +269,7 @@ class Offers:
         if not any(self._states[name].up for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]
-        notes = [f"already running, started by {started_by}"] if started_by else []
+        notes = [open_run] if open_run else []
         notes += rules.usage(offer.name, target) if rules and not refusals else []
         return _offered(offer).model_copy(
             update={

@@ -107,13 +107,23 @@ def require_open(row: Row, done: str) -> Action:
     return Action.model_validate_json(row["doc"])
 
 
+def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
+    """Responder name to how far a run of it on the object is, such as "already running, started by anna"."""
+    rows = stored.open_on(reads, object_id)
+    return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by']}" for row in rows}
+
+
+def _how_far(row: Row) -> str:
+    return "already running" if row["approval_expires_at"] is None else "already waiting for approval"
+
+
 def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
     """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object."""
     for row in stored.open_on(reads, target.id):
         if row["responder_name"] == responder_name:
             raise ResponderBotError(
                 "conflict",
-                f"{responder_name} is already running on this object, started by {row['created_by']}.",
+                f"{responder_name} is {_how_far(row)} on this object, started by {row['created_by']}.",
                 details={"action": json.loads(row["doc"])},
             )
 

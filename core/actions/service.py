@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 
 from core.access import Caller
@@ -13,7 +12,6 @@ from core.actions.lifecycle import Lifecycle, find
 from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
-from core.actions.target import Target
 from core.common.clock import Clock
 from core.common.database.sqlite import Database, Search, Transaction
 from core.common.errors import ResponderBotError
@@ -189,10 +187,6 @@ class Actions:
         guards = self._offers.guards
         found = await self._database.transaction(lambda tx: guards.resume(tx, name, caller.login))
         return found.model_copy(update={"title": self._offers.title(name)})
-
-    def running_on(self, target: Target) -> Mapping[str, str]:
-        """Responder name to requester, for each open action on an object."""
-        return {row["responder_name"]: row["created_by"] for row in stored.open_on(self._database, target.id)}
 
 
 def _number(action: Action) -> int:

@@ -3,6 +3,7 @@
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from core.actions import rights
 from core.actions import target as targets
 from core.actions.guards import RulesFor
 from core.actions.offers import Offers
@@ -24,9 +25,9 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         rules = RulesFor(offers.guards, reads, request.caller.login)
         if not bool_param(request, "explain"):
             return json_response(_json(offers.offered(target, rules)))
-        may_run, running = request.caller.may("manageAction"), actions.running_on(target)
+        may_run, open_runs = request.caller.may("manageAction"), rights.open_runs(reads, target.id)
         why_not = request.caller.why_not_cleared(target.tlp)
-        explained = offers.explained(target, may_run=may_run, running=running, why_not=why_not, rules=rules)
+        explained = offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
         return json_response(_json(explained))
 
     async def list_paused(_: Request) -> Response:

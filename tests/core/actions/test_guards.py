@@ -438,7 +438,7 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
         def explained() -> Any:
             own = RulesFor(harness.offers.guards, harness.database, ANNA.login)
             offered = harness.offers.offered(target, own)
-            found = harness.offers.explained(target, may_run=True, running={}, rules=own)
+            found = harness.offers.explained(target, may_run=True, open_runs={}, rules=own)
             return NAME in [item.name for item in offered], next(item for item in found if item.name == NAME)
 
         is_offered, responder = explained()

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from core.actions.target import applies
 from core.engines.base import Responder
-from core.settings import EngineSection
+from core.settings import EngineSection, ResponderSection
 from tests.core.running import RunningCore, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,7 +60,8 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     )
     second = written(folder / "second", definition("Everywhere", ["thehive:alert"], description="of the second"))
     engines = (EngineSection(name="one", responders=(first,)), EngineSection(name="two", responders=(second,)))
-    async with running_core(folder, engine=engines, core={"organisation": "soc"}) as running:
+    asks = {"Everywhere_1_0": ResponderSection(approval=1)}
+    async with running_core(folder, engine=engines, core={"organisation": "soc"}, responder=asks) as running:
         yield running
 
 
@@ -148,6 +149,15 @@ async def test_a_responder_that_is_not_configured_is_explained_and_not_listed(co
     assert lookup["reasons"] == ["not configured: csv missing; an administrator can set it"]
     listed = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}")).json()
     assert "ResponderBot_Lookup_1_0" not in [one["name"] for one in listed]
+
+
+async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(core: RunningCore) -> None:
+    alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "waits"})
+    run = {"responderId": "Everywhere_1_0", "objectType": "alert", "objectId": alert["id"]}
+    await made(core, f"{ENGINE}/action", run)
+    explained = await offered(core, "alert", alert["id"], "?explain=true")
+    reasons = next(one for one in explained if one["name"] == "Everywhere_1_0")["reasons"]
+    assert reasons[-1] == "already waiting for approval, started by org-admin@responder-bot.local"
 
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:

@@ -57,12 +57,12 @@ async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp
 async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(tmp_path: Path) -> None:
     async with opened_offers(tmp_path, [ScriptedEngine()]) as offers:
         offered = [o.name for o in offers.offered(RED)]
-        explained = offers.explained(RED, may_run=True, running={"Notify_2_1": "anna@example.org"})
-        unable = offers.explained(ALERT, may_run=False, running={})
+        explained = offers.explained(RED, may_run=True, open_runs={"Notify_2_1": "already running, started by anna"})
+        unable = offers.explained(ALERT, may_run=False, open_runs={})
     assert offered == ["Notify_2_1"]
     assert [(o.name, o.verdict, o.reasons) for o in explained] == [
         ("BlockHost_1_0", "cannot_run", ["TLP:RED is above the TLP:AMBER that it may see"]),
-        ("Notify_2_1", "can_run", ["already running, started by anna@example.org"]),
+        ("Notify_2_1", "can_run", ["already running, started by anna"]),
     ]
     assert explained[0].policy is not None
     assert (explained[0].policy.confirm, explained[0].policy.approval) == ("It cuts the host off.", 1)
@@ -89,7 +89,7 @@ async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_p
         pass
     async with opened_offers(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as offers:
         assert [o.name for o in offers.offered(ALERT)] == ["BlockHost_1_0"]
-        explained = offers.explained(ALERT, may_run=True, running={})
+        explained = offers.explained(ALERT, may_run=True, open_runs={})
         assert [(state.up, state.message) for state in offers.states()] == [(False, "Connection refused")]
     assert explained[0].reasons == ["its engine one does not answer"]
 
@@ -162,7 +162,7 @@ async def test_a_responder_that_is_not_configured_is_explained_also_while_its_en
     engine = ScriptedEngine(left_out=(missing, elsewhere, offered_elsewhere, Skipped("Broken", "...")))
     for engine.down in ("", "It sleeps."):
         async with opened_offers(tmp_path, [engine]) as offers:
-            explained = offers.explained(ALERT, may_run=True, running={})
+            explained = offers.explained(ALERT, may_run=True, open_runs={})
             assert [o.name for o in offers.offered(ALERT)] == ["BlockHost_1_0", "Notify_2_1"]
             with pytest.raises(ResponderBotError, match="not configured: to missing"):
                 offers.choose(ALERT, "Mail_1_0", None)
@@ -184,7 +184,7 @@ async def test_the_reasons_in_a_catalogue_that_an_earlier_release_stored_are_rea
     engine = ScriptedEngine("engine")
     engine.down = "Connection refused"
     async with opened_offers(tmp_path, [engine]) as offers:
-        [explained] = offers.explained(ALERT, may_run=True, running={})
+        [explained] = offers.explained(ALERT, may_run=True, open_runs={})
     assert (explained.name, explained.reasons) == ("Mail_1_0", ["not configured: to missing"])
 
 
