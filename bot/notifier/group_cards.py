@@ -55,10 +55,12 @@ class GroupCards:
         await self._render([replace(group, rank=WITHHOLDING) for group in stale])
 
     async def _render(self, groups: Sequence[AlertGroup]) -> None:
-        if groups:
-            await self._outbox.commit_groups([self._card(group) for group in groups], groups)
+        made = [(group, await isolated(self._card(group), group.key, otherwise=None)) for group in groups]
+        rendered = [(group, card) for group, card in made if card is not None]
+        if rendered:
+            await self._outbox.commit_groups([card for _, card in rendered], [group for group, _ in rendered])
 
-    def _card(self, group: AlertGroup) -> DesiredMessage:
+    async def _card(self, group: AlertGroup) -> DesiredMessage:
         clearance = self._access.clearance_of(group.channel)
         content = self._outbox.groups.content(group, clearance)
         now = self._clock()

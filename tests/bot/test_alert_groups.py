@@ -133,6 +133,28 @@ async def test_a_run_on_a_grouped_alert_gives_it_a_card_of_its_own(tmp_path: Pat
         await anna.until(lambda view: "4 of them also" in str(group_cards(view.messages(SOC))))
 
 
+async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(6))
+        await group_card(anna, 6)
+        targets = [{"objectType": "alert", "objectId": alert_id} for alert_id in alert_ids[3:]]
+        await env.client.run_bulk({"responderId": "Tell_1_0", "targets": targets})
+        await env.client.run(RunInput(responder_id="Fail_1_0", object_type="alert", object_id=alert_ids[5]))
+        await env.card(anna, alert_ids[5])  # by the run after the bulk
+        messages = await anna.messages(SOC)
+        assert not any(find_card(messages, alert_id) for alert_id in alert_ids[3:5])
+
+
+async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_may(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(5), tlp=2)
+        assert "Logon failed 4 times" in str(await group_card(anna, 5))
+        env.emulator.share(SOC)
+        await anna.until(lambda view: "Logon failed" not in str(view.messages(SOC)))
+        (card,) = group_cards(await anna.messages(SOC))
+        assert "5 × details withheld" in str(card["blocks"])
+
+
 async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_own(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
         alert_ids = await post(env, range(15))

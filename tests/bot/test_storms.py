@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from bot.outbox import RateLimiter
-from tests.bot.outbox.harness import ManualClock
-from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.bot.outbox.harness import ManualClock, until
+from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.storm import storm
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
@@ -72,6 +72,19 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
             (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]
             assert float(counted.split()[1]) >= 140
         assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
+
+
+@pytest.mark.slow
+async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_time(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, channels=CHANNELS) as env:
+        anna, release = await env.person(ANNA), asyncio.Event()
+        env.emulator.faults.hold("chat.postMessage", release)
+        alerts = [await env.post_alert(title=distinct(n), sourceRef=f"ref-{n}") for n in range(70)]
+        await until(lambda: len(placements(tmp_path)) == 70)
+        assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
+        release.set()
+        await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in alerts))
+        await anna.until(lambda view: "of them also on a card" in str(view.messages(SOC)))
 
 
 @pytest.mark.slow
