@@ -278,8 +278,9 @@ def _letters(number: int) -> str:
 
 
 def _memory_mib(pid: int) -> float:
+    """The process's own memory, without files such as its database, whose pages it maps."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
+    return int(next(line for line in status.splitlines() if line.startswith("RssAnon:")).split()[1]) / 1024
 
 
 def _processor_s(pid: int) -> float:
