@@ -57,6 +57,7 @@ class Subject:
     artifacts: tuple[Artifact, ...] = field(default=(), repr=False)  # of an alert; an artifact has those of its alert
     parent_tlp: int = CLEAR  # of its case or alert, which a responder gets with it
     parent_title: str = ""  # likewise, of an artifact
+    others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
 
     @staticmethod
     def alert(alert: Alert) -> "Subject":
@@ -78,20 +79,14 @@ class Subject:
         return _with_levels_of(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
 
     @staticmethod
-    def artifact(artifact: Artifact, parent: Alert | Case | None = None) -> "Subject":
-        """An artifact: it has its own TLP and the PAP of its case or, without one, its alert.
-
-        One of an alert is withheld where the alert is, and hidden artifacts of the alert are masked in its texts.
-        """
-        if isinstance(parent, Alert):
-            return Subject.alert(parent)._of_alert(artifact)
-        own = Subject("case_artifact", artifact.id, artifact_title(artifact), artifact.tlp, RED)
-        if parent is None:
-            return replace(own, root_id=artifact.id, parent_tlp=RED)
-        own = replace(own, pap=parent.pap, severity=parent.severity, root_id=parent.id)
-        return replace(own, parent_tlp=parent.tlp, parent_title=parent.title)
+    def artifact(artifact: Artifact, case: Case) -> "Subject":
+        """An artifact of a case: it has its own TLP and the PAP of the case."""
+        own = Subject("case_artifact", artifact.id, artifact_title(artifact), artifact.tlp)
+        own = replace(own, pap=case.pap, severity=case.severity, root_id=case.id)
+        return replace(own, parent_tlp=case.tlp, parent_title=case.title)
 
     def _of_alert(self, artifact: Artifact) -> "Subject":
+        """An artifact of this alert: withheld where the alert is, with the alert's hidden artifacts masked in it."""
         return replace(
             self,
             kind="case_artifact",
@@ -114,9 +109,15 @@ class Subject:
         """An object of a document; None if it isn't there."""
         if document.alert is not None:
             return Subject.alert(document.alert).part(object_id)
-        case = document.case
-        if case is None or object_id == document.id:
-            return Subject.case(case) if case else None
+        if document.case is None:
+            return None
+        found = Subject._in_case(document, document.case, object_id)
+        return replace(found, others=(*document.artifacts, *document.other_artifacts)) if found else None
+
+    @staticmethod
+    def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":
+        if object_id == document.id:
+            return Subject.case(case)
         for log in document.logs:
             if log.id == object_id:
                 return Subject.log(log, case)
@@ -164,8 +165,12 @@ class RedactedView:
 
     @property
     def highest_tlp(self) -> int:
-        """The highest TLP among the subject, its artifacts and its case."""
-        return max(self.subject.tlp, self.subject.parent_tlp, *(a.tlp for a in self.subject.artifacts))
+        """The highest TLP among the subject, its artifacts and its case.
+
+        For an artifact of a case also among the others: runs on it in an alert got what the alert had.
+        """
+        others = self.subject.others if self.subject.kind == "case_artifact" else ()
+        return max(self.subject.tlp, self.subject.parent_tlp, *(a.tlp for a in (*self.subject.artifacts, *others)))
 
     def text(self, words: str) -> str:
         """A text of the subject, such as its title or a tag, with hidden artifacts masked in it."""
@@ -220,7 +225,8 @@ class RedactedView:
         return len(self.subject.artifacts) - len(self.artifacts())
 
     def _hidden_texts(self) -> set[str]:
-        return {t for a in self.subject.artifacts if not may_see(self.clearance, a.tlp) for t in a.texts}
+        known = (*self.subject.artifacts, *self.subject.others)
+        return {t for a in known if not may_see(self.clearance, a.tlp) for t in a.texts}
 
     def searchable(self, words: Iterable[str]) -> str:
         """What of these texts of the subject may be shown, and its visible artifacts, to look for a text in.

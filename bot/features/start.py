@@ -161,7 +161,7 @@ async def on_start_view(context: Context) -> Json | None:
     if not selected:
         return views.update(await _start_view(context, state, subject))
     if target_id := target_of_option(selected):
-        state = _for_subject(state, await subjects.of_kind(context.core, "case_artifact", target_id))
+        state = _for_subject(state, await subjects.find(context.core, target_id))
     return await _run(context, state, selected)
 
 

@@ -1,12 +1,9 @@
 """Look up the object of an id that somebody typed or clicked."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from bot.cards import notices
 from bot.cards.names import title
@@ -14,9 +11,9 @@ from bot.cards.runs import titled_as
 from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id, split_words
-from bot.redaction import RedactedView, Subject, artifact_title, kind_of, refanged, visible
+from bot.redaction import RedactedView, Subject, artifact_title, refanged, visible
 from core.common.errors import ResponderBotError
-from core.models import Action, Alert, Artifact, Case, Kind, Log, OfferedResponder, Task
+from core.models import Action, Artifact, OfferedResponder
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -26,22 +23,29 @@ OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
 _LINKED = re.compile(r"^(?:https?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
-Lookup = Callable[["CoreClient", str], Awaitable[Subject]]
-
 
 async def find(core: "CoreClient", object_id: str) -> Subject:
-    """Look up an id of unknown kind: an alert first, then a case, task, log or observable.
+    """Look up an id of unknown kind, also one that an observable had before it became an equal one of a case.
 
     Raises ResponderBotError("not_found").
     """
-    found = await _find_kind(core, "alert", object_id)
-    if found is not None:
-        return found
-    others: list[Kind] = ["case", "case_task", "case_task_log", "case_artifact"]
-    for other in await asyncio.gather(*(_find_kind(core, kind, object_id) for kind in others)):
-        if other is not None:
-            return other
+    if OBJECT_ID.fullmatch(object_id):
+        for document in (await core.documents([object_id])).documents:
+            subject = Subject.in_document(document, object_id) or await _merged(core, object_id)
+            if subject is not None:
+                return subject
     raise ResponderBotError("not_found", NOTHING.format(object_id))
+
+
+async def _merged(core: "CoreClient", object_id: str) -> Subject | None:
+    """The observable that has another id by now; None if there is none, such as for the id of an action."""
+    try:
+        now = (await core.object_in_context("case_artifact", object_id)).object["id"]
+    except ResponderBotError as error:
+        if error.code == "not_found":
+            return None
+        raise
+    return None if now == object_id else await find(core, now)
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ async def targets(core: "CoreClient", object_id: str) -> Targets:
         answer = await core.documents([object_id], responders=True)
         for document in answer.documents:
             subject = Subject.in_document(document, object_id)
-            if subject is None and object_id in document.responders:  # it has another id since it is in a case
-                subject = await of_kind(core, "case_artifact", object_id)
+            if subject is None and object_id in document.responders:
+                subject = await _merged(core, object_id)
             if subject is not None:
                 return Targets(subject, document.responders.get(object_id, []), document.artifact_responders)
     raise ResponderBotError("not_found", NOTHING.format(object_id))
@@ -75,16 +79,10 @@ async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence
     return found.subject, found.offered
 
 
-async def of_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject:
-    """Look up an object of a known kind. Raises ResponderBotError("not_found")."""
-    return await _LOOKUPS[kind](core, object_id)
-
-
 async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject]:
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         subject = Subject.in_document(document, action.object_id)
-        subject = subject or await _find_kind(core, kind_of(action.object_type), action.object_id)
         found = next((one for one in document.actions if one.id == action.id), None)
         return titled_as(action, found), subject or Subject.unknown(action)
     return action, Subject.unknown(action)
@@ -166,61 +164,3 @@ def missing_id(usage: str) -> Callable[[str, str], str]:
         return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
 
     return usage_error
-
-
-async def _find_kind(core: "CoreClient", kind: Kind, object_id: str) -> Subject | None:
-    try:
-        return await of_kind(core, kind, object_id)
-    except ResponderBotError as error:
-        if error.code in ("not_found", "log_not_found"):
-            return None
-        raise
-
-
-async def _alert(core: "CoreClient", object_id: str) -> Subject:
-    return Subject.alert(await core.alert(object_id))
-
-
-async def _case(core: "CoreClient", object_id: str) -> Subject:
-    return Subject.case(await core.case(object_id))
-
-
-async def _task(core: "CoreClient", object_id: str) -> Subject:
-    found = await core.object_in_context("case_task", object_id)
-    return Subject.task(Task.model_validate(found.object), _case_in(found.object))
-
-
-async def _log(core: "CoreClient", object_id: str) -> Subject:
-    found = await core.object_in_context("case_task_log", object_id)
-    task = found.object.get("case_task")
-    return Subject.log(Log.model_validate(found.object), _case_in(task if isinstance(task, Mapping) else {}))
-
-
-async def _artifact(core: "CoreClient", object_id: str) -> Subject:
-    found = await core.object_in_context("case_artifact", object_id)
-    return Subject.artifact(Artifact.model_validate(found.object), _case_in(found.object) or _alert_in(found.object))
-
-
-def _case_in(holder: Mapping[str, Any]) -> Case | None:
-    """The case that an object belongs to; None if core doesn't say, so that the highest TLP applies."""
-    try:
-        return Case.model_validate(holder.get("case"))
-    except ValidationError:
-        return None
-
-
-def _alert_in(holder: Mapping[str, Any]) -> Alert | None:
-    """The alert that an artifact in no case belongs to; None as for a case."""
-    try:
-        return Alert.model_validate(holder.get("alert"))
-    except ValidationError:
-        return None
-
-
-_LOOKUPS: dict[Kind, Lookup] = {
-    "alert": _alert,
-    "case": _case,
-    "case_task": _task,
-    "case_task_log": _log,
-    "case_artifact": _artifact,
-}

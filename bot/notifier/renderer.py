@@ -113,7 +113,7 @@ class Renderer:
         if log is None or case is None:
             return []
         actions = timeline.actions_on(log_id)
-        subject, now = Subject.log(log, case), self._clock()
+        subject, now = Subject.in_document(timeline.document, log_id) or Subject.log(log, case), self._clock()
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return replies.task_log_card(log, actions, subject, clearance=clearance, button=button, now_ms=now)

@@ -117,12 +117,14 @@ class Documents:
         titles = {name: json.dumps(self._offers.title(name)) for name in names}
         declared = {name: self._offers.input_titles(name) for name in names}
         inputs = {name: _array(one.to_json() for one in found) for name, found in declared.items() if found}
+        others = sorted(document.others.keys() - document.parts[artifacts.KIND].keys())
         shown = {
             "id": f'"~{document.root_id}"',
             "deleted": json.dumps(document.is_deleted),
             **({document.kind: document.root} if document.kind else {}),
             "alertIds": _ids(document.alert_ids),
             **{name: _array(document.parts[kind].values()) for kind, name in _PARTS},
+            "otherArtifacts": _array(document.others[number] for number in others),
             "actions": _array(document.actions[number] for number in sorted(document.actions, reverse=True)),
             "actionCounts": _object({f"~{number}": str(count) for number, count in document.counts.items()}),
             "shortened": _ids(sorted(document.shortened, reverse=True)),
@@ -146,6 +148,8 @@ class _Document:
     is_deleted: bool = True
     alert_ids: Sequence[int] = ()
     parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
+    others: dict[int, str] = field(default_factory=dict)
+    """The artifacts of a case, of which `parts` has some as well."""
     actions: dict[int, str] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     shortened: set[int] = field(default_factory=set)
@@ -277,6 +281,9 @@ class _DocumentReader:
         if document.kind == "alert":
             self._list_actions_on_artifacts(document)
         elif document.kind == "case":
+            for part in objects.children(self._reads, artifacts.KIND, root_id):
+                if self._is_readable(document, part):
+                    document.others[part["id"]] = part["doc"]
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
                 self._add_action(document, number, is_named=False)
         return document

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from bot.cards import approvals, cases, home, inputs, lists, overview, paused, q
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
-from core.models import Action, Alert, Attachment, InputTitle, Parameter, Person
+from core.models import Action, Alert, Attachment, Document, InputTitle, Parameter, Person
 from tests.bot.cards import samples as make
 from tests.bot.cards.samples import NOW, button
 
@@ -197,8 +198,20 @@ def test_the_tlp_of_a_case_counts_for_reports_on_its_artifacts() -> None:
     """Its responder gets the case too."""
     artifact, case = make.artifact(tlp=0), make.case(tlp=3)
     assert RedactedView(Subject.artifact(artifact, case), 2).report("words") == "details withheld (TLP:RED)"
-    assert RedactedView(Subject.artifact(artifact, None), 2).report("words") == "details withheld (TLP:RED)"
     assert RedactedView(Subject.artifact(artifact, make.case(tlp=2)), 2).report("words") == "words"
+
+
+def test_a_hidden_artifact_of_a_case_is_masked_in_all_that_is_in_it() -> None:
+    case = make.case(title="Lemur calls evil.example", tlp=2)
+    amber, red = make.artifact(1, tlp=2), make.artifact(2, data="evil.example", tlp=3)
+    document = Document(id=case.id, case=case, artifacts=[amber], other_artifacts=[red])
+    found = [Subject.in_document(document, object_id) for object_id in (case.id, amber.id)]
+    for view in (RedactedView(subject, 2) for subject in found if subject is not None):
+        assert view.text("it calls EVIL[.]example") == "it calls [withheld]"
+        assert view.inputs("evil.example again") == "[withheld] again"
+        assert view.fingerprint != RedactedView(replace(view.subject, others=()), 2).fingerprint
+    reports = [RedactedView(subject, 2).shows_reports for subject in found if subject is not None]
+    assert reports == [True, False]
 
 
 @given(st.text(max_size=30), st.text(max_size=60))

@@ -1,10 +1,12 @@
 """What people do with an alert's observables: from the card, by command, and once they are in a case."""
 
+import re
 from typing import Any
 
 from bot.cards import ids
 from core.models import Action, Alert
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
+from tests.bot.features.test_decisions import in_thread
 from tests.bot.features.test_inputs import shown_in
 from tests.bot.features.test_runs import menu_block
 from tests.bot.running import SOC
@@ -121,3 +123,22 @@ async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: 
     form = fine(await env.until("anna", topmost(ids.START_VIEW, DEFANGED)))
     await env["anna"].submit(form["id"], {})
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"*Block Address* on {DEFANGED}"))
+
+
+async def test_what_a_hidden_observable_masks_in_its_alert_is_masked_in_its_case(env: FeatureEnvironment) -> None:
+    hidden = "203.0.113.99"
+    alert = await env.create_alert(title=f"Relay of {hidden}", artifacts=OBSERVABLES)
+    address = next(a.id for a in alert.artifacts if a.data == ADDRESS)
+    card = await env.card_of("anna", alert)
+    body: dict[str, Any] = {"responderId": "Quarantine_1_0", "objectType": "case_artifact", "objectId": address}
+    before = (await env.client.run({**body, "parameters": {"reason": f"before: talks to {hidden}"}})).object_id
+    assert before == address
+    await env.until("anna", in_thread(card["ts"], "before"))
+    case = await env.client.create_case_from_alert(alert.id)
+    for on, name in ((address, "case_artifact"), (case.id, "case")):
+        asked = {"responderId": "Quarantine_1_0", "objectType": name, "objectId": on}
+        await env.client.run({**asked, "parameters": {"reason": f"later on {on}: talks to {hidden}"}})
+    await env.until("anna", in_thread(card["ts"], f"on {case.id}"))
+    shown = [text_of(within_limits(m)) for m in env["anna"].live_view.thread(SOC, card["ts"])]
+    assert [one for one in shown if re.search(r"113(\[\.\]|\.)99", one)] == []
+    assert [one.count("talks to [withheld]") > 0 for one in shown] == [True] * 4

@@ -207,7 +207,8 @@ async def test_a_case_made_of_the_alert_keeps_ids_and_history(core: RunningCore)
         shown = await document(core, object_id)
         assert [item["id"] for item in shown["actions"]] == [after["id"], before["id"]]
         assert shown["actionCounts"][ip] == 2
-    assert [item["id"] for item in (await document(core, case_id))["artifacts"]] == [ip]
+    shown = await document(core, case_id)
+    assert [[item["id"] for item in shown[name]] for name in ("artifacts", "otherArtifacts")] == [[ip], [domain]]
 
 
 async def test_equal_artifacts_of_alerts_in_one_case_become_one(core: RunningCore) -> None:
