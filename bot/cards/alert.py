@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.cards import ids, reports, runs
+from bot.cards import ids, reports, runs, undo_state, undos
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -29,6 +29,7 @@ TITLE_LIMIT = 300  # characters
 MAX_RUNS = 15  # lines
 MAX_RUNS_IN_CASE = 3  # that have ended, on the card of an alert that was made into a case
 MAX_OVERFLOW = 5  # entries, which is Slack's limit
+MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 12,000 (msg_blocks_too_long)
 MAX_OBSERVABLES = 1
@@ -257,7 +258,9 @@ def run_lines(
     groups = [[action] for action in shown if runs.is_open(action)]
     ended = _ended([action for action in shown if not runs.is_open(action)])
     if is_closed(alert):  # the line of facts counts the others
-        ended = ended[: MAX_RUNS_IN_CASE if alert.status == "Imported" else 1]
+        most = MAX_RUNS_IN_CASE if alert.status == "Imported" else 1
+        in_force = [group for group in ended if undo_state.is_in_force(group[0])]  # still asks for something
+        ended = in_force or ended[:most]
     blocks: list[Block] = []
     characters = 0
     for number, group in enumerate([*groups, *ended]):
@@ -283,10 +286,15 @@ def _ended(ended: Sequence[Action]) -> list[list[Action]]:
         by_responder.setdefault(action.responder_name, {}).setdefault(action.object_id, []).append(action)
     lines: list[list[Action]] = []
     for by_target in by_responder.values():
+        in_force = [next(filter(undo_state.is_in_force, group), None) for group in by_target.values()]
+        kept = [action for action in in_force if action is not None][:MAX_IN_FORCE]
+        lines += [[action] for action in kept]
+        rest = [[action for action in group if action not in kept] for group in by_target.values()]
+        rest = [group for group in rest if group]
         if len(by_target) <= MAX_TARGETS:
-            lines += by_target.values()
+            lines += rest
         else:
-            lines.append(runs.newest_first([action for group in by_target.values() for action in group]))
+            lines.append(runs.newest_first([action for group in rest for action in group]))
     return lines
 
 
@@ -304,6 +312,10 @@ def _runs(
     policy = policies.get(action.responder_name)
     confirm = policy.confirm if policy else ""
     text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
+    if found := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
+        if len(found) == 1:
+            return [{**section(text), "block_id": block_id, "accessory": found[0]}]
+        return [{**section(text), "block_id": block_id}, {"type": "actions", "elements": found}]
     if not runs.is_open(action):
         again = run_again_button(action, view, button, confirm) if can_repeat else None
         if again is None:
@@ -316,6 +328,11 @@ def _runs(
         text += f"\n{foreign(confirm, POLICY_LIMIT)}"
     buttons = {"type": "actions", "elements": [*runs.decision_buttons(action, button), end]}
     return [{**section(text), "block_id": block_id}, buttons]
+
+
+def _undo_policy(action: Action, policies: Mapping[str, Policy]) -> Policy | None:
+    """That of the responder that undoes the run."""
+    return policies.get(action.undo.responder) if action.undo is not None else None
 
 
 def run_again_button(action: Action, view: RedactedView, button: ButtonIds, confirm: str) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bot.cards import notices, runs
+from bot.cards import notices, runs, undo_state
 from bot.cards.alert import AMBER, GREY, SIGNS
 from bot.cards.message import Block, ButtonIds, Message
 from bot.cards.text import (
@@ -159,6 +159,8 @@ def decision(action: Action, now_ms: int) -> str:
     if is_open(action, now_ms):
         needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
         by = f" · approved by {approvers}" if approvers else ""
+        if action.undo is not None and action.undo.after_minutes:
+            needs += f" · released {undo_state.minutes(action.undo.after_minutes)} after its success"
         return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
     if len(approval.approved_by) >= approval.needed:
         return f"Approved by {approvers}."

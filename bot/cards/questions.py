@@ -5,6 +5,7 @@ from typing import Any
 from bot.cards import ids, names, runs
 from bot.cards.alert import headline
 from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.names import NAME_LIMIT
 from bot.cards.text import (
     DAY_AND_TIME,
     code,
@@ -14,11 +15,12 @@ from bot.cards.text import (
     foreign_plain,
     person_name,
     plain,
+    readable_name,
     section,
     slack_date,
 )
 from bot.redaction import RedactedView, Subject
-from core.models import OBJECT_TYPES, Action, OfferedResponder
+from core.models import OBJECT_TYPES, Action, OfferedResponder, Policy
 
 MAX_INPUTS = 20
 
@@ -86,7 +88,7 @@ def effect(responder: OfferedResponder) -> list[Block]:
     if policy and policy.confirm:
         quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
         blocks.append(section(f">{quoted}"))
-    return [*blocks, context(_undo(policy.approval if policy else 0))]
+    return [*blocks, context(_undo(policy or Policy()))]
 
 
 def target(view: RedactedView) -> Block:
@@ -117,9 +119,12 @@ def needs_inputs(
     return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(view.subject, button)]}))
 
 
-def _undo(approvals: int) -> str:
-    begins = f"Starts after {count(approvals, 'approval')}" if approvals else "Starts at once"
-    return f"{begins}. Until it ends you can cancel it on the card; what it has done by then stays."
+def _undo(policy: Policy) -> str:
+    begins = f"Starts after {count(policy.approval, 'approval')}" if policy.approval else "Starts at once"
+    cancel = f"{begins}. Until it ends you can cancel it on the card"
+    if not policy.undo:
+        return f"{cancel}; what it has done by then stays."
+    return f"{cancel}. After that it can be undone there, by {foreign(readable_name(policy.undo), NAME_LIMIT)}."
 
 
 def collision(

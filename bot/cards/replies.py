@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bot.cards import approvals, ids, runs
+from bot.cards import approvals, ids, runs, undo_state, undos
 from bot.cards.alert import AMBER, GREY, responder_menu, run_again_button
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.reports import ReportView, read_report
@@ -18,7 +18,7 @@ from bot.cards.text import (
     section,
 )
 from bot.redaction import RedactedView, Subject, withheld
-from core.models import Action, Log
+from core.models import Action, Log, Policy
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
 FIRST_REPORT_LINES = 8  # of a longer one
@@ -28,10 +28,18 @@ MAX_CHANGES = 10
 GREEN, RED = "#3a9b5c", "#c62f3b"
 
 
-def end_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds, confirm: str = "") -> Message:
-    """The reply at an action's end: the result, labels, changes, the report's first lines.
+def end_reply(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    confirm: str = "",
+    undo_policy: Policy | None = None,
+) -> Message:
+    """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone.
 
-    `confirm` is the policy's text, which "Run again" asks to confirm.
+    `confirm` is the policy's text, which "Run again" asks to confirm; `undo_policy` that of what undoes the run.
     """
     view = RedactedView(subject, clearance)
     report = read_report(action)
@@ -41,8 +49,11 @@ def end_reply(action: Action, subject: Subject, *, clearance: int, button: Butto
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    if again := run_again_button(action, view, button, confirm):
-        blocks.append({"type": "actions", "elements": [again]})
+    if said := undo_state.words(action, view).removeprefix(" · "):
+        blocks.append(context(said[:1].upper() + said[1:]))
+    again = run_again_button(action, view, button, confirm)
+    if found := [again] if again else undos.buttons(action, view, button, undo_policy):
+        blocks.append({"type": "actions", "elements": found})
     return Message(_push_text(action, view), tuple(blocks), _color(action))
 
 

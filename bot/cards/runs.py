@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from bot.cards import ids, names
+from bot.cards import ids, names, undo_state
 from bot.cards.message import ButtonIds, Intent
 from bot.cards.names import NAME_LIMIT
 from bot.cards.reports import read_report
@@ -154,7 +154,11 @@ def titled_as(action: Action, other: Action | None) -> Action:
     """The action with the titles of its responder and its inputs that another record of it has."""
     if other is None:
         return action
-    return action.model_copy(update={"responder_title": other.responder_title, "inputs": other.inputs})
+    undo = action.undo
+    if undo is not None and other.undo is not None:
+        undo = undo.model_copy(update={"title": other.undo.title})
+    titles = {"responder_title": other.responder_title, "inputs": other.inputs, "undo": undo}
+    return action.model_copy(update=titles)
 
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:
@@ -213,7 +217,7 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
         left = approval.expires_at - now_ms
         return f"{approved} · {f'expires {slack_date(approval.expires_at, DAY_AND_TIME)}' if left > 0 else 'expired'}"
     result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
-    return approved + (f" · {result}" if result else "")
+    return approved + (f" · {result}" if result else "") + undo_state.words(action, view)
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:

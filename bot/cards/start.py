@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bot.cards import ids, inputs, lists, notices, questions, views
+from bot.cards import ids, inputs, lists, notices, questions, undos, views
 from bot.cards.alert import headline, responder_menu
 from bot.cards.message import Block
 from bot.cards.text import OPTION_LIMIT, escape, foreign, foreign_plain, plain, section
@@ -84,7 +84,7 @@ def start_view(
         view = RedactedView(subject, clearance)
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
-            blocks += [*_fields(given or Given(), state.responder), *questions.effect(responder)]
+            blocks += [*_fields(given or Given(), state.responder, responder), *questions.effect(responder)]
     return _modal(state, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
 
 
@@ -93,7 +93,7 @@ def run_view(
 ) -> dict[str, Any]:
     """Asks for the inputs of a responder on an object; to run it confirms what the modal shows."""
     blocks = questions.what_runs(responder, RedactedView(subject, clearance))
-    return _modal(state, [*blocks, *_fields(given, state.responder), *questions.effect(responder)], "Run")
+    return _modal(state, [*blocks, *_fields(given, state.responder, responder), *questions.effect(responder)], "Run")
 
 
 def collision_view(
@@ -101,7 +101,7 @@ def collision_view(
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
     blocks: list[Block] = [section(questions.open_run(running, responder, view))]
-    return _modal(state, [*blocks, *_fields(given, state.responder)], "Run anyway")
+    return _modal(state, [*blocks, *_fields(given, state.responder, responder)], "Run anyway")
 
 
 def _modal(state: WizardState, blocks: Sequence[Block], submit: str) -> dict[str, Any]:
@@ -139,12 +139,18 @@ def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> 
     return [headline(view) if subject.kind == "alert" else section(named), menu]
 
 
-def _fields(given: Given, key: str) -> list[Block]:
-    """The fields of declared inputs, or one for a text."""
+def undo_block(key: str) -> str:
+    """The block id of the field that says how long a run lasts; `key` as in `inputs.fields`."""
+    return f"undo_after:{key}"
+
+
+def _fields(given: Given, key: str, responder: OfferedResponder) -> list[Block]:
+    """The fields of declared inputs, or one for a text, and how long the run lasts."""
+    lasts = undos.time_field(undo_block(key), responder.policy) if responder.policy is not None else []
     if given.form is not None:
-        return inputs.fields(given.form, key)
+        return [*inputs.fields(given.form, key), *lasts]
     hint = "Only where the responder wants some: name = value, or a JSON object."
-    return [views.text_field("parameters", "Inputs", multiline=True, initial=given.text, hint=hint)]
+    return [views.text_field("parameters", "Inputs", multiline=True, initial=given.text, hint=hint), *lasts]
 
 
 def parse_parameters(text: str) -> Mapping[str, Any]:

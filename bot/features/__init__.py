@@ -24,6 +24,7 @@ from bot.features import (
     run,
     start,
     template,
+    undo,
     watch,
 )
 from bot.features.base import Command, Entry, Feature
@@ -45,6 +46,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     people.FEATURE,
     doctor.FEATURE,
     help.FEATURE,
+    undo.FEATURE,
     menu.FEATURE,
     overflow.FEATURE,
     group.FEATURE,

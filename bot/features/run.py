@@ -46,6 +46,7 @@ class RunRequest:
     anyway: bool = False
     repeated: Action | None = None
     ended: Action | None = None
+    undo_after_minutes: int | None = None  # None: as the settings say
 
 
 async def on_run_command(context: Context) -> None:
@@ -263,7 +264,14 @@ def _wants_form(request: RunRequest) -> bool:
     """Whether to show the inputs as fields: they are to be given, or typed ones are to be confirmed."""
     if request.responder.parameters:
         return not request.is_complete or needs_confirmation(request)
+    if is_timed(request.responder):
+        return not request.is_complete
     return needs_confirmation(request) and _is_typed(request)
+
+
+def is_timed(responder: OfferedResponder) -> bool:
+    """Whether core undoes its runs by itself, so that people are asked how long one is to last."""
+    return responder.policy is not None and bool(responder.policy.undo_after_minutes)
 
 
 def _is_typed(request: RunRequest) -> bool:
@@ -360,7 +368,7 @@ async def _ask_for_confirmation(context: Context, request: RunRequest) -> None:
 
 async def _show_open_action(context: Context, request: RunRequest, action: Action) -> None:
     responder, subject = request.responder, request.subject
-    if responder.parameters or _is_typed(request):
+    if responder.parameters or _is_typed(request) or is_timed(responder):
         await _show_form(context, request, running=action)
         return
     again = request.repeated.id if request.repeated is not None else ""
@@ -394,6 +402,7 @@ async def create_action(context: Context, request: RunRequest) -> Action:
         object_id=request.subject.id,
         parameters=dict(request.parameters),
         only_if_idle=not request.anyway,
+        undo_after_minutes=request.undo_after_minutes,
     )
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key

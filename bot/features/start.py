@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, inputs, notices, runs, start, views
+from bot.cards import ids, inputs, notices, runs, start, undos, views
 from bot.cards.lists import (
     MAX_OPTIONS,
     can_run,
@@ -188,6 +188,8 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
         except ValueError as error:
             return views.errors({"parameters": str(error)})
     request = run.RunRequest(subject, responder, values, is_complete=True, confirmed=True, anyway=state.anyway)
+    chosen = views.values(view).get(start.undo_block(state.responder), "")
+    request = replace(request, undo_after_minutes=undos.minutes_of(chosen))
     return await _create_action(context, state, request)
 
 
@@ -195,7 +197,7 @@ def _is_shown(view: Mapping[str, Any], state: WizardState, responder: OfferedRes
     """Whether the modal shows the inputs that the responder has now, and what its policy says."""
     declared = responder.parameters or ()
     if state.responder != option_value(responder):
-        return not declared and not (responder.policy and responder.policy.confirm)
+        return not declared and not (responder.policy and responder.policy.confirm) and not run.is_timed(responder)
     blocks = views.labels(view)
     return all(inputs.block_id(state.responder, one.name) in blocks for one in declared)
 

@@ -8,7 +8,7 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
-from bot.cards import approvals, paused, replies
+from bot.cards import approvals, paused, replies, undos
 from bot.cards.alert import alert_card
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.cards.runs import titled_as
@@ -144,6 +144,35 @@ class Renderer:
             action = await self._whole(action, timeline)
             desired += self._end_replies(action, subject, timeline)
             desired += await self._watcher_messages(action, subject)
+        elif action.undo is not None and action.undo.status is not None:
+            desired += await self._undo_changed(action, subject, timeline)
+        return desired
+
+    async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """What tells how a run that has ended was undone since, or why not: its reply, and one on what went wrong."""
+        posted = {message.key for message in self._outbox.messages_of(timeline.root_id)}
+        replies_ = self._end_replies(await self._whole(action, timeline), subject, timeline)
+        problems = self._undo_problems(action, subject, timeline)
+        is_told = undos.is_told(action)
+        return [
+            *(reply for reply in replies_ if reply.key in posted),
+            *(reply for reply in problems if is_told or reply.key in posted),
+        ]
+
+    def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        def render(clearance: int, button: ButtonIds) -> Message:
+            return undos.problem_reply(action, subject, clearance=clearance, button=button)
+
+        return self._in_threads(f"undo:{action.id}", render, subject, timeline)
+
+    def _in_threads(
+        self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
+    ) -> list[DesiredMessage]:
+        """One message in each thread of the timeline."""
+        desired = []
+        for thread in timeline.threads:
+            reply = self.message(f"{key}:{thread.channel}", self._view(subject, thread.channel), thread.channel, render)
+            desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id))
         return desired
 
     async def again(self, message: MessageRecord, timeline: Timeline) -> list[DesiredMessage]:
@@ -161,6 +190,8 @@ class Renderer:
         action = await self._whole(action, here)
         if kind == "approval":
             return self._approval_requests(action, subject, here)
+        if kind == "undo":
+            return self._undo_problems(action, subject, here)
         if kind == "paused":
             return self.pause_replies(action, here)
         if kind == "ask":
@@ -249,9 +280,12 @@ class Renderer:
 
     def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm = _confirm_text(action, timeline)
+        undo_policy = timeline.document.policies.get(action.undo.responder) if action.undo is not None else None
 
         def render(clearance: int, button: ButtonIds) -> Message:
-            return replies.end_reply(action, subject, clearance=clearance, button=button, confirm=confirm)
+            return replies.end_reply(
+                action, subject, clearance=clearance, button=button, confirm=confirm, undo_policy=undo_policy
+            )
 
         desired = []
         for thread in timeline.threads:
@@ -268,12 +302,7 @@ class Renderer:
         def render(clearance: int, _: ButtonIds) -> Message:
             return paused.pause_reply(action, subject, clearance=clearance, command=command)
 
-        desired = []
-        for thread in timeline.threads:
-            key = f"paused:{action.id}:{thread.channel}"
-            reply = self.message(key, self._view(subject, thread.channel), thread.channel, render)
-            desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id))
-        return desired
+        return self._in_threads(f"paused:{action.id}", render, subject, timeline)
 
     async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]

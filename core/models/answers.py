@@ -242,6 +242,8 @@ class Undo(ApiModel):
 
     responder: str
     """The name of the responder that does it."""
+    title: SkipJsonSchema[str] = Field("", exclude=True)
+    """What people call that; only of actions in a document, which has it beside them."""
     after_minutes: int | None = None
     """How long after its success core does it, as it was asked for; None: not by itself."""
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
@@ -463,6 +465,8 @@ class Document(ApiModel):
     def _actions_have_titles(self) -> Self:
         for action in self.actions:
             object.__setattr__(action, "responder_title", self.titles.get(action.responder_name, ""))
+            if action.undo is not None:
+                object.__setattr__(action.undo, "title", self.titles.get(action.undo.responder, ""))
             object.__setattr__(action, "inputs", self.inputs.get(action.responder_name, []))
         return self
 

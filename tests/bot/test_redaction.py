@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, start
+from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, start, undos
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
-from core.models import Action, Alert, Attachment, Document, InputTitle, Parameter, Person
+from core.models import Action, Alert, Attachment, Document, InputTitle, Parameter, Person, Undo
 from tests.bot.cards import samples as make
 from tests.bot.cards.samples import NOW, button
 
@@ -27,6 +27,12 @@ def dump(shown: Any) -> str:
     if isinstance(shown, Message):
         shown = shown.payload()
     return json.dumps(shown, ensure_ascii=False)
+
+
+def undone(action: Action) -> Action:
+    """The same, which core could not undo."""
+    undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=INPUTS)
+    return action.model_copy(update={"undo": undo})
 
 
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
@@ -82,6 +88,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                     action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
                 )
             ),
+            dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
+            dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
+            dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),
             dump(paused.pause_reply(action, subject, clearance=clearance, command="/responder")),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),

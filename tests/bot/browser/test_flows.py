@@ -115,7 +115,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     _, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "isolate")
-    await modal(page, "Starts after 1 approval").get_by_role("button", name="Run on").click()
+    await modal(page, "Starts after 1 approval").get_by_role("button", name="Run", exact=True).click()
     await expect(modal(page, "needs 1 approval until")).to_be_visible()
     await leave_modal(page)
     await shown.locator(".thread-link").click()

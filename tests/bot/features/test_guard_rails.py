@@ -7,11 +7,21 @@ from typing import Any
 import pytest
 
 from bot.cards import ids
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    card_in,
+    feature_environment,
+    fine,
+    text_of,
+    topmost,
+    within_limits,
+)
 from tests.bot.features.test_decisions import button, in_thread
-from tests.bot.running import SOC
+from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
+    "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
+    "Report": {"undo": "Fail_1_0"},
     "Fail": {"breaker": {"failures": 1, "within_minutes": 10}},
 }
 
@@ -47,3 +57,52 @@ async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_ad
     await env.told("lea", "is not paused; nothing was changed")
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "2 runs, 2 failed"))
+
+
+async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run block {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+    assert "After that it can be undone there, by Tell." in text_of(form)
+    field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
+    assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
+    assert field["element"]["initial_option"]["value"] == "60"
+    await env["anna"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
+    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Release now")))
+    action = await env.ended_run(alert)
+    assert action.undo is not None
+    assert action.undo.after_minutes == 15
+    assert action.undo.at is not None
+    assert f" · to be released <!date^{action.undo.at // 1000}^" in text_of(shown)
+    await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.EXTEND))
+    longer = fine(await env.until("anna", topmost(ids.EXTEND_VIEW)))
+    field = next(b for b in longer["blocks"] if b.get("block_id") == "undo_after")
+    await env["anna"].submit(longer["id"], {"undo_after": {field["element"]["action_id"]: "60"}})
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "It is released"))
+    later = (await env.client.action(action.id)).undo
+    assert later is not None
+    assert later.at is not None
+    assert later.at > action.undo.at + 40 * 60_000
+    shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"<!date^{later.at // 1000}^"))  # type: ignore[operator]
+    assert "Runs Tell on" in text_of(shown)
+    for _ in range(2):
+        await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    await env.until("ben", in_thread(card["ts"], '"Released"'))
+    undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
+    assert len(undone) == 1
+    assert undone[0].created_by.startswith("ben")
+
+
+async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
+    await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was not released")))
+    assert "press *Release now*" in text_of(told)
+    assert button(told, ids.UNDO)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    elsewhere = await env.card_of("anna", alert, OPEN)
+    assert "released" not in text_of(elsewhere)

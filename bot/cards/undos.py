@@ -1,0 +1,144 @@
+"""How a run can be undone: what its line says, Undo, Extend and Release now, and how long it is to last."""
+
+from typing import Any
+
+from bot.cards import ids, runs, undo_state, views
+from bot.cards.message import Block, ButtonIds, Intent, Message
+from bot.cards.text import (
+    DAY_AND_TIME,
+    context,
+    count,
+    foreign,
+    foreign_plain,
+    plain,
+    readable_name,
+    section,
+    slack_date,
+)
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import Action, Policy, Undo
+
+CAN_UNDO = ("available", "waiting", "failed", "replaced")
+NEVER = "0"  # the option of a run that lasts until somebody undoes it
+_STEPS = (15, 30, 60, 240, 480, 1440, 4320, 10080)  # minutes
+
+
+# --- buttons --------------------------------------------------------------------------------------------------------
+
+
+def buttons(
+    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None
+) -> list[dict[str, Any]]:
+    """Undo; of a run that core is to undo Extend and Release now. `policy` is that of the responder that undoes it."""
+    undo = action.undo
+    if undo is None or undo.status not in CAN_UNDO or not view.is_open:
+        return []
+    is_timed = undo.at is not None
+    label = "Release now" if is_timed or undo.status != "available" else "Undo"
+    press = _button(label, ids.UNDO, action, button(Intent("undo", action.id)), confirm=_dialog(action, view, policy))
+    if not is_timed:
+        return [press]
+    return [_button("Extend", ids.EXTEND, action, button(Intent("extend", action.id))), press]
+
+
+def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
+    """Says what will run on what."""
+    undo = action.undo
+    name = undo_title(undo) if undo is not None else ""
+    approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
+    more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
+    text = f"Runs {name[:60]} on {runs.target_in_full(view)[:120]}.{approvals}{more}"
+    return {
+        "title": plain(foreign_plain(f"Undo {runs.title(action)}?", 100)),
+        "text": plain(foreign_plain(text, 300)),
+        "confirm": plain("Undo"),
+        "deny": plain("Leave it"),
+    }
+
+
+def undo_title(undo: Undo) -> str:
+    """What people call the responder that undoes a run; foreign text, not escaped."""
+    return undo.title or readable_name(undo.responder)
+
+
+def _button(label: str, action_id: str, action: Action, value: str, **more: Any) -> dict[str, Any]:
+    own_id = ids.numbered(action_id, action.id)
+    return {"type": "button", "action_id": own_id, "text": plain(label), "value": value, **more}
+
+
+# --- how long -------------------------------------------------------------------------------------------------------
+
+
+def time_field(block_id: str, policy: Policy) -> list[Block]:
+    """A menu of how long a run lasts, as the settings allow; none for a responder without undo."""
+    if not policy.undo:
+        return []
+    longest = policy.undo_after_minutes
+    is_free = not longest or bool(policy.allow_permanent)
+    steps = sorted({*_STEPS, *((longest,) if longest else ())})
+    options = [(str(step), undo_state.minutes(step)) for step in steps if is_free or step <= (longest or 0)]
+    options += [(NEVER, "Until somebody releases it")] if is_free else []
+    hint = "After this time core undoes it, also if everything was down meanwhile."
+    return [views.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
+
+
+def minutes_of(value: str) -> int | None:
+    """The minutes of a chosen option; None for what isn't one."""
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
+
+
+def heading(action: Action, view: RedactedView) -> str:
+    """Which run on what."""
+    return f"*{runs.name(action)}* on {foreign(runs.target_in_full(view), 300)}"
+
+
+def extend_view(action: Action, view: RedactedView, policy: Policy) -> dict[str, Any]:
+    """Asks how much longer a run shall last, from now on."""
+    at = action.undo.at if action.undo is not None else None
+    now = f" It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else ""
+    about = section(f"{heading(action, view)}.{now}")
+    note = context("The time counts from now.")
+    return views.modal(
+        "How much longer?",
+        [about, *time_field("undo_after", policy), note],
+        callback_id=ids.EXTEND_VIEW,
+        submit="Set the time",
+        metadata=action.id,
+        close="Cancel",
+    )
+
+
+# --- in the thread --------------------------------------------------------------------------------------------------
+
+
+def is_told(action: Action) -> bool:
+    """Whether the thread is told that core could not carry out, or finish, what it was to undo."""
+    return action.undo is not None and action.undo.status in ("waiting", "failed")
+
+
+def problem_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
+    """Says that a run was to be undone and was not, why, and what to do; later, how that went."""
+    view = RedactedView(subject, clearance)
+    undo = action.undo
+    if undo is None or not view.is_open:
+        text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    on = f"*{runs.name(action)}* on {foreign(runs.target(view), 200)}"
+    if undo.status == "waiting":
+        text = (
+            f"⚠️ {on} was to be released {slack_date(undo.at or 0, DAY_AND_TIME)} and was not: "
+            f"{undo_state.why(undo, view)}. It still stands, and core tries again until it may. *Release now* does it "
+            "in your name, *Extend* gives it more time."
+        )
+    elif undo.status == "failed":
+        why = (
+            f": {undo_state.why(undo, view)}"
+            if undo.message
+            else f": {undo.action_id} did not succeed; the thread has its reason"
+        )
+        text = f"⚠️ {on} was not released{why}. It may still stand. Look at its target, then press *Release now*."
+    else:
+        said = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
+        text = f"{on}: {said}."
+    found = buttons(action, view, button)
+    return Message(text, (section(text), *([{"type": "actions", "elements": found}] if found else [])))

@@ -1,0 +1,71 @@
+"""Undo runs: Undo and Release now at once, Extend to another time."""
+
+from bot.cards import ids, notices, undos, views
+from bot.cards.text import DAY_AND_TIME, slack_date
+from bot.features import responses, subjects
+from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.payload import is_ephemeral, is_in_modal, view_of
+from bot.features.run import started_message
+from bot.redaction import RedactedView
+from core.common.errors import ResponderBotError
+from core.models import Policy
+
+
+async def on_undo_button(context: Context) -> None:
+    """Run what undoes a run, in this person's name; core refuses whoever may not, and what is undone already."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    try:
+        undoing = await context.core.undo(action.id, idempotency_key=context.idempotency_key)
+    except ResponderBotError as error:
+        if error.code != "conflict":
+            raise
+        responses.refresh_cards(context, subject)  # which shows what it no longer does
+        raise
+    responses.refresh_cards(context, subject)
+    undoing, _ = await subjects.of_action(context.core, undoing)
+    if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
+        await responses.respond(context, started_message(undoing, view), "Undo")
+
+
+async def on_extend_button(context: Context) -> None:
+    """Ask how much longer a run shall last."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
+    if policy is None or not policy.undo:
+        policy = Policy(undo=action.undo.responder if action.undo else None)
+    await context.show_modal(undos.extend_view(action, view, policy))
+
+
+async def on_extend_view(context: Context) -> Json:
+    """Set the time. Core refuses what the settings don't allow, and whoever may not."""
+    view = view_of(context)
+    minutes = undos.minutes_of(views.values(view).get("undo_after", ""))
+    if minutes is None:
+        return views.errors({"undo_after": "Choose how long."})
+    action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
+    action, subject = await subjects.of_action(context.core, action)
+    responses.refresh_cards(context, subject)
+    at = action.undo.at if action.undo is not None else None
+    until = (
+        f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."
+    )
+    shown = RedactedView(subject, context.person.clearance if context.person else 0)
+    return views.update(views.message_view("Done", notices.notice(f"{undos.heading(action, shown)}: {until}")))
+
+
+FEATURE = Feature(
+    actions={
+        ids.UNDO: Entry(on_undo_button, Ack.WRITE),
+        ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
+    },
+    views={ids.EXTEND_VIEW: Entry(on_extend_view, Ack.ANSWER)},
+)
