@@ -15,7 +15,7 @@ from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
 from bot.redaction import RedactedView, Subject
 from core.models import Document
 
-EVERY_S = 5.0  # how often news changes the cards of groups
+EVERY_S = 3.0  # how often news changes the cards of groups
 FOLLOW_BELOW = 10  # new alerts that wait for their post in a channel: then some of its digest follow
 FOLLOWERS = 20
 

@@ -90,6 +90,7 @@ async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp
         assert len([body for body in posts if body["channel"] == SOC]) == 5
 
 
+@pytest.mark.slow
 async def test_critical_alerts_are_not_grouped_below_ten(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
         await post(env, range(4))
@@ -173,6 +174,7 @@ async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_
         assert find_card(await anna.messages(SOC), alert_ids[10]) is None
 
 
+@pytest.mark.slow
 async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_path: Path) -> None:
     clock = ManualClock()
     async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
@@ -207,6 +209,7 @@ async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path
         assert "Ungrouped" in str(group)
 
 
+@pytest.mark.slow
 async def test_all_alerts_of_a_group_are_marked_as_read_and_made_one_case_as_far_as_the_person_may_see_them(
     tmp_path: Path,
 ) -> None:
