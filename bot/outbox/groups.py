@@ -196,7 +196,8 @@ class Groups:
         for bucket in counts:
             buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
         sample = self._store.rows(
-            """SELECT * FROM placement WHERE group_key = :key AND group_key <> '' ORDER BY at DESC LIMIT :limit""",
+            """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
+               ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
         shown = [one for one in map(_placement, sample) if one.clearance <= clearance and one.title]
