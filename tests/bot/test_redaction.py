@@ -249,7 +249,9 @@ def test_a_hidden_artifact_is_masked_in_the_inputs_of_a_run(hidden: str) -> None
 def test_no_input_above_the_clearance_is_filled_in_again(alert: Alert, data: st.DataObject, clearance: int) -> None:
     subject, hidden = Subject.alert(alert), [a.label for a in alert.artifacts if not may_see(clearance, a.tlp)]
     texts = data.draw(st.lists(st.sampled_from([INPUTS, *hidden]), min_size=1, max_size=6))
-    given = {f"n{n}": data.draw(st.sampled_from([text, [text[:75]]])) for n, text in enumerate(texts)}
+    # An option is at most 75 characters long.
+    values = [[text, [text]] if len(text) <= 75 else [text] for text in texts]
+    given = {f"n{n}": data.draw(st.sampled_from(either)) for n, either in enumerate(values)}
     kinds: list[Mapping[str, Any]] = [
         {"type": "choices", "options": value} if isinstance(value, list) else {"type": "text"}
         for value in given.values()
