@@ -268,18 +268,19 @@ def target_of_option(value: str) -> str:
 # --- actions, an alert ----------------------------------------------------------------------------------------------
 
 
-def action_list(actions: Sequence[Action], subject: Subject, *, clearance: int, now_ms: int) -> Message:
-    """What ran on an object, newest first."""
-    view = RedactedView(subject, clearance)
+def action_list(
+    actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int, now_ms: int
+) -> Message:
+    """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
     newest = runs.newest_first(actions)
     if not newest:
-        return Message(f"Nothing ran on {subject.id} yet.", (section(f"Nothing ran on {subject.id} yet."),))
-    lines = [f"{runs.run_line(a, view.of(a.object_id), now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
-    head = f"*{runs.summary(newest, len(newest)).capitalize()} on {subject.id}*"
-    parts = _lines(head, lines[:MAX_LINES])
-    if len(lines) > MAX_LINES:
-        parts.append(context(f"and {len(lines) - MAX_LINES} earlier ones."))
-    return Message(f"{runs.summary(newest, len(newest))} on {subject.id}", tuple(parts))
+        return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
+    lines = [f"{runs.run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
+    head = f"{runs.summary(newest, total).capitalize()} on {object_id}"
+    parts = _lines(f"*{head}*", lines[:MAX_LINES])
+    if total > len(lines[:MAX_LINES]):
+        parts.append(context(f"and {total - len(lines[:MAX_LINES])} earlier ones."))
+    return Message(head, tuple(parts))
 
 
 def alert_in_full(

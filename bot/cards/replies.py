@@ -191,9 +191,9 @@ def approval_request(
 def task_log_card(
     log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int
 ) -> Message:
-    """A task log with a menu of the responders for logs; `subject` is Subject.log(log, case)."""
+    """A task log with a menu of the responders for logs; `subject` is the log."""
     view = RedactedView(subject, clearance)
-    shown = foreign(log.message, 800, lines=True) if view.is_open else withheld(subject.tlp)
+    shown = foreign(view.text(log.message), 800, lines=True)
     by = f" by {person_name(log.created_by)}" if view.is_open else ""
     blocks: list[Block] = [
         section(f"*Task log* {log.id}{by}\n{shown or ' '}"),

@@ -11,7 +11,7 @@ _TILDES = str.maketrans({"˜": "~", "∼": "~", "～": "~", "〜": "~"})
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
 _LINK = re.compile(r"<((?:[A-Za-z][\w+.-]*:|[@#!])[^<>|\s]+)(?:\|([^<>]*))?>")
 _WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
-_TOKEN = re.compile(r"[\w-]+=(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\"[^\"]*\"|\S+")
+_TOKEN = re.compile(r"[\w-]+=(?:\"(?:\\\"|[^\"])*\"|'[^']*')(?=\s|$)|\"[^\"]*\"|\S+")
 _INPUT_NAME = re.compile(r"[A-Za-z][\w-]{0,63}")
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
@@ -51,11 +51,15 @@ def find_ids(text: str) -> list[str]:
 
 
 def split_name_and_id(text: str) -> tuple[str, str | None]:
-    """The name and the id in a text such as `Close False Positive ~12`; the id may be anywhere."""
+    """The name and the id in a text such as `Close False Positive ~12`; the id may be anywhere.
+
+    One that stands for itself counts before one in a link, which may be data of an alert.
+    """
     words = split_words(text)
     marked = [word for word in words if parse_id(word) and not word.isdigit()]
+    own = [word for word in marked if "/" not in word]
     bare = [word for word in reversed(words) if word.isdigit()]
-    id_word = next(iter([*marked, *bare]), None)
+    id_word = next(iter([*own, *marked, *bare]), None)
     if id_word is None:
         return " ".join(words), None
     words.remove(id_word)
@@ -63,18 +67,27 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:
-    """The text without each `name=value` and `name="several words"`, and these by name; the last of a name counts."""
+    """The text without each `name=value` and `name="several words"`, and these by name; the last of a name counts.
+
+    A quote in a quoted value is written `\\"`.
+    """
     given: dict[str, str] = {}
     rest: list[str] = []
     for match in _TOKEN.finditer(normalize(text)):
         token = match[0]
         name, equals, value = token.partition("=")
         if equals and _INPUT_NAME.fullmatch(name):
-            quoted = value[:1] in ("'", '"') and len(value) > 1 and value[-1] == value[0]
-            given[name] = value[1:-1] if quoted else value
+            quote = value[0] if len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0] else ""
+            value = value[1:-1] if quote else value
+            given[name] = value.replace('\\"', '"') if quote == '"' else value
         else:
             rest.append(token)
     return " ".join(rest), given
+
+
+def same_name(typed: str, name: str) -> bool:
+    """Whether a typed name is this one, but for case and punctuation."""
+    return bool(_fold(typed)) and _fold(typed) == _fold(name)
 
 
 def match_names(typed: str, names: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.cards import ids, notices
 from bot.cards.message import Intent
-from bot.features import actions, assign, case, responses, subjects, watch
+from bot.features import actions, assign, case, responses, watch
 from bot.features import alert as details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import is_ephemeral, is_in_modal
@@ -29,7 +29,7 @@ async def _show_details(context: Context, intent: Intent) -> None:
 
 
 async def _show_actions(context: Context, intent: Intent) -> None:
-    await actions.show(context, await subjects.find(context.core, intent.object_id))
+    await actions.show(context, intent.object_id)
 
 
 async def _watch(context: Context, intent: Intent) -> None:

@@ -15,7 +15,14 @@ from bot.cards.text import count, foreign, slack_date
 from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import closest_match, match_names, split_inputs, split_name_and_id
+from bot.features.command_text import (
+    closest_match,
+    find_ids,
+    match_names,
+    same_name,
+    split_inputs,
+    split_name_and_id,
+)
 from bot.features.payload import button_token, clicked_element, is_ephemeral, is_in_modal, selected_value
 from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED, CoreClient
@@ -55,8 +62,11 @@ async def on_run_command(context: Context) -> None:
     name, object_id = subjects.require_id(replace(context, text=text), USAGE)
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
-    name, named = subjects.split_target(name, view)
-    found = _named(name, targets.offered)
+    named: Sequence[Artifact] = ()
+    if not is_name(name, targets.offered):  # else an observable that is called as a responder changes what is run
+        name, named = subjects.split_target(name, view)
+    # A name doesn't have the id of another object, though its version may have the same digits.
+    found = [] if find_ids(name) else _named(name, targets.offered)
     if len(found) > 1:
         shown = questions.ambiguous_name(name, found, targets.subject, command)
         await responses.show(context, "Which one?", shown)
@@ -115,6 +125,11 @@ def matching(typed: str, offered: Sequence[OfferedResponder]) -> list[OfferedRes
     """The responders that a typed name or title may mean; those whose title or name is the same before others."""
     found = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
     return [r for r in offered if not found.isdisjoint(names.typed_names(r))]
+
+
+def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
+    """Whether it is the whole name or title of a responder, but for case and punctuation."""
+    return any(same_name(typed, known) for r in offered for known in (r.id, *names.typed_names(r)))
 
 
 def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder | None:

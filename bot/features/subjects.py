@@ -13,7 +13,7 @@ from bot.features.base import Context
 from bot.features.command_text import split_name_and_id, split_words
 from bot.redaction import RedactedView, Subject, artifact_title, refanged, visible
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, OfferedResponder
+from core.models import Action, Artifact, Document, OfferedResponder
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -29,15 +29,20 @@ async def find(core: "CoreClient", object_id: str) -> Subject:
 
     Raises ResponderBotError("not_found").
     """
+    return (await with_document(core, object_id))[0]
+
+
+async def with_document(core: "CoreClient", object_id: str, *, responders: bool = False) -> tuple[Subject, Document]:
+    """Likewise, with the document of its alert or case."""
     if OBJECT_ID.fullmatch(object_id):
-        for document in (await core.documents([object_id])).documents:
-            subject = Subject.in_document(document, object_id) or await _merged(core, object_id)
+        for document in (await core.documents([object_id], responders=responders)).documents:
+            subject = Subject.in_document(document, object_id) or await _merged(core, document, object_id)
             if subject is not None:
-                return subject
+                return subject, document
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
-async def _merged(core: "CoreClient", object_id: str) -> Subject | None:
+async def _merged(core: "CoreClient", document: Document, object_id: str) -> Subject | None:
     """The observable that has another id by now; None if there is none, such as for the id of an action."""
     try:
         now = (await core.object_in_context("case_artifact", object_id)).object["id"]
@@ -45,7 +50,7 @@ async def _merged(core: "CoreClient", object_id: str) -> Subject | None:
         if error.code == "not_found":
             return None
         raise
-    return None if now == object_id else await find(core, now)
+    return Subject.in_document(document, now)
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,8 @@ class Targets:
 
 async def targets(core: "CoreClient", object_id: str) -> Targets:
     """Look up an object with the responders for it. Raises ResponderBotError("not_found")."""
-    if OBJECT_ID.fullmatch(object_id):
-        answer = await core.documents([object_id], responders=True)
-        for document in answer.documents:
-            subject = Subject.in_document(document, object_id)
-            if subject is None and object_id in document.responders:
-                subject = await _merged(core, object_id)
-            if subject is not None:
-                return Targets(subject, document.responders.get(object_id, []), document.artifact_responders)
-    raise ResponderBotError("not_found", NOTHING.format(object_id))
+    subject, document = await with_document(core, object_id, responders=True)
+    return Targets(subject, document.responders.get(object_id, []), document.artifact_responders)
 
 
 async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
@@ -91,27 +89,30 @@ async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject
 def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]]:
     """What else stands in a command's text, and the artifacts of an alert whose data (defanged or not) or id it has.
 
-    What this person may not see is not found.
+    The data may have blanks. What this person may not see is not found.
     """
     words = split_words(text)
     known: dict[str, list[Artifact]] = {}
     for artifact in view.artifacts() if view.subject.kind == "alert" else ():
         for data in {artifact.id, *map(_plain, artifact.texts)}:
             known.setdefault(data, []).append(artifact)
-    for word in reversed(words):
-        if found := known.get(_plain(word)):
-            return " ".join(one for one in words if one is not word), found
+    most = max((data.count(" ") + 1 for data in known), default=0)
+    for length in range(min(most, len(words)), 0, -1):
+        for start in range(len(words) - length, -1, -1):
+            if found := known.get(_plain(" ".join(words[start : start + length]))):
+                return " ".join([*words[:start], *words[start + length :]]), found
     return text, []
 
 
 def _plain(data: str) -> str:
     """Data as people type it or as Slack makes a link of it: not defanged, in one case, without scheme."""
-    return _LINKED.sub("", refanged(visible(data)).casefold().strip()).rstrip("/")
+    return _LINKED.sub("", " ".join(refanged(visible(data)).casefold().split())).rstrip("/")
 
 
 def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError | None:
     """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None."""
-    word = next((word for word in reversed(split_words(text)) if LIKE_DATA.search(refanged(word))), "")
+    words = reversed(split_words(text))
+    word = next((word for word in words if OBJECT_ID.fullmatch(word) or LIKE_DATA.search(refanged(word))), "")
     if not word or view.subject.kind != "alert":
         return None
     alert_id = view.subject.id

@@ -42,6 +42,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     targets = {action.id: subject.part(action.object_id) or Subject.unknown(action) for action in actions}
     by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
+    views = {a.object_id: RedactedView(targets[a.id], clearance) for a in actions}
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = [home.HomeAlert(subject, NOW)]
     offered = [make.responder()]
@@ -49,7 +50,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
         dump(lists.alert_in_full(alert, clearance=clearance, button=button)),
-        dump(lists.action_list(actions, subject, clearance=clearance, now_ms=NOW)),
+        dump(lists.action_list(actions, subject.id, views, total=len(actions), now_ms=NOW)),
         dump(
             lists.responder_list(
                 offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"

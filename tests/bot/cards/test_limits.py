@@ -86,7 +86,15 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
     actions = [samples.ended(number=40 + n, message=samples.HOSTILE, responder_name=f"R{n}") for n in range(200)]
     card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW)
     fine(card)
-    fine(lists.action_list(actions, Subject.alert(alert), clearance=3, now_ms=NOW))
+    fine(
+        lists.action_list(
+            actions,
+            alert.id,
+            {a.object_id: RedactedView(Subject.alert(alert), 3) for a in actions},
+            total=len(actions),
+            now_ms=NOW,
+        )
+    )
     fine(lists.alert_in_full(alert, clearance=3, button=button))
     assert "more runs" in str(card.blocks)
 

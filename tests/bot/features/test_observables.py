@@ -142,3 +142,51 @@ async def test_what_a_hidden_observable_masks_in_its_alert_is_masked_in_its_case
     shown = [text_of(within_limits(m)) for m in env["anna"].live_view.thread(SOC, card["ts"])]
     assert [one for one in shown if re.search(r"113(\[\.\]|\.)99", one)] == []
     assert [one.count("talks to [withheld]") > 0 for one in shown] == [True] * 4
+
+
+async def test_what_ran_on_an_observable_is_listed_for_its_alert_and_its_case(env: FeatureEnvironment) -> None:
+    alert, address, hidden = await alert_with_observables(env)
+    await env.card_of("anna", alert)
+    for target in (address, hidden):
+        run = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": target, "parameters": {"minutes": 5}}
+        await env.client.run(run)
+        await newest_ended(env, target)
+    case_id = (await env.client.create_case_from_alert(alert.id)).id
+    for root in (alert.id, case_id):
+        await env["anna"].command(SOC, f"/responder actions {root}")
+        told = text_of(await env.told("anna", f"*2 runs on {root}*"))
+        assert f"*Block Address* on {DEFANGED}" in told
+        assert "A run: done" in told
+        assert "203[.]0[.]113[.]99" not in told
+
+
+async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnvironment) -> None:
+    """Whoever raises alerts chooses their data: it must not change what a command means."""
+    other = await env.create_alert(sourceRef="other", artifacts=[])
+    link = f"http://evil.example/{other.id}/x"
+    observables = [
+        *({"dataType": "ip", "data": data} for data in (ADDRESS, "address", "block address")),
+        {"dataType": "filename", "data": "Invoice 7.exe"},
+        {"dataType": "url", "data": link},
+        {"dataType": "url", "data": "http://evil.example/?a=b c"},
+    ]
+    alert = await env.create_alert(artifacts=observables)
+    ip = alert.artifacts[0].id
+    await env.card_of("anna", alert)
+    say = env["anna"].command
+    await say(SOC, f"/responder run block address {alert.id}")
+    await env.told("anna", f"Block Address can't run on {alert.id} itself, but on")
+    await say(SOC, f"/responder run tell {link} {alert.id}")
+    await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example")
+    for data in ("Invoice 7.exe", '"invoice 7[.]exe"'):
+        await say(SOC, f"/responder run tell {alert.id} {data}")
+        await env.told("anna", "*Tell* can't run on filename Invoice 7.exe")
+    await say(SOC, f'/responder run tell {alert.id} "http://evil.example/?a=b c"')
+    await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example/?a=b c")
+    for target in (other.id, f"~{'1' * 18}", "~1", "~10"):
+        await say(SOC, f"/responder run tell {alert.id} {target}")
+        await env.told("anna", f"{alert.id} shows you no observable {target!r}")
+    assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
+    await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
+    await env.told("anna", "Started Block Address")
+    assert (await newest_ended(env, ip)).parameters == '{"minutes":5,"reason":"it\'s \\"x\\""}'
