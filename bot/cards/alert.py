@@ -10,7 +10,9 @@ from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
+    clean,
     clip,
+    clip_middle,
     code,
     context,
     count,
@@ -130,7 +132,8 @@ def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
 
 def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
     """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
-    data = defang(view.text(artifact.label)[: data_limit * 4], artifact.data_type)
+    ends = clip_middle(view.text(artifact.label), data_limit * 4)
+    data = clip_middle(clean(defang(ends, artifact.data_type)), data_limit - 2)
     parts = [f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}"]
     if artifact.message:
         parts.append(foreign(view.text(artifact.message), message_limit))
@@ -149,14 +152,13 @@ def with_menu(text: str, artifact: Artifact, button: ButtonIds) -> Block:
 
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
     """One line: source, levels, status, owner, when, id and tags; of a closed alert what became of it first."""
-    owner = f"*{person_name(alert.assignee)}* works on it" if alert.assignee and not is_closed(alert) else ""
     levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
     if is_closed(alert):
         ran = count(max(total, len(newest)), "run") if newest else ""
-        parts = [_outcome(alert, view, newest), source, levels, alert.id, ran]
+        parts = [status_line(alert, view, newest), source, levels, alert.id, ran]
     else:
-        parts = [source, levels, STATUS_WORDS[alert.status], owner, raised, alert.id]
+        parts = [source, levels, status_line(alert, view), raised, alert.id]
         parts.append(_tags(alert.tags, alert.source, view))
     return context(" · ".join(part for part in parts if part))
 
@@ -165,7 +167,11 @@ def is_closed(alert: Alert) -> bool:
     return alert.status in ("Ignored", "Imported")
 
 
-def _outcome(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
+def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
+    """The status and who works on it; of a closed alert what became of it, by whom (by which of `newest`) and when."""
+    if not is_closed(alert):
+        owner = f" · *{person_name(alert.assignee)}* works on it" if alert.assignee else ""
+        return f"{STATUS_WORDS[alert.status]}{owner}"
     word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"

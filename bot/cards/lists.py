@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.cards import ids, names, notices, runs
-from bot.cards.alert import by_ioc, headline, observable, responder_menu, with_menu
+from bot.cards.alert import STATUS_WORDS, by_ioc, headline, observable, responder_menu, status_line, with_menu
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
     OPTION_LIMIT,
+    clip_middle,
     code,
     context,
     count,
@@ -30,6 +31,7 @@ from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 MAX_OPTIONS = 100
 MAX_LINES = 40
 MAX_TITLES = 6  # of responders, in the line of an artifact
+HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 ARTIFACTS_SHOWN = 40  # in Details at once
 CANNOT = "Can't run, because ..."
 NOTHING = "none"  # the value of an option that only says something
@@ -215,9 +217,8 @@ def _groups(
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [r for r in ordered if r.name in runnable]
-        groups.append(
-            _Entries(view.text(artifact_title(artifact)), _with(target, responders, found), f"{artifact.id}:")
-        )
+        heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
+        groups.append(_Entries(heading, _with(target, responders, found), f"{artifact.id}:"))
     if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
@@ -276,7 +277,7 @@ def action_list(
     if not newest:
         return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
     lines = [f"{runs.run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
-    head = f"{runs.summary(newest, total).capitalize()} on {object_id}"
+    head = runs.summary(newest, total, on=f" on {object_id}")
     parts = _lines(f"*{head}*", lines[:MAX_LINES])
     if total > len(lines[:MAX_LINES]):
         parts.append(context(f"and {total - len(lines[:MAX_LINES])} earlier ones."))
@@ -326,7 +327,7 @@ def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: i
         blocks.append(
             section(
                 f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
-                f"{alert.status.lower()} · {slack_date(alert.date, DAY_AND_TIME)}",
+                f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date, DAY_AND_TIME)}",
                 accessory={**details, "value": button(Intent("details", alert.id))},
             )
         )
@@ -338,6 +339,7 @@ def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: i
 def _facts(alert: Alert, view: RedactedView) -> list[str]:
     facts: Mapping[str, str] = {
         "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
+        "Status": status_line(alert, view),
         "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
         "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
         "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),

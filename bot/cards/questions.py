@@ -8,6 +8,7 @@ from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.names import NAME_LIMIT
 from bot.cards.text import (
     DAY_AND_TIME,
+    clip_middle,
     code,
     context,
     count,
@@ -63,7 +64,9 @@ def confirm(
     blocks += confirmation(responder, view, repeated)
     again = repeated.id if repeated is not None else ""
     intent = run_intent("run", subject, responder.id, again=again)
-    run = _button(f"Run on {foreign_plain(runs.target(view), 60)}", ids.RUN, button(intent), style="danger")
+    run = _button(
+        f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}", ids.RUN, button(intent), style="danger"
+    )
     blocks.append({"type": "actions", "elements": [run, _dismiss(subject, button)]})
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
@@ -105,7 +108,7 @@ def _parent(view: RedactedView) -> str:
 
 
 def _target(view: RedactedView) -> str:
-    return foreign(runs.target(view), runs.TARGET_LIMIT)
+    return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
 
 
 def needs_inputs(

@@ -10,6 +10,7 @@ from bot.cards.names import NAME_LIMIT
 from bot.cards.reports import read_report
 from bot.cards.text import (
     DAY_AND_TIME,
+    clip_middle,
     count,
     defang_indicators,
     duration,
@@ -120,7 +121,11 @@ def target_in_full(view: RedactedView) -> str:
 
 def on_target(view: RedactedView) -> str:
     """` on ip 198[.]51[.]100[.]7` for an artifact, "" where a run's line is beside what it ran on; mrkdwn."""
-    return f" on {foreign(target(view), TARGET_LIMIT)}" if view.subject.kind == "case_artifact" else ""
+    return (
+        f" on {foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT)}"
+        if view.subject.kind == "case_artifact"
+        else ""
+    )
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:
@@ -339,7 +344,7 @@ def plain_line(action: Action, view: RedactedView) -> str:
     return f"{name(action)}{on_target(view)} {state(action)}" + (f": {result}" if result else ".")
 
 
-def summary(actions: Sequence[Action], total: int, noun: str = "run") -> str:
-    """`3 runs, 1 of them open`: `total` runs, of which `actions` are the newest and all open ones."""
+def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = "") -> str:
+    """`3 runs on ~12, 1 of them open`: `total` runs, of which `actions` are the newest and all open ones."""
     running = sum(is_open(a) for a in actions)
-    return count(total, noun) + (f", {running} of them open" if running else "")
+    return f"{count(total, noun)}{on}" + (f", {running} of them open" if running else "")

@@ -39,6 +39,14 @@ def clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
+def clip_middle(text: str, limit: int) -> str:
+    """As `clip`, but keeps both ends, by which people tell hashes and URLs apart."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 3
+    return f"{text[: limit - 1 - end]}…{text[-end:]}"
+
+
 def escape(text: str) -> str:
     """Escape the three characters that Slack reads as markup, so that `<!channel>` pings nobody."""
     return html.escape(text, quote=False)
