@@ -140,17 +140,18 @@ def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block
 
 
 def _hint(parameter: Parameter, shown: Form) -> str:
-    name, notes = parameter.name, []
+    name, about, note = parameter.name, "", ""
     if parameter.description.strip():
-        most = min(HINT_LIMIT, HINTS_LIMIT // len(shown.parameters))
-        notes.append(foreign_plain(parameter.description, most))
+        about = foreign_plain(parameter.description, min(HINT_LIMIT, HINTS_LIMIT // len(shown.parameters)))
     if name in shown.withheld:
-        notes.append("What the last run had is withheld from you.")
+        note = "What the last run had is withheld from you."
     elif name in shown.kept:
-        notes.append(f"If empty: {_kept(parameter, shown.kept[name])} already.")
+        note = f"If empty: {_kept(parameter, shown.kept[name])} already."
     elif parameter.default is not None and not parameter.required and parameter.type in ("string", "text", "number"):
-        notes.append(f"If empty: {foreign_plain(_plain_number(parameter.default), 60)}.")
-    return " ".join(notes)
+        note = f"If empty: {foreign_plain(_plain_number(parameter.default), 60)}."
+    if about and note and about[-1] not in ".!?…":
+        about += "."
+    return f"{about} {note}".strip()
 
 
 def _kept(parameter: Parameter, value: Any) -> str:

@@ -208,10 +208,17 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     if not view.is_open:
         return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     given = inputs_in_brackets(action, view)
-    by = f"{person_name(action.created_by)}, {at}"
+    by = f"{_by_whom(action)}, {at}"
     return (
         f"{mark(action)} *{name(action)}*{on_target(view)}{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
     )
+
+
+def _by_whom(action: Action) -> str:
+    """`by anna`; `asked by anna` of what has not run, beside whom else the line names."""
+    now = state_of(action)
+    word = "by" if now in ("running", "succeeded", "failed") else "started by" if now == "stopped" else "asked by"
+    return f"{word} {person_name(action.created_by)}"
 
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
@@ -236,7 +243,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     counts = f"{len(actions)} runs" + (f" on {targets} targets" if targets > 1 else "")
     counts += f", {failed} failed" if failed else ""
     at = slack_date(newest.start_date, DAY_AND_TIME)
-    last = f"the last{'' if on else on_target(view)} {state(newest)} · {person_name(newest.created_by)}, {at}"
+    last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
     return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "")
 

@@ -56,16 +56,16 @@ def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
     lines = texts_of(card(ended(), action(41, status="InProgress", responder_name="Isolate_Host_1_0"), failed))
     at = "<!date^1763690370^{date_short_pretty} {time}|2025-11-21 01:59 UTC>"
     assert [line for line in lines[3:] if at in line] == [
-        f"🔄 *Isolate Host* running · anna, {at}",
-        f"❌ *Mail* failed after 3.2 s · anna, {at} · Timed out after 1 minute.",
-        f"✅ *Close False Positive* done in 3.2 s · anna, {at} · Marked as read.",
+        f"🔄 *Isolate Host* running · by anna, {at}",
+        f"❌ *Mail* failed after 3.2 s · by anna, {at} · Timed out after 1 minute.",
+        f"✅ *Close False Positive* done in 3.2 s · by anna, {at} · Marked as read.",
     ]
 
 
 def test_ended_runs_of_one_responder_share_a_line() -> None:
     several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50)]
     line = texts_of(card(*several))[3]
-    assert line.startswith("❌ *Close False Positive* 5 runs, 1 failed · the last failed after 3.2 s · anna, ")
+    assert line.startswith("❌ *Close False Positive* 5 runs, 1 failed · the last failed after 3.2 s · by anna, ")
     assert line.endswith(" · No route.")
     assert len(card(*several).blocks) == len(card(ended("Failure")).blocks)
 
@@ -79,7 +79,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
     told = {
         "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
         "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* cancelled by"),
-        "expired": (ended_as("expired"), "⌛ *Close False Positive* expired · anna"),
+        "expired": (ended_as("expired"), "⌛ *Close False Positive* expired · asked by anna"),
         "stopped": (
             ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
             "🛑 *Close False Positive* stopped by lea after 1.2 s · ",
@@ -99,11 +99,11 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
 def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
     approval = Approval(needed=1, approved_by=["lea@x"], expires_at=NOW)
     waited = ended(approval=approval, outcome="succeeded", dispatched_at=NOW - 27_000)
-    assert " done in 0.2 s · anna, " in texts_of(card(waited))[3]
+    assert " done in 0.2 s · by anna, " in texts_of(card(waited))[3]
     assert " · approved by lea · Marked as read." in texts_of(card(waited))[3]
     assert "0.2 s" in end_reply(waited, Subject.alert(alert()), clearance=2, button=button).text
     unknown = ended(approval=approval)  # of an earlier release
-    assert " done · anna, " in texts_of(card(unknown))[3]
+    assert " done · by anna, " in texts_of(card(unknown))[3]
 
 
 def test_a_run_that_runs_can_be_stopped_after_a_question() -> None:
@@ -179,7 +179,7 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
 
 def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expires() -> None:
     line = texts_of(card(awaiting(("cleo@x",), needed=2)))[3]
-    assert line.startswith("⏳ *Close False Positive* needs 1 approval · anna, ")
+    assert line.startswith("⏳ *Close False Positive* needs 1 approval · asked by anna, ")
     assert line.endswith(
         " · approved by cleo · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
     )

@@ -104,6 +104,16 @@ def test_numbers_are_written_as_slack_takes_them() -> None:
     assert (element["min_value"], element["initial_value"], "max_value" in element) == ("0.0000001", "0.1", False)
 
 
+def test_a_hint_is_the_description_and_then_a_sentence_on_the_default() -> None:
+    def hints(**more: Any) -> list[str]:
+        form = inputs.form([Parameter(name="minutes", type="number", **more)], {})
+        return [block["hint"]["text"] for block in view_of(form)["blocks"] if "hint" in block]
+
+    assert hints(description="How long", default=60) == ["How long. If empty: 60."]
+    assert hints(description="How long?", default=60) == ["How long? If empty: 60."]
+    assert (hints(description="How long"), hints(default=60), hints()) == (["How long"], ["If empty: 60."], [])
+
+
 def test_what_is_required_is_asked_and_a_box_may_stay_empty() -> None:
     ticked = Parameter(name="a", type="boolean", required=True, default=True)
     decided = Parameter(name="b", type="boolean", required=True)
