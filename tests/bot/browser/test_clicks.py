@@ -47,7 +47,7 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.locator(".block-actions .select-box").click()
-        await page.locator(".picker .option", has_text="Webhook").click()
+        await page.locator(".picker .option", has_text="Webhook").first.click()
         await page.locator("#modal").get_by_role("button", name=re.compile("^Run")).click()
         await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     assert [
@@ -80,14 +80,15 @@ async def test_an_approval_from_its_notification_takes_1_click_and_a_report_1(fl
 async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> None:
     await flows.request("POST", "/api/case/template", "lea", {"name": "Malware", "tasks": [{"title": "Contain it"}]})
     page = await flows.open_page()
-    await leave_modal(page)  # of another test
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_role("button", name="More", exact=True).click()
         await page.get_by_text("Make a case", exact=True).click()
         await page.locator("#modal").get_by_role("button", name="Use").first.click()
-        await expect(shown).to_contain_text("made into case", timeout=RUN_ENDS_MS)
+        await expect(page.locator("#modal")).to_contain_text("Case made", timeout=RUN_ENDS_MS)
+    await leave_modal(page)
+    await expect(shown).to_contain_text("made into case", timeout=RUN_ENDS_MS)
     made = await flows.request("GET", f"/api/alert/{alert_id}", "lea")
     assert (await flows.request("GET", f"/api/case/{made['case']}", "lea"))["template"] == "Malware"
 
@@ -116,7 +117,6 @@ async def test_four_open_cards_fit_a_screen(flows: FlowEnvironment) -> None:
     words = ("Cobalt Strike", "Sliver", "Havoc", "Mythic", "Brute Ratel")  # alike ones would share a card
     titles = [(await flows.alert(title=f"ET MALWARE {name} beacon from web-{name[:2]}"))[1] for name in words]
     page = await flows.open_page()
-    await leave_modal(page)
     await page.click("#pane [aria-label^=Close]")
     for title in titles:
         await card(page, title)

@@ -17,6 +17,7 @@ from tests.bot.browser.flows import (
     assert_in_viewport,
     card,
     choose,
+    choose_first,
     command,
     ephemeral,
     leave_modal,
@@ -279,10 +280,7 @@ async def pick_in_modal(page: Page, typed: str) -> None:
     await page.locator("#modal .select-box").last.click()
     await page.wait_for_selector(".picker .option")
     await assert_in_viewport(page, ".picker")
-    await page.keyboard.type(typed)
-    await expect(page.locator(".picker .option")).to_have_count(1)
-    await page.keyboard.press("Enter")
-    await page.wait_for_selector(".picker", state="detached")
+    await choose_first(page, typed)
 
 
 async def test_a_thing_to_try_switches_the_person_opens_and_fills(flows: FlowEnvironment) -> None:

@@ -1,12 +1,15 @@
 """Pictures of the README, and of every surface in both themes, wide and narrow, from a `try` of their own."""
 
+import time
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from bot.cards.groups import GroupContent, group_card
 from bot.demo.environment import CLOSE, EXTRACT, ISOLATE, MAIL
-from tests.bot.browser.conftest import screenshot
+from tests.bot.browser.conftest import BrowserEnvironment, screenshot
 from tests.bot.browser.flows import (
     BEN,
     RUN_ENDS_MS,
@@ -14,6 +17,7 @@ from tests.bot.browser.flows import (
     FlowEnvironment,
     card,
     choose,
+    choose_first,
     command,
     ephemeral,
     leave_modal,
@@ -23,6 +27,34 @@ from tests.bot.browser.flows import (
 pytestmark = pytest.mark.browser
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 420)
+NOW = int(time.time() * 1000)  # so that the pictures say "today"
+ALIKE = GroupContent(
+    key="g1",
+    is_digest=False,
+    count=412,
+    cards=3,
+    first_at=NOW - 1_500_000,
+    last_at=NOW - 4_000,
+    muted_until=0,
+    is_ungrouped=False,
+    severities=(371, 41, 0, 0),
+    buckets=(0, 0, 0, 0, 0, 0, 4, 19, 88, 160, 97, 44),
+    sampled=412,
+    titles=[("Logon failed 17 times for svc-backup from 198.51.100.7", 412)],
+    sources=[("wazuh", 412)],
+    facts=[("ip 198.51.100.7", 301), ("ip 198.51.100.9", 88), ("hostname vpn-2", 23)],
+)
+STORM = replace(
+    ALIKE,
+    key="g2",
+    is_digest=True,
+    count=10_240,
+    cards=0,
+    severities=(9_102, 1_100, 36, 2),
+    sampled=500,
+    titles=[("Wazuh 5710: Attempt to login with a non-existent user", 311), ("ET SCAN Nmap", 120), ("DNS tunnel", 69)],
+    sources=[("wazuh", 311), ("suricata", 189)],
+)
 TEMPLATE = {"name": "Malware", "tasks": [{"title": "Identify the host"}, {"title": "Contain it"}]}
 
 
@@ -122,13 +154,10 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
         await leave_modal(page)
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('Run a responder')")
-    for typed in (alert_id, "Webhook"):
+    for typed, shown_then in ((alert_id, title), ("Block Address", "Minutes")):
         await page.locator("#modal .select-box").last.click()
-        await page.wait_for_selector(".picker .option")
-        await page.keyboard.type(typed)
-        await expect(page.locator(".picker .option").first).to_contain_text(typed)
-        await page.keyboard.press("Enter")
-        await page.wait_for_selector(".picker", state="detached")
+        await choose_first(page, typed)
+        await expect(modal(page)).to_contain_text(shown_then)
     await pictured(page, "run-modal")
     await leave_modal(page)
     await command(page, "/responder help")
@@ -153,6 +182,18 @@ async def withheld(flows: FlowEnvironment, alert_id: str) -> None:
     await expect(modal(page)).to_contain_text("Lea can open this.")
     await pictured(page, "withheld")
     await leave_modal(page)
+
+
+async def test_the_cards_of_alerts_that_say_the_same_and_of_a_storm(env: BrowserEnvironment) -> None:
+    for content in (ALIKE, STORM, replace(ALIKE, key="g3", muted_until=NOW + 8 * 3_600_000)):
+        card = group_card(content, button=lambda intent: f"{intent.what}-{intent.object_id}", now_ms=NOW)
+        await env.app.client.chat_postMessage(channel="C0SOC", **card.payload())
+    await expect(env.page.get_by_text("Muted until")).to_be_visible()
+    await leave_pane(env.page)
+    await pictured(env.page, "storm")
+    await env.page.get_by_role("button", name="More", exact=True).first.click()
+    await expect(env.page.get_by_text("Make one case", exact=True)).to_be_visible()
+    await pictured(env.page, "storm-menu")
 
 
 async def pictured(page: Page, name: str, shown: Locator | None = None) -> None:
