@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
+from bot.demo.environment import EXTRACT
 from tests.bot.browser.conftest import screenshot
 from tests.bot.browser.flows import (
     ANNA,
@@ -26,6 +27,7 @@ from tests.bot.browser.flows import (
 )
 
 pytestmark = pytest.mark.browser
+MENU = ".block-actions"  # of a card: its responders; observables have menus of their own above
 
 
 async def test_a_list_by_command_says_what_can_run_and_the_picked_line_can_be_run(flows: FlowEnvironment) -> None:
@@ -101,7 +103,7 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: F
     await choose(ben, theirs, "detonate")
     response = modal(ben, "Nothing new was started")
     await expect(response).to_contain_text("anna")
-    for menu in (shown.locator(".select-label"), theirs.locator(".select-label")):
+    for menu in (shown.locator(f"{MENU} .select-label"), theirs.locator(f"{MENU} .select-label")):
         await expect(menu).to_have_text("Run a responder", timeout=RUN_ENDS_MS)  # it asks anew
     await screenshot(ben, "flow-collision")
     await response.get_by_role("button", name="Run anyway").click()
@@ -251,13 +253,13 @@ async def test_the_message_shortcut_finds_the_alert_in_what_somebody_wrote(flows
 
 async def test_the_flows_are_readable_in_the_dark_and_on_a_phone(flows: FlowEnvironment) -> None:
     alert_id, title = await flows.alert()
-    run_body = {"responderId": "ResponderBot_CloseAsFalsePositive_1_0", "objectType": "alert", "objectId": alert_id}
+    run_body = {"responderId": EXTRACT, "objectType": "alert", "objectId": alert_id}
     dark = await flows.open_page(color_scheme="dark")
     shown = await card(dark, title)
     await flows.request("POST", "/api/connector/cortex/action", "anna", run_body)
-    await expect(shown).to_contain_text("False Positive done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
     await shown.locator(".thread-link").click()
-    await expect(dark.locator("#pane")).to_contain_text("False Positive", timeout=RUN_ENDS_MS)
+    await expect(dark.locator("#pane")).to_contain_text("Extract Indicators", timeout=RUN_ENDS_MS)
     await screenshot(dark, "flow-thread-dark")
 
     phone = await flows.open_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
@@ -271,7 +273,7 @@ async def test_the_flows_are_readable_in_the_dark_and_on_a_phone(flows: FlowEnvi
     await screenshot(phone, "flow-confirm-phone")
     await leave_modal(phone)
     await small.locator(".thread-link").tap()
-    await expect(phone.locator("#pane")).to_contain_text("False Positive")
+    await expect(phone.locator("#pane")).to_contain_text("Extract Indicators")
     await screenshot(phone, "flow-thread-phone")
     assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
