@@ -59,7 +59,7 @@ INPUTS: list[dict[str, Any]] = [
     {"name": "until", "type": "date"},
     {"name": "owner", "title": "Who answers for it", "type": "user"},
 ]
-MORE_TYPES = {"Tell": ["thehive:case_task_log"], "Quarantine": ["ip", "thehive:case"]}
+MORE_TYPES = {"Tell": ["thehive:case_task_log"], "Quarantine": ["ip", "thehive:case"], "Wait": ["ip"], "Fail": ["ip"]}
 DECLARED: Mapping[str, Mapping[str, Any]] = {
     "Vendor_Ban": {"title": BAN, "parameters": INPUTS},
     "Vendor_Drop": {"title": DROP, "parameters": INPUTS},

@@ -1,12 +1,13 @@
 """What people do with an alert's observables: from the card, by command, and once they are in a case."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from bot.cards import ids
 from core.models import Action, Alert
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
-from tests.bot.features.test_decisions import in_thread
+from tests.bot.features.test_decisions import button, in_thread
 from tests.bot.features.test_inputs import shown_in
 from tests.bot.features.test_runs import menu_block
 from tests.bot.running import SOC
@@ -190,3 +191,77 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
     await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
     await env.told("anna", "Started Block Address")
     assert (await newest_ended(env, ip)).parameters == '{"minutes":5,"reason":"it\'s \\"x\\""}'
+
+
+async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_again(env: FeatureEnvironment) -> None:
+    alert, address, _ = await alert_with_observables(env)
+    card = await env.card_of("anna", alert)
+
+    async def pick(name: str, responder: str) -> None:
+        menu = {"action_id": ids.numbered(ids.MENU, address)}
+        (group,) = await env[name].options(SOC, card["ts"], query=responder, **menu)
+        await env[name].click(SOC, card["ts"], value=group["options"][0]["value"], **menu)
+
+    await pick("anna", "Wait")
+    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"*Wait* on {DEFANGED} running"))
+    await pick("ben", "Wait")
+    collision = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    assert DEFANGED in text_of(collision)
+    await env["anna"].click(SOC, running["ts"], action_id=button(running, ids.CANCEL))
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"🛑 *Wait* on {DEFANGED} stopped by anna"))
+    await env["ben"].click(None, view_id=collision["id"], action_id=ids.RUN_ANYWAY)
+    asked = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "The run that you were asked about has ended")))
+    await env["ben"].close(asked["id"])
+    assert [a.outcome for a in await env.client.actions("case_artifact", address)] == ["stopped"]
+
+    await pick("anna", "Fail")
+    failed = await env.until("ben", in_thread(card["ts"], "Run again"))
+    assert f"on {DEFANGED}" in text_of(within_limits(failed))
+    await env["ben"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"*Fail* on {DEFANGED} 2 runs, 2 failed"))
+
+    await pick("anna", "Quarantine")
+    await env.told("anna", "needs 2 approvals until")
+    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
+    assert f"*Quarantine* on {DEFANGED}" in text_of(request)
+    approve = button(request, ids.APPROVE)
+    await env["anna"].click(SOC, request["ts"], action_id=approve)
+    await env.told("anna", "somebody else must approve or deny it")
+    for name, then in (("ben", "it needs 1 more approval"), ("lea", "it starts now")):
+        await env[name].click(SOC, request["ts"], action_id=approve)
+        await env.told(name, f"You approved Quarantine on {DEFANGED}; {then}.")
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"✅ *Quarantine* on {DEFANGED} done"))
+    ran = await env.client.actions("case_artifact", address)
+    assert [a.responder_name for a in ran] == ["Quarantine_1_0", "Fail_1_0", "Fail_1_0", "Wait_1_0"]
+    assert ran[1].created_by == "ben@responder-bot.local"
+    assert await env.client.actions("alert", alert.id) == []
+
+
+async def test_all_cards_with_an_observable_of_a_case_change_by_either_id(env: FeatureEnvironment) -> None:
+    first, second = [await env.create_alert(sourceRef=ref, artifacts=OBSERVABLES[2:3]) for ref in ("1", "2")]
+    kept, merged = first.artifacts[0].id, second.artifacts[0].id
+    cards = {alert.id: await env.card_of("anna", alert) for alert in (first, second)}
+    case = await env.client.create_case_from_alert(first.id)
+    assert (await env.core.send("POST", f"/api/alert/{second.id}/merge/{case.id}", {})).status_code == 200
+    runs: list[tuple[str, str, list[str]]] = [("Block Address", merged, [ADDRESS]), ("Release Address", kept, [])]
+    for title, object_id, left in runs:
+        await env["anna"].command(SOC, f"/responder run {title} {object_id}")
+        for alert_id in cards:
+            within_limits(await env.until("ben", on_card(alert_id, f"✅ *{title}* on {DEFANGED}")))
+        replies = [in_thread(card["ts"], f"*{title}* done in") for card in cards.values()]
+        await env.until("ben", any_of(replies))
+        assert blocked(env) == left
+    assert len(await env.client.actions("case_artifact", merged)) == 2
+    changed = await env.core.send("PATCH", f"/api/case/artifact/{merged}", {"tlp": 3})
+    assert changed.status_code == 200
+    for alert_id in cards:
+        shown = await env.until("anna", on_card(alert_id, "withheld (TLP:RED)"))
+        assert DEFANGED not in text_of(within_limits(shown))
+
+
+def on_card(alert_id: str, words: str) -> Any:
+    return lambda view: card_in(view, SOC, alert_id, words)
+
+
+def any_of(looks: Sequence[Any]) -> Any:
+    return lambda view: next((found for look in looks if (found := look(view))), None)
