@@ -51,6 +51,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot responders list": "",
     "responder-bot responders resume NAME": "responder-bot responders resume --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
+    "uv run python -m tests.bot.storm 10000 60": "uv run python -m tests.bot.storm 100 1 --clicks 1",
 }
 """Commands that end by themselves and need nothing that runs; what is typed where that differs."""
 

@@ -299,11 +299,10 @@ def main() -> None:
     parser.add_argument("--alike", type=float, default=1.0)
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--more", type=int, default=0)
-    given = parser.parse_args()
+    parser.add_argument("--clicks", type=int, default=CLICKS, help="before the storm, and as many in it")
+    given = vars(parser.parse_args())
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(
-            storm(Path(folder), given.alerts, given.seconds, alike=given.alike, kill=given.kill, more=given.more)
-        )
+        figures = asyncio.run(storm(Path(folder), **given))
     sys.stdout.write(figures.table() + "\n")
 
 
