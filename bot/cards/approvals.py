@@ -18,13 +18,21 @@ from bot.cards.text import (
     slack_date,
 )
 from bot.redaction import RedactedView, Subject, may_see, withheld
-from core.models import SEVERITY_NAMES, Action, Person
+from core.models import SEVERITY_NAMES, Action, Person, Policy
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
+
+
+def policy_text(policy: Policy | None) -> str:
+    """What the policy says of a run, and who may approve it; foreign text, not escaped."""
+    if policy is None:
+        return ""
+    named = "" if policy.approve_by is None else f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}."
+    return "\n".join(filter(None, [policy.confirm, named]))
 
 
 def mentions(approvers: Sequence[str]) -> str:
@@ -88,7 +96,7 @@ def request_blocks(
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
     asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
-    blocks: list[Block] = [section(asks)]
+    blocks: list[Block] = [section(asks), *glass(action, view)]
     if given := inputs(action, view):
         blocks.append(section(given))
     if confirm:
@@ -133,6 +141,19 @@ def may_decide(action: Action, person: Person, subject: Subject) -> bool:
     """Whether core would take this person's vote: they may run responders, see the object, and didn't ask for it."""
     is_other = person.login != action.created_by and not has_voted(action, person.login)
     return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
+
+
+def glass(action: Action, view: RedactedView) -> list[Block]:
+    """What a run overrides and why, for whoever is to approve it or reads how it went."""
+    broken = action.break_glass
+    if broken is None or not view.is_open:
+        return []
+    overrides = "; ".join(view.inputs(refusal.message) for refusal in broken.overrides)
+    by = f" and *{person_name(broken.approved_by)}*" if broken.approved_by else ""
+    who = f"*{person_name(action.created_by)}*{by} {'override' if by else 'overrides'}"
+    why = foreign(view.inputs(broken.reason), 1000, lines=True).replace("\n", "\n>")
+    asks = "" if broken.approved_by else "\nAnother org-admin has to approve it."
+    return [section(f"🔴 *Breaks glass*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:

@@ -20,6 +20,7 @@ DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"
 UNDO = "action_undo"
 EXTEND = "action_extend"
+BREAK_GLASS = "break_glass"
 RESUME = "responder_resume"
 OVERVIEW = "overview"  # followed by the verb of the list that it shows
 TAKE = "card_take"

@@ -28,6 +28,7 @@ from bot.cards.text import (
 from bot.redaction import RedactedView, Subject, artifact_title, refanged, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
+OVERRIDABLE = {"protect", "rate", "rate_per_target"}
 MAX_OPTIONS = 100
 MAX_LINES = 40
 MAX_TITLES = 6  # of responders, in the line of an artifact
@@ -39,6 +40,12 @@ NOTHING = "none"  # the value of an option that only says something
 
 def can_run(offered: OfferedResponder) -> bool:
     return offered.verdict != "cannot_run"
+
+
+def can_be_overridden(offered: OfferedResponder) -> bool:
+    """Whether only rules stand in the way of it that an org-admin may override."""
+    rules = [refusal.rule for refusal in offered.refusals or ()]
+    return bool(rules) and len(rules) == len(offered.reasons or ()) and set(rules) <= OVERRIDABLE
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:

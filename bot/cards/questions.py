@@ -123,7 +123,8 @@ def needs_inputs(
 
 
 def _undo(policy: Policy) -> str:
-    begins = f"Starts after {count(policy.approval, 'approval')}" if policy.approval else "Starts at once"
+    by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
+    begins = f"Starts after {count(policy.approval, 'approval')}{by}" if policy.approval else "Starts at once"
     cancel = f"{begins}. Until it ends you can cancel it on the card"
     if not policy.undo:
         return f"{cancel}; what it has done by then stays."
@@ -155,11 +156,18 @@ def _open_word(running: Action) -> str:
     return "waits" if running.status == "Waiting" else "runs"
 
 
-def cannot_run(responder: OfferedResponder, view: RedactedView, reason: str) -> Message:
-    """Why a responder was not run."""
+def cannot_run(
+    responder: OfferedResponder, view: RedactedView, reason: str, *, button: ButtonIds | None = None
+) -> Message:
+    """Why a responder was not run; with `button` an org-admin may override that."""
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {foreign(reason, 1500)}. Nothing was run."
-    return Message(f"{name} can't run on {_target(view)}.", (section(text),))
+    blocks: list[Block] = [section(text)]
+    if button is not None:
+        value = button(Intent("break_glass", view.subject.id, responder.id))
+        elements = [_button("Break glass ...", ids.BREAK_GLASS, value, style="danger")]
+        blocks.append({"type": "actions", "elements": elements})
+    return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
 
 
 def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:

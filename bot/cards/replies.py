@@ -45,7 +45,7 @@ def end_reply(
     report = read_report(action)
     blocks: list[Block] = [section(_headline(action, view))]
     if view.is_open:
-        blocks += _context(action, view)
+        blocks += _context(action, view) + approvals.glass(action, view)
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
@@ -174,6 +174,7 @@ def approval_request(
     on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
     blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
+    blocks += approvals.glass(action, view)
     if given := approvals.inputs(action, view):
         blocks.append(section(given))
     if confirm:

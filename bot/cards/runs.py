@@ -227,9 +227,18 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
     approved = f" · approved by {approvers}" if approvers else ""
     if approval is not None and awaits_approval(action):
         left = approval.expires_at - now_ms
-        return f"{approved} · {f'expires {slack_date(approval.expires_at, DAY_AND_TIME)}' if left > 0 else 'expired'}"
+        until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
+        return f"{approved}{glass(action, view)} · {until}"
     result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
-    return approved + (f" · {result}" if result else "") + undo_state.words(action, view)
+    return approved + (f" · {result}" if result else "") + glass(action, view) + undo_state.words(action, view)
+
+
+def glass(action: Action, view: RedactedView) -> str:
+    """` · 🔴 *Breaks glass*: why` of a run for which rules were overridden."""
+    if action.break_glass is None or not view.is_open:
+        return ""
+    by = f", approved by {person_name(action.break_glass.approved_by)}" if action.break_glass.approved_by else ""
+    return f" · 🔴 *Breaks glass*{by}: {foreign(view.inputs(action.break_glass.reason), RESULT_LIMIT)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
@@ -245,7 +254,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     at = slack_date(newest.start_date, DAY_AND_TIME)
     last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
-    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "")
+    broken = next((glass(action, view) for action in actions if action.break_glass is not None), "")
+    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + broken
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:

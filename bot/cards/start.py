@@ -31,6 +31,7 @@ class WizardState:
     anyway: bool = False
     channel: str = ""
     again: str = ""
+    glass: bool = False  # rules are overridden, with a reason
     kept: Mapping[str, str] = field(default_factory=dict)  # logins of people whom a field can't show, by input
     choices: tuple[str, ...] = ()  # ids that were found in a message, if there are several
 
@@ -47,9 +48,9 @@ class WizardState:
             object_id, responder, channel, again = (
                 str(raw.get(name) or "") for name in ("id", "responder", "channel", "again")
             )
-            asked, anyway = raw.get("asked") is True, raw.get("anyway") is True
+            asked, anyway, glass = (raw.get(name) is True for name in ("asked", "anyway", "glass"))
             kept = {str(name): str(login) for name, login in mapping(raw.get("kept")).items()}
-            return WizardState(object_id, kind, responder, asked, anyway, channel, again, kept, choices)
+            return WizardState(object_id, kind, responder, asked, anyway, channel, again, glass, kept, choices)
         except (ValueError, TypeError, KeyError, AttributeError):
             return WizardState()
 
@@ -92,7 +93,8 @@ def run_view(
     state: WizardState, subject: Subject, responder: OfferedResponder, *, clearance: int, given: Given
 ) -> dict[str, Any]:
     """Asks for the inputs of a responder on an object; to run it confirms what the modal shows."""
-    blocks = questions.what_runs(responder, RedactedView(subject, clearance))
+    view = RedactedView(subject, clearance)
+    blocks = [*questions.what_runs(responder, view), *_glass(state, responder)]
     return _modal(state, [*blocks, *_fields(given, state.responder, responder), *questions.effect(responder)], "Run")
 
 
@@ -100,8 +102,20 @@ def collision_view(
     state: WizardState, running: Action, responder: OfferedResponder, view: RedactedView, *, given: Given
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
-    blocks: list[Block] = [section(questions.open_run(running, responder, view))]
+    blocks: list[Block] = [section(questions.open_run(running, responder, view)), *_glass(state, responder)]
     return _modal(state, [*blocks, *_fields(given, state.responder, responder)], "Run anyway")
+
+
+def _glass(state: WizardState, responder: OfferedResponder) -> list[Block]:
+    """What is overridden, and the field for the reason."""
+    if not state.glass:
+        return []
+    overridden = "; ".join(refusal.message for refusal in responder.refusals or ())
+    said = "The reason stays with the run, and another org-admin has to approve it"
+    return [
+        section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {said}."),
+        views.text_field("glass", "Why", multiline=True, optional=False, hint="Whoever looks at it later reads this."),
+    ]
 
 
 def _modal(state: WizardState, blocks: Sequence[Block], submit: str) -> dict[str, Any]:

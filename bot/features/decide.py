@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from bot.cards import ids, notices, replies, runs
+from bot.cards import approvals, ids, notices, replies, runs
 from bot.cards.text import count, foreign, person_name
 from bot.features import home, responses, subjects
 from bot.features.access import own_clearance
@@ -119,7 +119,7 @@ async def on_approve_command(context: Context) -> None:
             clearance=own_clearance(context),
             button=button,
             now_ms=now,
-            confirm=policy.confirm if policy else "",
+            confirm=approvals.policy_text(policy),
         ),
     )
 

@@ -8,7 +8,15 @@ from typing import Any
 
 from bot.cards import ids, inputs, names, notices, questions, runs
 from bot.cards import start as start_card
-from bot.cards.lists import NOTHING, can_run, option_value, reasons, responder_of_option, target_of_option
+from bot.cards.lists import (
+    NOTHING,
+    can_be_overridden,
+    can_run,
+    option_value,
+    reasons,
+    responder_of_option,
+    target_of_option,
+)
 from bot.cards.message import Message
 from bot.cards.start import Given, WizardState
 from bot.cards.text import count, foreign, slack_date
@@ -27,7 +35,7 @@ from bot.features.payload import button_token, clicked_element, is_ephemeral, is
 from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED, CoreClient
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, OfferedResponder, Parameter, RunInput
+from core.models import Action, Artifact, BreakGlassInput, OfferedResponder, Parameter, RunInput
 
 USAGE = "run NAME ~id"
 MAX_KEPT = 2000  # characters of logins in a modal's metadata, which has 3,000
@@ -54,6 +62,7 @@ class RunRequest:
     repeated: Action | None = None
     ended: Action | None = None
     undo_after_minutes: int | None = None  # None: as the settings say
+    glass: str = ""  # why rules are overridden
 
 
 async def on_run_command(context: Context) -> None:
@@ -254,7 +263,16 @@ async def start(context: Context, request: RunRequest) -> bool:
     view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
     if not can_run(responder):
-        await responses.show(context, "Can't run", questions.cannot_run(responder, view, reasons(responder)))
+        is_admin = context.person is not None and context.person.profile == "org-admin"
+        may_break = is_admin and can_be_overridden(responder)
+        await responses.show_with_buttons(
+            context,
+            "Can't run",
+            f"cannot:{subject.id}:{responder.id}",
+            lambda button: questions.cannot_run(
+                responder, view, reasons(responder), button=button if may_break else None
+            ),
+        )
         return False
     if _wants_form(request):
         await _show_form(context, request)
@@ -294,7 +312,21 @@ def _is_typed(request: RunRequest) -> bool:
     return bool(request.parameters) and request.repeated is None
 
 
-async def _show_form(context: Context, request: RunRequest, running: Action | None = None) -> None:
+async def on_glass_button(context: Context) -> None:
+    """Ask an org-admin why rules are to be overridden, and for the inputs."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    subject, responder = await _offered(context, intent.object_id, intent.argument)
+    subjects.require_visible(context, subject)
+    if can_run(responder):
+        raise ResponderBotError("conflict", "No rule stands in the way of it any more; run it as usual.")
+    await _show_form(context, RunRequest(subject, responder), breaks_glass=True)
+
+
+async def _show_form(
+    context: Context, request: RunRequest, running: Action | None = None, *, breaks_glass: bool = False
+) -> None:
     """Show the inputs as fields, with what they are for; if it already runs, that too."""
     responder, subject, clearance = request.responder, request.subject, own_clearance(context)
     given, kept = await given_inputs(context, request)
@@ -307,6 +339,7 @@ async def _show_form(context: Context, request: RunRequest, running: Action | No
         anyway=running is not None,
         channel=context.channel,
         again=request.repeated.id if request.repeated is not None else "",
+        glass=breaks_glass or bool(request.glass),
         kept=kept,
     )
     if running is not None:
@@ -418,6 +451,7 @@ async def create_action(context: Context, request: RunRequest) -> Action:
         parameters=dict(request.parameters),
         only_if_idle=not request.anyway,
         undo_after_minutes=request.undo_after_minutes,
+        break_glass=BreakGlassInput(reason=request.glass) if request.glass else None,
     )
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
@@ -498,6 +532,7 @@ FEATURE = Feature(
         ids.MENU: Entry(on_responder_menu, Ack.WRITE),
         ids.RUN: Entry(on_run_button, Ack.WRITE),
         ids.RUN_ANYWAY: Entry(on_run_button, Ack.WRITE),
+        ids.BREAK_GLASS: Entry(on_glass_button, modal_title=start_card.TITLE),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),
     },

@@ -25,6 +25,7 @@ from bot.redaction import RedactedView, Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
 
+GLASS_LIMIT = 1000  # characters, as many as core takes
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
 
@@ -171,7 +172,7 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
     responder = responder_of_option(offered, selected)
     if responder is None:
         return _menu_error(context, subject, "That responder is no longer on offer; choose again.")
-    if not can_run(responder):
+    if not can_run(responder) and not state.glass:
         return _menu_error(context, subject, f"It can't run: {reasons(responder)}")
     view, declared = view_of(context), responder.parameters or ()
     if not _is_shown(view, state, responder):
@@ -189,7 +190,10 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
             return views.errors({"parameters": str(error)})
     request = run.RunRequest(subject, responder, values, is_complete=True, confirmed=True, anyway=state.anyway)
     chosen = views.values(view).get(start.undo_block(state.responder), "")
-    request = replace(request, undo_after_minutes=undos.minutes_of(chosen))
+    glass = views.values(view).get("glass", "").strip()
+    if state.glass and not glass:
+        return views.errors({"glass": "Say why."})
+    request = replace(request, undo_after_minutes=undos.minutes_of(chosen), glass=glass[:GLASS_LIMIT])
     return await _create_action(context, state, request)
 
 

@@ -209,7 +209,7 @@ class Renderer:
         return titled_as(await self._core.action(action.id), action)
 
     def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        confirm, now = _confirm_text(action, timeline), self._clock()
+        confirm, now = _policy_text(action, timeline), self._clock()
         approvers = approvals.mentions(self._access.approvers)
 
         def render(clearance: int, button: ButtonIds) -> Message:
@@ -258,7 +258,7 @@ class Renderer:
     ) -> DesiredMessage:
         user = key.rpartition(":")[2]
         view = RedactedView(subject, person.clearance if person else 0)
-        confirm, now, link = _confirm_text(action, timeline), self._clock(), self._link(timeline.root_id)
+        confirm, now, link = _policy_text(action, timeline), self._clock(), self._link(timeline.root_id)
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
@@ -327,6 +327,11 @@ class Renderer:
 
         ids, new = self._outbox.buttons.prepare(channel, key, intents_in(with_buttons))
         return DesiredMessage(key, channel, with_buttons(ids), view=view, buttons=new)
+
+
+def _policy_text(action: Action, timeline: Timeline) -> str:
+    """What an approver reads of the responder's policy."""
+    return approvals.policy_text(timeline.document.policies.get(action.responder_name))
 
 
 def _confirm_text(action: Action, timeline: Timeline) -> str:

@@ -14,7 +14,18 @@ from bot.cards import approvals, cases, home, inputs, lists, overview, paused, q
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
-from core.models import Action, Alert, Attachment, Document, InputTitle, Parameter, Person, Undo
+from core.models import (
+    Action,
+    Alert,
+    Attachment,
+    BreakGlass,
+    Document,
+    InputTitle,
+    Parameter,
+    Person,
+    Refusal,
+    Undo,
+)
 from tests.bot.cards import samples as make
 from tests.bot.cards.samples import NOW, button
 
@@ -28,6 +39,13 @@ def dump(shown: Any) -> str:
     if isinstance(shown, Message):
         shown = shown.payload()
     return json.dumps(shown, ensure_ascii=False)
+
+
+def overriding(action: Action) -> Action:
+    """The same, with broken glass."""
+    protected = Refusal(rule="protect", message=INPUTS, lift="ask")
+    glass = BreakGlass(reason=INPUTS, overrides=[protected], approved_by=PERSON)
+    return action.model_copy(update={"break_glass": glass})
 
 
 def undone(action: Action) -> Action:
@@ -93,6 +111,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),
+            dump(replies.end_reply(overriding(action), subject, clearance=clearance, button=button)),
+            dump(replies.approval_request(overriding(action), subject, clearance=clearance, button=button, now_ms=NOW)),
+            dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button, now_ms=NOW)),
             dump(paused.pause_reply(action, subject, clearance=clearance, command="/responder")),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),

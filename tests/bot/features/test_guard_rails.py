@@ -21,7 +21,8 @@ from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
-    "Report": {"undo": "Fail_1_0"},
+    "Isolate": {"approve_by": ["lea"]},
+    "Report": {"undo": "Fail_1_0", "rate": ["1/1h"]},
     "Fail": {"breaker": {"failures": 1, "within_minutes": 10}},
 }
 
@@ -106,3 +107,40 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
     elsewhere = await env.card_of("anna", alert, OPEN)
     assert "released" not in text_of(elsewhere)
+
+
+async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    await env.ephemeral("anna", "Started Report")
+    await env.ended_run(alert)
+    for name in ("anna", "lea"):
+        await env[name].command(SOC, f"/responder run report {alert.id}")
+        refused = fine(await env.until(name, topmost(ids.NOTICE_VIEW, "can't run")))
+        assert "an org-admin may break glass, with a reason and another org-admin's approval" in text_of(refused)
+        assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
+    await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
+    form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
+    assert (await env["lea"].submit(form["id"], {}))["errors"]
+    await env["lea"].submit(form["id"], {"glass": {"value:glass": "The beacon <!channel> spreads"}})
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Breaks glass*: *lea* overrides")))
+    assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
+    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await env.told("ben", "org-admin")
+    newest = (await env.client.actions("alert", alert.id))[0]
+    await env.client.approve(newest.id)
+    await env.until("anna", in_thread(card["ts"], "*lea* and *admin* override"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Breaks glass*, approved by admin: The beacon"))
+
+
+async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "Can be approved by: lea.")))
+    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await env.told("ben", "lea")
+    assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+    await env["lea"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    assert (await env.ended_run(alert)).status == "Success"
