@@ -145,6 +145,11 @@ def pointers(alert_ids: Sequence[str]) -> list[Mapping[str, Any]]:
         ("Be asked first", "It says what it does before it runs.", {"insert": f"run {WEBHOOK} {first}"}),
         ("Need a second person", "It waits until somebody approves.", {"insert": f"run {ISOLATE} {first}"}),
         ("Approve it as Ben", "His App Home lists what waits for him.", {"user": BEN, "home": True}),
+        (
+            "End it early",
+            "Its line says until when. Extend gives it more time, Release now ends it.",
+            {"channel": ALERTS},
+        ),
         ("See one fail", "Its mail server is away. The thread says why.", {"insert": f"run {MAIL} {first}"}),
         ("Close a false alarm", "It tags the alert and closes it.", {"insert": f"run {CLOSE} {third}"}),
         ("See less", "This channel is shared with another company.", {"channel": SHARED}),

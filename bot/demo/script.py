@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.text import readable_name
-from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, LEA, WEBHOOK, DemoEnvironment
+from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, ISOLATE, LEA, RELEASE, WEBHOOK, DemoEnvironment
 from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
@@ -52,6 +52,7 @@ class DemoScript:
         self._transcript.step = "run by command"
         await self._command(self._anna, "anna", f"/responder run {readable_name(EXTRACT)} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
+        await self._isolate(alert_id, ts)
         self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
         form = await self._ben.until(_run_form, STEP_S)
@@ -71,6 +72,36 @@ class DemoScript:
             return next((str(m["ts"]) for m in shown if f"alert {alert_id}" in m["text"]), "")
 
         return alert_id, await self._anna.until(find, STEP_S)
+
+    async def _isolate(self, alert_id: str, ts: str) -> None:
+        """Isolate a host for a time, give it more time, and release it early."""
+        self._transcript.step = "isolate for a time"
+        await self._command(self._anna, "anna", f"/responder run {readable_name(ISOLATE)} {alert_id}")
+        form = await self._anna.until(_run_form, STEP_S)
+        self._transcript.say("anna", "chooses 15 minutes and says Run", ALERTS)
+        await self._anna.submit(form["id"], _lasting(form, "15"))
+        self._transcript.say("ben", "approves it", ALERTS, ts=ts)
+        await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
+        await self._ended(ISOLATE, "alert", alert_id, ts)
+        self._transcript.say("anna", "presses Extend, and chooses an hour", ALERTS, ts=ts)
+        await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
+        longer = await self._anna.until(_extend_form, STEP_S)
+        await self._anna.submit(longer["id"], _lasting(longer, "60"))
+        self._transcript.say("ben", "presses Release now", ALERTS, ts=ts)
+        await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
+        await self._ended(RELEASE, "alert", alert_id, ts)
+
+    async def _button(self, who: EmulatedUser, ts: str, family: str) -> str:
+        """The action id of a button of this kind on the card, once it is there."""
+
+        def find(view: EmulatorView) -> str:
+            card = next((m for m in view.messages(ALERTS) if m["ts"] == ts), {})
+            blocks = [*(card.get("blocks") or ()), *(b for a in card.get("attachments") or () for b in a["blocks"])]
+            elements = [e for b in blocks for e in [*(b.get("elements") or ()), b.get("accessory") or {}]]
+            found = (str(e.get("action_id") or "") for e in elements)
+            return next((action_id for action_id in found if ids.family(action_id) == family), "")
+
+        return await who.until(find, STEP_S)
 
     async def _run_on_log(self, alert_id: str, ts: str) -> None:
         """Create a case from the alert with a task log, and send the log to the ticket system."""
@@ -133,7 +164,7 @@ class DemoScript:
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
         """Wait until the channel shows the action as ended, and check that it succeeded in core."""
 
-        name = readable_name(responder)
+        name = readable_name(responder).removeprefix("Demo ")
 
         def is_shown(view: EmulatorView) -> bool:
             """Both on the card (or the task log's message) and in the thread."""
@@ -181,6 +212,18 @@ def _run_form(view: EmulatorView) -> Message:
     """The open form for a run's inputs, or {}."""
     modal: Message = view.modal or {}
     return modal if modal.get("callback_id") == ids.START_VIEW else {}
+
+
+def _extend_form(view: EmulatorView) -> Message:
+    """The open form for the time of a run, or {}."""
+    modal: Message = view.modal or {}
+    return modal if modal.get("callback_id") == ids.EXTEND_VIEW else {}
+
+
+def _lasting(form: Message, minutes: str) -> dict[str, dict[str, Any]]:
+    """The values of a form whose run lasts so many minutes."""
+    field = next(b for b in form["blocks"] if str(b.get("block_id")).startswith("undo_after"))
+    return {field["block_id"]: {field["element"]["action_id"]: minutes}}
 
 
 def _template_form(view: EmulatorView) -> Message:

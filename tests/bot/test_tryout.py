@@ -40,7 +40,16 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
     assert process.returncode == 0, err.decode()
     assert lines[-1] == {"step": "end", "ok": True}
     steps = list(dict.fromkeys(line["step"] for line in lines))
-    assert steps == ["alert", "list", "run by command", "run by click", "run on a task log", "case template", "end"]
+    assert steps == [
+        "alert",
+        "list",
+        "run by command",
+        "isolate for a time",
+        "run by click",
+        "run on a task log",
+        "case template",
+        "end",
+    ]
     assert {line["status"] for line in lines[:-1]} >= {"Success"}
     assert err.decode() == ""
 
@@ -76,7 +85,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
     async with page as session, session.get("/page/state") as answer:
         steps = (await answer.json())["pointers"]
-    assert len(steps) == 10
+    assert len(steps) == 11
     ended: dict[str, str] = {}
     async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
         for step in steps:
