@@ -108,7 +108,8 @@ class Subject:
     def in_document(document: Document, object_id: str) -> "Subject | None":
         """An object of a document; None if it isn't there."""
         if document.alert is not None:
-            return Subject.alert(document.alert).part(object_id)
+            alert = replace(Subject.alert(document.alert), others=tuple(document.other_artifacts))
+            return alert.part(object_id)
         if document.case is None:
             return None
         found = Subject._in_case(document, document.case, object_id)

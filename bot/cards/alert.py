@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,12 +58,14 @@ def alert_card(
     button: ButtonIds,
     now_ms: int,
     policies: Mapping[str, Policy] | None = None,
+    others: Sequence[Artifact] = (),
 ) -> Message:
     """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
 
-    `policies` are those of the responders, by name: who approves reads there what a run does.
+    `policies` are those of the responders, by name: who approves reads there what a run does. `others` are the other
+    artifacts of the alert's case.
     """
-    view = RedactedView(Subject.alert(alert), clearance)
+    view = RedactedView(replace(Subject.alert(alert), others=tuple(others)), clearance)
     newest = runs.newest_first(actions)
     blocks: list[Block] = [headline(view, "press Details")]
     if view.is_open:

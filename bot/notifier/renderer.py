@@ -1,8 +1,8 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import structlog
@@ -93,15 +93,15 @@ class Renderer:
         if alert is None:
             return []
         actions, total = timeline.document.actions, timeline.action_count
-        policies = timeline.document.policies
+        policies, others = timeline.document.policies, timeline.document.other_artifacts
+        subject = replace(Subject.alert(alert), others=tuple(others))
 
         def render(clearance: int, button: ButtonIds) -> Message:
-            return alert_card(
-                alert, actions, total=total, clearance=clearance, button=button, now_ms=now, policies=policies
-            )
+            seen: Mapping[str, Any] = {"clearance": clearance, "button": button, "now_ms": now}
+            return alert_card(alert, actions, total=total, policies=policies, others=others, **seen)
 
         cards = [
-            self.message(thread.key, self._view(Subject.alert(alert), thread.channel), thread.channel, render)
+            self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
         ]
         return [replace(card, root_id=alert.id, is_progress=is_progress) for card in cards]

@@ -1,7 +1,7 @@
 """Alerts and cases with all that their cards show, read at one moment (core/docs/http-interface.md#documents)."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -149,7 +149,7 @@ class _Document:
     alert_ids: Sequence[int] = ()
     parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
     others: dict[int, str] = field(default_factory=dict)
-    """The artifacts of a case, of which `parts` has some as well."""
+    """The artifacts of a case or of an alert's case; `parts` may have some as well."""
     actions: dict[int, str] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     shortened: set[int] = field(default_factory=set)
@@ -279,11 +279,12 @@ class _DocumentReader:
             document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
         self._list_actions(document, row["kind"], root_id)
         if document.kind == "alert":
-            self._list_actions_on_artifacts(document)
+            alert = from_json(document.root)
+            numbers = [int(artifact["id"][1:]) for artifact in alert.get("artifacts", ())]
+            self._list_actions_on_artifacts(document, numbers)
+            self._add_others(document, objects.parse_id(alert.get("case") or ""), but=set(numbers))
         elif document.kind == "case":
-            for part in objects.children(self._reads, artifacts.KIND, root_id):
-                if self._is_readable(document, part):
-                    document.others[part["id"]] = part["doc"]
+            self._add_others(document, root_id)
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
                 self._add_action(document, number, is_named=False)
         return document
@@ -307,11 +308,18 @@ class _DocumentReader:
             document.parts[kind][number] = row["doc"]
             self._list_actions(document, kind, number)
 
-    def _list_actions_on_artifacts(self, document: _Document) -> None:
-        """The actions on an alert's artifacts, which are in the alert's own JSON."""
-        if '"case_artifact"' not in document.root:
+    def _add_others(self, document: _Document, case_id: int | None, *, but: Collection[int] = ()) -> None:
+        """Add the artifacts of a case to those that texts of the document may repeat."""
+        if case_id is None:
             return
-        numbers = [int(artifact["id"][1:]) for artifact in from_json(document.root)["artifacts"]]
+        for part in objects.children(self._reads, artifacts.KIND, case_id):
+            if part["id"] not in but and self._is_readable(document, part):
+                document.others[part["id"]] = part["doc"]
+
+    def _list_actions_on_artifacts(self, document: _Document, numbers: Sequence[int]) -> None:
+        """The actions on an alert's artifacts, which are in the alert's own JSON."""
+        if not numbers:
+            return
         rows, counts = stored.shown_on_artifacts(self._reads, numbers, LISTED_ACTIONS)
         document.counts |= {number: counts.get(number, 0) for number in numbers}
         self._put_actions(document, rows)

@@ -442,7 +442,7 @@ class Document(ApiModel):
     logs: list[Log] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)
     other_artifacts: list[Artifact] = Field(default_factory=list)
-    """Of a case: its other artifacts, which texts about it may repeat."""
+    """The other artifacts of the case, also of an alert's case, which texts may repeat."""
     actions: list[Action] = Field(default_factory=list)
     action_counts: dict[ObjectId, int] = Field(default_factory=dict)
     """How many actions each object has in all; of many only the open and the newest are in `actions`."""

@@ -259,6 +259,21 @@ async def test_all_cards_with_an_observable_of_a_case_change_by_either_id(env: F
         assert DEFANGED not in text_of(within_limits(shown))
 
 
+async def test_reports_of_runs_in_an_alert_stay_withheld_on_all_cards_of_its_case(env: FeatureEnvironment) -> None:
+    """Its responder got the alert with an observable that the channel may not see."""
+    first, address, _ = await alert_with_observables(env)
+    second = await env.create_alert(sourceRef="2", artifacts=OBSERVABLES[2:3])
+    await env.client.run({"responderId": BLOCK, "objectType": "case_artifact", "objectId": address})
+    await newest_ended(env, address)
+    case = await env.client.create_case_from_alert(first.id)
+    assert (await env.core.send("POST", f"/api/alert/{second.id}/merge/{case.id}", {})).status_code == 200
+    await env["anna"].command(SOC, f"/responder run Release Address {address}")
+    for alert in (first, second):
+        card = text_of(await env.until("anna", on_card(alert.id, f"*Release Address* on {DEFANGED} done")))
+        assert "details withheld (TLP:RED)" in card
+        assert "is blocked until" not in card
+
+
 def on_card(alert_id: str, words: str) -> Any:
     return lambda view: card_in(view, SOC, alert_id, words)
 
