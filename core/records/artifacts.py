@@ -8,7 +8,7 @@ from typing import Literal
 
 from core.common.database.sqlite import Reads, Transaction
 from core.common.errors import ResponderBotError
-from core.field_types import MAX_ARTIFACTS
+from core.field_types import MAX_ARTIFACT_TAGS, MAX_ARTIFACTS
 from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, Case
 from core.records import files
 from core.records.writes import insert_children, number_of, record_event
@@ -203,19 +203,38 @@ def move_to_case(tx: Transaction, case: Case, alert: Alert, user: str, now: int)
     One that the case has already becomes that one: its id goes on to mean it. Returns the artifacts of the alert from
     now on.
     """
-    root, new, replaced = number_of(case), list[objects.NewObject](), dict[int, int]()
+    root, new, replaced = number_of(case), dict[str, Artifact](), dict[int, int]()
     keys = [_unique_key(root, artifact) for artifact in alert.artifacts]
     known = {
         key: Artifact.model_validate(objects.parsed(row["doc"]))
         for key, row in objects.by_unique_keys(tx, KIND, keys).items()
     }
+    before = dict(known)
     for key, artifact in zip(keys, alert.artifacts, strict=True):
         if key in known:
             replaced[number_of(artifact)] = number_of(known[key])
+            known[key] = _joined(known[key], artifact)
         else:
             known[key] = artifact
-            new.append(objects.NewObject(number_of(artifact), artifact.to_json(), key))
-    insert_children(tx, KIND, new, root, user, now)
+        if key not in before:
+            new[key] = known[key]
+    rows = [objects.NewObject(number_of(artifact), artifact.to_json(), key) for key, artifact in new.items()]
+    insert_children(tx, KIND, rows, root, user, now)
+    for key, artifact in before.items():
+        if known[key] != artifact:
+            known[key] = save(tx, known[key], user, now)
     objects.replace_artifacts(tx, replaced)
-    actions.move_artifacts(tx, {**{item.id: item.id for item in new}, **replaced}, root)
+    actions.move_artifacts(tx, {**{row.id: row.id for row in rows}, **replaced}, root)
     return [known[key] for key in dict.fromkeys(keys)]
+
+
+def _joined(kept: Artifact, equal: Artifact) -> Artifact:
+    """What one of two equal artifacts says after it stands for both: as secret as the more secret of them."""
+    changed = {
+        "tlp": max(kept.tlp, equal.tlp),
+        "tags": list(dict.fromkeys([*kept.tags, *equal.tags]))[:MAX_ARTIFACT_TAGS],
+        "ioc": kept.ioc or equal.ioc,
+        "sighted": kept.sighted or equal.sighted,
+        "message": equal.message if kept.message is None else kept.message,
+    }
+    return kept.model_copy(update=changed)

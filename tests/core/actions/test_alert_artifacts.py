@@ -212,8 +212,8 @@ async def test_a_case_made_of_the_alert_keeps_ids_and_history(core: RunningCore)
 
 
 async def test_equal_artifacts_of_alerts_in_one_case_become_one(core: RunningCore) -> None:
-    first, (kept,) = await new_alert(core, "equal 1", IP)
-    second, (other,) = await new_alert(core, "equal 2", {**IP, "tlp": 3})
+    first, (kept,) = await new_alert(core, "equal 1", {**IP, "tags": ["one"]})
+    second, (other,) = await new_alert(core, "equal 2", {**IP, "tlp": 3, "tags": ["two"], "ioc": True})
     actions = [(await run(core, kept))["id"], (await run(core, other))["id"]]
     case_id = (await sent(core, "POST", f"/api/alert/{first}/createCase", status=201))["id"]
     await sent(core, "POST", f"/api/alert/{second}/merge/{case_id}", {})
@@ -229,6 +229,9 @@ async def test_equal_artifacts_of_alerts_in_one_case_become_one(core: RunningCor
         assert [item["id"] for item in shown["actions"]] == actions[::-1]
     assert (await document(core, other))["id"] == case_id
     assert [item["id"] for item in (await sent(core, "GET", f"/api/alert/{second}"))["artifacts"]] == [kept]
+    for alert in (first, second):  # neither shows less than the case, nor more than it may
+        (artifact,) = (await sent(core, "GET", f"/api/alert/{alert}"))["artifacts"]
+        assert (artifact["tlp"], artifact["tags"], artifact["ioc"]) == (3, ["one", "two"], True)
     # One artifact: whoever changes it anywhere changes it everywhere.
     await sent(core, "PATCH", f"/api/case/artifact/{other}", {"tlp": 0, "message": "m"})
     for alert in (first, second):
