@@ -1,6 +1,6 @@
 """Short answers that only one person sees: not linked, channel not set up, errors, confirmations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.cards.access import request_button
@@ -12,6 +12,7 @@ from core.common.errors import ResponderBotError
 from core.models import Person
 
 MAX_PEOPLE = 3  # that are named
+INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
 # Requests that may have run something although their answer was lost have sentences of their own.
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
@@ -41,7 +42,16 @@ def sentence(cause: ResponderBotError, who: str = "") -> str:
         return f"{withheld_from(cause.details['clearance'], who)} Nothing was done."
     if cause.code == "forbidden" and "permission" in cause.details:
         return f"{cause.message.rstrip('.')}. Ask {who or 'an org-admin of responder-bot'}."
+    if cause.code == "invalid_fields" and all(str(entry.get("name")).startswith(INPUT) for entry in cause.fields):
+        return f"{' '.join(map(_wrong_input, cause.fields))} Nothing was run." if cause.fields else cause.message
     return cause.message
+
+
+def _wrong_input(entry: Mapping[str, Any]) -> str:
+    name, expected = str(entry["name"]).removeprefix(INPUT), entry.get("format")
+    if entry.get("type") == "UnknownAttributeError":
+        return f"There is no input {name}, only {str(expected).removeprefix('one of ')}."
+    return f"{name} should be {expected}." if expected else f"{name} is needed."
 
 
 def withheld_from(clearance: object, who: str = "") -> str:

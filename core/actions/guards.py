@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from core.access import expand
+from core.access import expand, full_login
 from core.actions.target import Target, applies
 from core.common.clock import Clock
 from core.common.database.sqlite import Reads, Row, Transaction
@@ -76,6 +76,10 @@ class Guards:
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder; the defaults without any."""
         return self._rules_of(responder_name).section
+
+    def login(self, name: str) -> str:
+        """A login or its first part as the whole login."""
+        return full_login(name, self._domain)
 
     def _rules_of(self, responder_name: str) -> "_Rules":
         if responder_name not in self._rules:

@@ -1,6 +1,6 @@
 """The inputs of a run, checked against what its responder declares (core/docs/semantics.md#inputs-of-a-run)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.access import require_person
@@ -14,7 +14,9 @@ SHOWN_CHARS = 100
 SHOWN_ERRORS = 10
 
 
-def checked(reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(
+    reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any], full_login: Callable[[str], str]
+) -> dict[str, Any]:
     """The values as the responder gets them, with defaults; all that is given, if it declares none.
 
     Raises ResponderBotError("invalid_fields") with an entry for each that is unknown, missing or wrong.
@@ -32,7 +34,7 @@ def checked(reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any
         if value is None:
             continue
         try:
-            values[parameter.name] = _read(reads, parameter, value)
+            values[parameter.name] = _read(reads, parameter, value, full_login)
         except ValueError as error:
             errors.append(_wrong(parameter, str(error), value))
     if errors:
@@ -40,12 +42,12 @@ def checked(reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any
     return values
 
 
-def _read(reads: Reads, parameter: Parameter, value: Any) -> Any:
+def _read(reads: Reads, parameter: Parameter, value: Any, full_login: Callable[[str], str]) -> Any:
     read = parameter.read(value)
     if parameter.type != "user":
         return read
     try:
-        return require_person(reads, read)
+        return require_person(reads, full_login(read))
     except ResponderBotError as error:
         raise ValueError("the login of a person with access") from error
 

@@ -131,7 +131,9 @@ class Runs:
         target = targets.load(reads, request.object_type, objects.parse_id(request.object_id), on_run=True)
         caller.require_clearance(target.tlp, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
-        values = inputs.checked(reads, self._offers.parameters(choice.offer), request.parameters)
+        values = inputs.checked(
+            reads, self._offers.parameters(choice.offer), request.parameters, self._offers.guards.login
+        )
         checked = request.model_copy(update={"parameters": values})
         section = self._offers.section(choice.offer.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)

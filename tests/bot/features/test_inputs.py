@@ -194,7 +194,7 @@ async def test_inputs_are_given_by_command(env: FeatureEnvironment) -> None:
         ("list=middle reason=x", "list should be one of inbound, outbound."),
         ("everywhere=maybe colour=red", "everywhere should be yes or no. It has no input colour; it takes reason,"),
         ("tell=owner,boss until=soon", "tell should be a list of owner, helpdesk, provider. until should be a date"),
-        ("list=inbound reason=x owner=@nobody", "Invalid format for parameters.owner, expected the login of a person"),
+        ("list=inbound reason=x owner=@nobody", "owner should be the login of a person with access. Nothing was run."),
     ):
         await env["anna"].command(SOC, f"/responder run {DROP} {alert.id} {typed}")
         await env.told("anna", words)
@@ -202,7 +202,7 @@ async def test_inputs_are_given_by_command(env: FeatureEnvironment) -> None:
     typed = "reason=“lateral <movement>” notes='one two' WhichList=OUTBOUND minutes=2.5 everywhere=no"
     await env["anna"].command(
         SOC,
-        f"/responder run {DROP} {typed} {alert.id} tell=owner,Provider until=2026-01-31 owner={BEN.title()}",
+        f"/responder run {DROP} {typed} {alert.id} tell=owner,Provider until=2026-01-31 owner=@Ben",
     )
     await env.told("anna", f"{DROP}")
     (action,) = await env.client.actions("alert", alert.id)
