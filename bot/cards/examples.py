@@ -4,21 +4,36 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bot.cards import access, approvals, home, inputs, people, questions, replies, start, template
+from bot.cards import (
+    access,
+    approvals,
+    home,
+    inputs,
+    overview,
+    paused,
+    people,
+    questions,
+    replies,
+    start,
+    template,
+    undos,
+)
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
-from bot.redaction import Subject
+from bot.redaction import RedactedView, Subject
 from core.models import (
     AccessRequest,
     Action,
     Alert,
     Approval,
     Artifact,
+    BreakGlass,
     Log,
     OfferedResponder,
     Parameter,
     Person,
     Policy,
+    Undo,
     UserEntry,
 )
 
@@ -39,7 +54,17 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         id_="~16", id="~16", created_by="anna", created_at=now_ms, message="Told them.", start_date=now_ms, owner="anna"
     )
     asked: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
+    timed = done.model_copy(
+        update={"undo": Undo(responder="Release_1_0", status="waiting", at=now_ms, message="Release_1_0 is gone.")}
+    )
+    broken = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
+    person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
+    told = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
+        "run that was not undone": undos.problem_reply(timed, subject, **seen),
+        "broken glass": replies.approval_request(broken, subject, **asked),
+        "list of runs": overview.run_list("Failed", told, person, button=seen["button"], now_ms=now_ms),
+        "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
         "approval": replies.approval_request(waiting, subject, **asked),
         "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **asked),
@@ -51,6 +76,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "question": questions.confirm(_responder(), subject, **seen),
     }
     views = {
+        "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0")),
         "App Home": home.home_view(
             home.Home(
                 [home.HomeRun(waiting, subject, CONFIRM, LINK)],

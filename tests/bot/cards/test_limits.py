@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import access, home, lists, notices, overview, paused, people, questions, replies, start, template, views
+from bot.cards import (
+    access,
+    home,
+    lists,
+    notices,
+    overview,
+    paused,
+    people,
+    questions,
+    replies,
+    start,
+    template,
+    undos,
+    views,
+)
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import RedactedView, Subject
@@ -17,6 +31,7 @@ from core.models import (
     AccessRequest,
     Action,
     Alert,
+    BreakGlass,
     CaseTemplate,
     Group,
     Log,
@@ -24,6 +39,8 @@ from core.models import (
     PausedResponder,
     Person,
     Policy,
+    Refusal,
+    Undo,
     UserEntry,
 )
 from tests.bot.cards import samples
@@ -404,3 +421,25 @@ def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> N
         details = lists.alert_in_full(alert, clearance=2, button=button, start=start_at)
         fine_view(views.message_view("Details", details))
         assert len([block for block in details.blocks if "accessory" in block]) == menus
+
+
+def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
+    hostile = samples.HOSTILE * 3
+    glass = BreakGlass(reason=hostile, overrides=[Refusal(rule="protect", message=hostile, lift=hostile)] * 5)
+    alert = samples.alert(title=hostile)
+    subject = Subject.alert(alert)
+    actions = []
+    for n, status in enumerate(("available", "waiting", "running", "undone", "failed", "replaced") * 5):
+        undo = Undo.model_validate(
+            {"responder": hostile, "status": status, "at": NOW, "message": hostile, "actionId": "~9"}
+        )
+        ended = samples.ended(number=40 + n, message=hostile, responder_name=f"R{n}")
+        actions.append(ended.model_copy(update={"undo": undo, "break_glass": glass}))
+    fine(alert_card(alert, actions, clearance=3, button=button, now_ms=NOW))
+    policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
+    for action in actions[:6]:
+        fine(undos.problem_reply(action, subject, clearance=3, button=button))
+        fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
+        fine_view(undos.extend_view(action, RedactedView(subject, 3), policy))
+    waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"break_glass": glass})
+    fine(replies.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW, confirm=hostile))
