@@ -85,7 +85,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
     async with page as session, session.get("/page/state") as answer:
         steps = (await answer.json())["pointers"]
-    assert len(steps) == 11
+    assert len(steps) == 12
     ended: dict[str, str] = {}
     async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
         for step in steps:
@@ -103,7 +103,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
                 *_, name, alert_id = step["insert"].split()
                 async with CoreClient(addresses["core"], addresses["keys"]["anna"]) as anna:
                     await anna.run({"responderId": name, "objectType": "alert", "objectId": alert_id})
-        while len(ended) < 3:
+        while len(ended) < 4:
             for action in await core.search_actions({"_in": {"_field": "status", "_values": ["Success", "Failure"]}}):
                 ended[action.responder_name] = action.status
             await core.events(None, 1)
@@ -111,6 +111,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     assert await process.wait() == 0
     assert ended == {
         "ResponderBot_ExtractIndicators_1_0": "Success",
+        "ResponderBot_BlockAddress_1_0": "Success",
         "ResponderBot_Mail_1_0": "Failure",
         "ResponderBot_CloseAsFalsePositive_1_0": "Success",
     }
