@@ -166,6 +166,12 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         },
         {
             "type": "button",
+            "action_id": ids.GROUP_RUN,
+            "text": plain("Run on all"),
+            "value": button(Intent("group_run", key)),
+        },
+        {
+            "type": "button",
             "action_id": ids.GROUP_READ,
             "text": plain("Mark all as read"),
             "value": button(Intent("group_read", key)),

@@ -13,6 +13,7 @@ from bot.features import (
     doctor,
     find,
     group,
+    group_run,
     help,
     home,
     list,
@@ -50,6 +51,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     menu.FEATURE,
     overflow.FEATURE,
     group.FEATURE,
+    group_run.FEATURE,
     home.FEATURE,
     requests.FEATURE,
 )

@@ -36,21 +36,25 @@ async def on_group_button(context: Context) -> None:
         text = f"{intent.object_id} gets a card of its own."
         await responses.respond(context, notices.notice(text), "Own card")
         return
-    group = context.services.outbox.groups.group(intent.object_id)
-    handler = _HANDLERS.get(intent.what)
-    if group is None or handler is None:
-        await context.respond(
-            notices.notice("These alerts are too old to be in a group; `/responder find` finds them.")
-        )
-        return
-    await handler(context, group, intent)
+    group, handler = await clicked_group(context, intent), _HANDLERS.get(intent.what)
+    if group is not None and handler is not None:
+        await handler(context, group, intent)
+
+
+async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup | None:
+    """The group that a button is about; None if it is forgotten, which the person is then told."""
+    group = context.services.outbox.groups.group(intent.object_id) if intent is not None else None
+    if group is None and intent is not None:
+        text = f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
+        await responses.respond(context, notices.notice(text), "Too old")
+    return group
 
 
 async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
     """Show a page of the group's alerts, as far as this person may see them."""
     offset, outbox = int(intent.argument or 0), context.services.outbox
     members = outbox.groups.members(group.key, offset, PAGE)
-    found = await _documents(context, [member.root_id for member in members])
+    found = await documents_of(context, [member.root_id for member in members])
     alerts = [
         ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, _link(context, member.root_id))
         for member in members
@@ -125,7 +129,7 @@ async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[
     offset = 0
     while members := outbox.groups.members(group.key, offset, IDS_AT_ONCE):
         offset += len(members)
-        documents = await _documents(context, [member.root_id for member in members])
+        documents = await documents_of(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
         found += [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
         if limit and len(found) > limit:
@@ -136,11 +140,12 @@ async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[
     return found
 
 
-async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
+async def documents_of(context: Context, wanted: Sequence[str], *, responders: bool = False) -> Mapping[str, Document]:
+    """The documents of these alerts by id, without those that core doesn't know any more."""
     found: dict[str, Document] = {}
     left = list(wanted)
     while left:
-        answer = await context.core.documents(left[:IDS_AT_ONCE])
+        answer = await context.core.documents(left[:IDS_AT_ONCE], responders=responders)
         found.update({document.id: document for document in answer.documents})
         left = [*answer.left, *left[IDS_AT_ONCE:]]
     return found

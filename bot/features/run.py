@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from bot.cards import ids, inputs, names, notices, questions, runs
 from bot.cards import start as start_card
@@ -33,10 +33,11 @@ from bot.features.command_text import (
 )
 from bot.features.payload import button_token, clicked_element, is_ephemeral, is_in_modal, selected_value
 from bot.redaction import RedactedView, Subject
-from core.client import UNANSWERED, CoreClient
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action, Artifact, BreakGlassInput, OfferedResponder, Parameter, RunInput
 
+T = TypeVar("T")
 USAGE = "run NAME ~id"
 MAX_KEPT = 2000  # characters of logins in a modal's metadata, which has 3,000
 MAX_PEOPLE = 20  # that are looked up for a form
@@ -455,14 +456,14 @@ async def create_action(context: Context, request: RunRequest) -> Action:
     )
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
-    action = await _run_with_retries(context.core, body, key)
+    action = await until_answered(lambda: context.core.run(body, idempotency_key=key))
     if action is None:
         raise _unknown_outcome(request, context.services.command)
     return runs.titled_by(action, request.responder)
 
 
-async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Action | None:
-    """Ask core until it answers; None if it doesn't."""
+async def until_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """Ask core, under an Idempotency-Key, until it answers; None if it doesn't."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + RETRY_LIMIT_S
     for pause_s in RETRY_PAUSES_S:
@@ -470,7 +471,7 @@ async def _run_with_retries(core: CoreClient, body: RunInput, key: str) -> Actio
             break
         await asyncio.sleep(pause_s)
         try:
-            return await core.run(body, idempotency_key=key)
+            return await ask()
         except ResponderBotError as error:
             if UNANSWERED not in error.details:
                 raise

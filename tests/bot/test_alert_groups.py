@@ -13,7 +13,7 @@ from core.models import RunInput
 from core.settings import EngineSection
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock
-from tests.bot.running import ANNA, OPEN, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, find_card, running_bot
 
 TITLE = "Logon failed 17 times from 198.51.100.7"
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
@@ -144,6 +144,55 @@ async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path)
         await env.card(anna, alert_ids[5])  # by the run after the bulk
         messages = await anna.messages(SOC)
         assert not any(find_card(messages, alert_id) for alert_id in alert_ids[3:5])
+
+
+async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_the_question(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(5))
+        (secret,) = await post(env, range(5, 6), tlp=3)
+        card = await group_card(anna, 6)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "5 of 6 alerts, those that you may see")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        values = {option["text"]["text"]: option["value"] for option in options}
+        assert {"Tell", "Block", "Isolate"} <= values.keys()
+        assert not {"Vendor Ban", "Ban an address", "Drop traffic", "Secret"} & values.keys()  # inputs; TLP
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=values["Block"])
+        question = await modal(anna, "It can be undone there.")
+        assert listed(question, alert_ids) == alert_ids
+        assert secret not in str(question)
+        await env.client.run(RunInput(responder_id="Isolate_1_0", object_type="alert", object_id=alert_ids[0]))
+        (later,) = await post(env, range(6, 7))  # while the question is open
+        for _ in range(2):  # a double click
+            await anna.click(None, view_id=question["id"], action_id="group_start")
+        await modal(anna, "5 runs accepted, 0 refused")
+        ran = {one: await env.client.actions("alert", one) for one in [*alert_ids, secret, later]}
+        started = {
+            one: [a.responder_name for a in found if a.responder_name == "Block_1_0"] for one, found in ran.items()
+        }
+        assert started == {secret: [], later: [], **{one: ["Block_1_0"] for one in alert_ids}}
+        assert len({a.bulk for found in ran.values() for a in found if a.responder_name == "Block_1_0"}) == 1
+        await group_card(anna, 7)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "6 of 7 alerts, those that you may see")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        value = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=value)
+        question = await modal(anna, "Each starts after 1 approval")
+        await anna.click(None, view_id=question["id"], action_id="group_start")
+        told = await modal(anna, "5 runs accepted, 1 refused")
+        assert f"{alert_ids[0]}: " in str(told)
+
+
+async def test_who_may_see_no_alert_of_a_group_or_run_nothing_runs_nothing(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(4), tlp=3)
+        card = await group_card(anna, 4)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        await modal(anna, "You may see none of these alerts")
+        rob = await env.person(ROB)
+        await rob.click(SOC, card["ts"], action_id="group_run")
+        await modal(rob, "Not done")
 
 
 async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_may(tmp_path: Path) -> None:
