@@ -16,6 +16,7 @@ from bot.app.replies import Replies
 from bot.app.workers import Workers, cancel_and_wait
 from bot.cards import lists, notices, views
 from bot.cards.message import Message
+from bot.cards.text import strip_markup
 from bot.features.access import refusal, whom_to_ask
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
@@ -354,7 +355,7 @@ class Dispatcher:
 def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | None:
     """An error as an acknowledgement; None for clicks, shortcuts and events, whose acknowledgements say nothing."""
     if interaction.type == "options":
-        return lists.message_option(message.text)
+        return lists.message_option(strip_markup(message.text))
     if interaction.type == "command":
         return notices.acknowledgement(message)
     return views.update(views.message_view("Not done", message)) if interaction.type == "view" else None

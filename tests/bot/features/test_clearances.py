@@ -41,3 +41,10 @@ async def test_run_modal_offers_no_menu_for_what_one_may_not_see(env: FeatureEnv
     place = {"view_id": view["id"], "action_id": "value:object"}
     (found,) = await env["anna"].options(query="beacon", **place)
     assert [o["value"] for o in found["options"]] == ["none"]
+
+
+async def test_a_menu_tells_who_is_not_linked_in_plain_words(env: FeatureEnvironment) -> None:
+    card = await env.card_of("anna", await env.create_alert())
+    place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
+    (group,) = await env["uma"].options(SOC, card["ts"], query="203", **place)
+    assert [o["text"]["text"][:44] for o in group["options"]] == ["You're not linked yet. Nothing works here be"]
