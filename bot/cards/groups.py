@@ -151,7 +151,9 @@ def _state(content: GroupContent, now_ms: int) -> str:
         return "Ungrouped: further alerts like these get cards of their own."
     if content.muted_until > now_ms:
         until = slack_date(content.muted_until, DAY_AND_TIME)
-        return f"🔕 Muted until {until}: further alerts are counted here, critical ones get cards of their own."
+        return (
+            f"🔕 Muted until {until}: what comes before that is counted here, critical alerts get cards of their own."
+        )
     return ""
 
 

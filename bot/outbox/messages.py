@@ -27,9 +27,10 @@ _NEXT_RANK = f"""min(CASE WHEN {_MUST_GO} THEN {WITHHOLDING} ELSE {IN_BULK} END,
     CASE message.status WHEN 'shown' THEN :rank WHEN 'unsent' THEN min(message.rank, :post_rank)
         ELSE min(message.rank, :rank) END)"""
 # Events update a message at most once in `update_every_ms`; progress doesn't hold up what is more than that.
+# A clock that was set back holds up nothing for longer.
 _NEXT_UPDATE = (
-    "max(:now, CASE WHEN :is_progress = 1 THEN message.event_updated_at ELSE message.nonprogress_updated_at END"
-    " + :update_every_ms)"
+    "max(:now, min(:now, CASE WHEN :is_progress = 1 THEN message.event_updated_at"
+    " ELSE message.nonprogress_updated_at END) + :update_every_ms)"
 )
 
 

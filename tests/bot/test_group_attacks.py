@@ -1,0 +1,45 @@
+"""Groups under hostile titles, changes of their alerts, and clocks that jump."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bot.outbox.harness import ManualClock
+from tests.bot.running import SOC, find_card
+from tests.bot.test_alert_groups import group_card, group_cards, grouping_bot, post
+
+
+async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        for n in range(6):
+            title = f"<!channel> *{n}* `x` <https://evil.example/{n}|click> _y_ ~z~ &amp; \u202e{n}"
+            await env.post_alert(sourceRef=f"ref-{n}", title=title, severity=1)
+        card = await group_card(anna, 6)
+        shown = str(card["attachments"])
+        assert "<!channel>" not in shown
+        assert "|click>" not in shown
+        assert "<https://evil" not in shown
+        assert "\u202e" not in shown
+
+
+@pytest.mark.slow
+async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_stays_where_it_is(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
+        alert_ids = await post(env, range(6))
+        await group_card(anna, 6)
+        await env.client._request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
+        card = await anna.until(
+            lambda view: next((m for m in group_cards(view.messages(SOC)) if "1 high" in str(m)), None) or {}
+        )
+        assert "6 × Renamed" in str(card)
+        await env.client.update_alerts([alert_ids[4]], "Ignored")
+        clock.ahead_ms -= 3_600_000  # the clock is set back
+        await post(env, range(6, 8))
+        await group_card(anna, 8)
+        clock.ahead_ms += 3_600_000
+        await post(env, range(8, 9))
+        await group_card(anna, 9)
+        messages = await anna.messages(SOC)
+        assert len(messages) == 4
+        assert find_card(messages, alert_ids[4]) is None
