@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -84,7 +85,21 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
         release.set()
         await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in alerts))
-        await anna.until(lambda view: "of them also on a card" in str(view.messages(SOC)))
+        await anna.until(lambda view: "of them also on a card" in digest_in(view.messages(SOC)))
+        # What may no longer be seen goes from the digest too.
+        last = distinct(69)
+        assert last in digest_in(await anna.messages(SOC))
+        await env.client._request("PATCH", f"/api/alert/{alerts[69]}", {"tlp": 3})
+        await anna.until(lambda view: last not in str(view.messages(SOC)))
+        assert distinct(68) in digest_in(await anna.messages(SOC))
+        env.emulator.share(SOC)
+        await anna.until(lambda view: not any(distinct(n) in str(view.messages(SOC)) for n in range(70)))
+        assert " alerts in " in digest_in(await anna.messages(SOC))
+
+
+def digest_in(messages: list[dict[str, Any]]) -> str:
+    """The card of the digest."""
+    return next((str(message) for message in messages if " alerts in " in message["text"]), "")
 
 
 @pytest.mark.slow
