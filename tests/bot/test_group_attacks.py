@@ -6,7 +6,7 @@ import pytest
 
 from tests.bot.outbox.harness import ManualClock
 from tests.bot.running import SOC, find_card
-from tests.bot.test_alert_groups import group_card, group_cards, grouping_bot, post
+from tests.bot.test_alert_groups import choose, group_card, group_cards, grouping_bot, modal, post
 
 
 async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_path: Path) -> None:
@@ -43,3 +43,24 @@ async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_st
         messages = await anna.messages(SOC)
         assert len(messages) == 4
         assert find_card(messages, alert_ids[4]) is None
+
+
+@pytest.mark.slow
+async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(120))
+        card = await group_card(anna, 120)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "the newest 100 of 120 alerts")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        isolate = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=isolate)
+        question = await modal(anna, "and 90 more")
+        await anna.click(None, view_id=question["id"], action_id="group_start")
+        await modal(anna, "100 runs accepted, 0 refused")
+        ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
+        assert ran == [0] * 20 + [1] * 100
+        await choose(anna, card, "Ungroup")
+        await anna.until(lambda view: all(find_card(view.messages(SOC), one) for one in alert_ids[-20:]))
+        messages = await anna.messages(SOC)
+        assert not any(find_card(messages, one) for one in alert_ids[3:-20])
