@@ -323,14 +323,18 @@ class CoreClient:
 
     # --- event feed and health --------------------------------------------------------------------------------------
 
-    async def events(self, after: int | None, wait_s: float, *, documents: bool = False) -> EventPage:
-        """Events after a sequence number; waits up to `wait_s` (at most 60) if there are none.
+    async def events(
+        self, after: int | None, wait_s: float, *, database: str = "", documents: bool = False
+    ) -> EventPage:
+        """Events after a sequence number of that database; waits up to `wait_s` (at most 60) if there are none.
 
         With `documents` the page has the alerts and cases that they are about; it may then have fewer events.
         """
         params = {"wait": f"{wait_s:g}", **({"after": str(after)} if after is not None else {})}
         if documents:
             params["include"] = "documents"
+        if database:
+            params["database"] = database
         return self._parse(
             await self._request("GET", "/api/event", params=params, wait_s=wait_s), EventPage.model_validate_json
         )

@@ -23,6 +23,8 @@ class DatabaseCheck:
         self._core = core
         self._outbox = outbox
         self.passed = asyncio.Event()
+        self.id = ""
+        """The database that was verified last."""
 
     def reset(self) -> None:
         """Core was away: another database may be behind it when it is back."""
@@ -37,7 +39,7 @@ class DatabaseCheck:
         if checkpoint is None:
             page = await self._core.events(None, wait_s=0)
             await self._outbox.commit_page([], page.last)
-            await self._outbox.accept_database(page.database)
+            await self._accept(page.database)
         elif not self.passed.is_set():
             await self._compare(checkpoint)
         self.passed.set()
@@ -57,7 +59,11 @@ class DatabaseCheck:
             await self._reject(f"it ends at event {page.last}, and this bot has seen event {checkpoint.cursor}")
         if checkpoint.event and await self._event(checkpoint.cursor) not in ("", checkpoint.event):
             await self._reject(f"event {checkpoint.cursor} was another one")
-        await self._outbox.accept_database(page.database)
+        await self._accept(page.database)
+
+    async def _accept(self, database: str) -> None:
+        await self._outbox.accept_database(database)
+        self.id = database
 
     async def _event(self, number: int) -> str:
         """The fingerprint of the event with this number; "" if core has deleted it."""

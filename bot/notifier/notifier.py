@@ -82,7 +82,7 @@ class Notifier:
             try:
                 await self._follow()
             except ResponderBotError as error:
-                if self._has_gap:
+                if error.code == "gone":
                     continue
                 self.problem = error.message
                 log.warning("feed_failed", code=error.code, reason=error.message)
@@ -155,7 +155,7 @@ class Notifier:
         if pause_s:
             await asyncio.sleep(pause_s)
         try:
-            return await self._core.events(after, wait_s=WAIT_S, documents=True)
+            return await self._core.events(after, wait_s=WAIT_S, database=self._database.id, documents=True)
         except ResponderBotError as error:
             if error.code != "gone":
                 raise

@@ -20,7 +20,8 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
 
     async def page(request: Request) -> Response:
         after, with_documents = _after(request.query.get("after")), _included(request, "documents")
-        events = await feed.page(after, wait_seconds(request, "wait", MAX_WAIT_S))
+        database = request.query.get("database", "")
+        events = await feed.page(after, wait_seconds(request, "wait", MAX_WAIT_S), database)
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
         if with_documents:
             return json_response(await documents.page(events.events[0].seq - 1 if events.events else events.last))
@@ -41,6 +42,7 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
             errors=(410,),
             query={
                 "after": "number of the last event that the reader has seen; absent: from now",
+                "database": "the database that the number is from; 410 at once if core has another one",
                 "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
                 "include": "`documents`: also the alerts and cases that the events are about, as they are now",
             },

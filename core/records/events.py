@@ -52,16 +52,23 @@ class Feed:
         """Sequence numbers of another database mean other events."""
         database.on_commit(self._on_commit)
 
-    async def page(self, after: int | None, wait_s: float) -> EventPage:
+    async def page(self, after: int | None, wait_s: float, database: str = "") -> EventPage:
         """The events after number `after` (None: after the newest); waits up to `wait_s` if there are none yet.
 
-        Raises ResponderBotError("gone") with `first` if some of them were pruned, and with `restored`, the time of
-        the backup (ms), if `after` was lost when that was restored.
+        Raises ResponderBotError("gone") with `first` if some of them were pruned, or if `after` is a number of another
+        `database`; and with `restored`, the time of the backup (ms), if `after` was lost when that was restored.
         """
         last = self.last()
         self._check_not_lost(after)
-        # A number that was never given is from a database that was replaced: such a reader goes on from the newest.
+        if database not in ("", self.database_id):
+            raise ResponderBotError(
+                "gone",
+                "Core has another database now; read all objects again, and go on without `after`.",
+                details={"first": last + 1},
+            )
         seq = last if after is None else min(after, last)
+        if after is not None and after > last:  # never given: its database was replaced, and the reader learns it now
+            wait_s = 0
         self._check_not_pruned(seq)
         page = self.read(self._database, seq)
         with suppress(TimeoutError):

@@ -75,8 +75,8 @@ async def test_a_responder_runs_on_an_alert_and_is_listed(tmp_path: Path) -> Non
     assert finished["status"] == "Success"
     assert finished["startDate"] == started["startDate"]
     assert listed == [finished]
-    report = json.loads(finished["report"])
-    assert "scanner of ours" in report["message"]
+    assert "false positive" in json.loads(finished["report"])["message"]
+    assert json.loads(finished["parameters"]) == {"reason": "scanner of ours"}
     assert [operation["status"] for operation in json.loads(finished["operations"])] == ["Success", "Success"]
     assert (closed["tags"], closed["status"]) == (["false-positive"], "Ignored")
 
