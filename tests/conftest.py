@@ -34,8 +34,8 @@ FOLDERS = {"browser": "bot/browser", "fuzz": "fuzz", "clients": "clients", "benc
 collect_ignore = [FOLDERS[group] for group, module in NEEDS.items() if find_spec(module) is None]
 
 # No deadlines, since machines differ in speed; the same examples everywhere, so that a failure in CI can be repeated.
-# `.ci/run` runs the properties again with `--hypothesis-profile=thorough`; `explore` tries new examples.
+# `pytest -m hypothesis --hypothesis-profile=thorough` runs the properties with more; `explore` tries new ones.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", settings.get_profile("explore"), derandomize=True, max_examples=50)
+settings.register_profile("thorough", settings.get_profile("explore"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
 settings.load_profile("quick")

@@ -46,6 +46,8 @@ def write_run(tx: Transaction) -> None:
         "parameters": "{}",
         "whole_parameters": None,
         "approval_expires_at": None,
+        "bulk_id": None,
+        "undoes": None,
         "doc": DOC,
     }
     stored.insert(tx, values)
