@@ -15,6 +15,7 @@ from bot.settings import parse
 from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
+from core.common.private_files import make_private
 
 HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
@@ -166,7 +167,7 @@ def _typed(more: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
     blocked = state / "blocked"
-    blocked.mkdir(exist_ok=True)
+    make_private(blocked)
     block_list = {"config": {"file": str(blocked / "addresses.txt")}, "writable": [str(blocked)]}
     return {
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},

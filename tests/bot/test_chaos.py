@@ -212,9 +212,12 @@ class Scene:
         elif request.object_id == request.alert_id and self.chance.random() < 0.5:
             await self._choose(who, request)
         else:
-            self.requests.append(request)
-            answer = await who.command(request.channel, f"/responder run {request.responder}_1_0 {request.object_id}")
-            self._note(request, answer)
+            await self._command(who, request)
+
+    async def _command(self, who: EmulatedUser, request: Request) -> None:
+        self.requests.append(request)
+        answer = await who.command(request.channel, f"/responder run {request.responder}_1_0 {request.object_id}")
+        self._note(request, answer)
 
     def _note(self, request: Request, answer: Mapping[str, Any]) -> None:
         if answer["ok"]:
@@ -225,7 +228,11 @@ class Scene:
         assert card is not None
         while True:
             now = card_in(who.live_view, request.channel, request.alert_id) or card
-            at = {"action_id": ids.MENU, "block_id": menu_block(now)}
+            try:
+                at = {"action_id": ids.MENU, "block_id": menu_block(now)}
+            except StopIteration:  # a closed card has no menu
+                await self._command(who, request)
+                return
             try:
                 groups = await who.options(request.channel, now["ts"], query=request.responder, **at)
                 offered = [
