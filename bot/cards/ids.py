@@ -31,9 +31,11 @@ ACCESS_DENY = "access_deny"
 GROUP_ALERTS = "group_alerts"
 GROUP_READ = "group_read"
 GROUP_RUN = "group_run"  # and in the modal, numbered, the menu of responders
-GROUP_START = "group_start"
 GROUP_MORE = "group_more"  # overflow
 GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
+BULK_START = "bulk_start"
+BULK_RETRY = "bulk_retry"
+BULK_DETAILS = "bulk_details"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

@@ -66,6 +66,14 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
     return " ".join(words), parse_id(id_word)
 
 
+def split_name_and_ids(text: str) -> tuple[str, list[str]]:
+    """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`, each once."""
+    words = split_words(text)
+    marked = [word for word in words if "/" not in word and word.startswith(("~", "%")) and parse_id(word)]
+    found = [object_id for word in marked for object_id in find_ids(word)]
+    return " ".join(word for word in words if word not in marked), list(dict.fromkeys(found))
+
+
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:
     """The text without each `name=value` and `name="several words"`, and these by name; the last of a name counts.
 

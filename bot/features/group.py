@@ -54,7 +54,7 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     """Show a page of the group's alerts, as far as this person may see them."""
     offset, outbox = int(intent.argument or 0), context.services.outbox
     members = outbox.groups.members(group.key, offset, PAGE)
-    found = await documents_of(context, [member.root_id for member in members])
+    found = await _documents(context, [member.root_id for member in members])
     alerts = [
         ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, _link(context, member.root_id))
         for member in members
@@ -129,7 +129,7 @@ async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[
     offset = 0
     while members := outbox.groups.members(group.key, offset, IDS_AT_ONCE):
         offset += len(members)
-        documents = await documents_of(context, [member.root_id for member in members])
+        documents = await _documents(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
         found += [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
         if limit and len(found) > limit:
@@ -140,12 +140,12 @@ async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[
     return found
 
 
-async def documents_of(context: Context, wanted: Sequence[str], *, responders: bool = False) -> Mapping[str, Document]:
+async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
     found: dict[str, Document] = {}
     left = list(wanted)
     while left:
-        answer = await context.core.documents(left[:IDS_AT_ONCE], responders=responders)
+        answer = await context.core.documents(left[:IDS_AT_ONCE])
         found.update({document.id: document for document in answer.documents})
         left = [*answer.left, *left[IDS_AT_ONCE:]]
     return found

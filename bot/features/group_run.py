@@ -6,26 +6,21 @@ from dataclasses import dataclass
 from bot.cards import group_runs, ids, names, notices
 from bot.cards.lists import can_run
 from bot.cards.text import count
-from bot.features import responses
-from bot.features.access import own_clearance
-from bot.features.base import Ack, Context, Entry, Feature
-from bot.features.group import NONE_VISIBLE, clicked_group, documents_of
-from bot.features.payload import button_token
-from bot.features.run import until_answered
+from bot.features import bulk, responses
+from bot.features.base import Context, Entry, Feature
+from bot.features.group import NONE_VISIBLE, clicked_group
 from bot.outbox.groups import AlertGroup
-from bot.redaction import RedactedView, Subject, may_see
 from core.common.errors import ResponderBotError
-from core.models import BulkInput, OfferedResponder, RunTarget
+from core.models import OfferedResponder
 
 TITLE = "Run on all"
-MOST = 100  # targets of one request to core
 
 
 @dataclass(frozen=True)
 class _Targets:
     """The newest alerts of a group that a person may see, and what can run on each of them."""
 
-    views: Sequence[RedactedView]
+    found: Sequence[bulk.Target]
     offered: Sequence[OfferedResponder]
     newest: int  # also those that they may not see
     total: int
@@ -36,7 +31,7 @@ class _Targets:
         words = count(self.newest, "alert")
         if self.newest < self.total:
             words = f"the newest {self.newest} of {self.total:,} alerts"
-        seen = len(self.views)
+        seen = len(self.found)
         return words if seen == self.newest else f"{seen} of {words}, those that you may see"
 
 
@@ -48,7 +43,7 @@ async def on_menu(context: Context) -> None:
         return
     responses.require_permission(context, "manageAction")
     targets = await _targets(context, group)
-    if not targets.views:
+    if not targets.found:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
     if intent.what == "group_ask":
         responder = next((one for one in targets.offered if one.id == intent.argument), None)
@@ -56,12 +51,7 @@ async def on_menu(context: Context) -> None:
             raise ResponderBotError(
                 "not_found", "That responder can no longer run on each of these alerts. Nothing was run."
             )
-        await responses.show_with_buttons(
-            context,
-            TITLE,
-            f"{group.key}:confirm:{context.idempotency_key}",  # each question has a button, so a key, of its own
-            lambda button: group_runs.confirm(group.key, responder, targets.views, targets.on, button=button),
-        )
+        await bulk.ask(context, responder, targets.found, targets.on, channel=group.channel)
         return
     if not targets.offered:
         text = f"No responder without inputs can run on each of {targets.on}. Choose Show alerts, and run it on one."
@@ -75,38 +65,16 @@ async def on_menu(context: Context) -> None:
     )
 
 
-async def on_start(context: Context) -> None:
-    """Run it on the alerts that the question named, once however often it is clicked; say what became of it."""
-    intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    found, _, responder_id = intent.argument.partition(" ")
-    targets = [RunTarget(object_type="alert", object_id=alert_id) for alert_id in found.split(",")]
-    body = BulkInput(responder_id=responder_id, targets=targets, only_if_idle=True)
-    key = f"bulk-{button_token(context)}"
-    answer = await until_answered(lambda: context.core.run_bulk(body, key))
-    if answer is None:
-        text = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
-        raise ResponderBotError("unavailable", text)
-    await responses.respond(context, group_runs.outcome(answer, context.services.command), TITLE)
-
-
 async def _targets(context: Context, group: AlertGroup) -> _Targets:
-    clearance, outbox = own_clearance(context), context.services.outbox
-    members = outbox.groups.members(group.key, 0, MOST)
-    total = outbox.groups.content(group, -1).count
-    documents = await documents_of(context, [member.root_id for member in members], responders=True)
-    views: list[RedactedView] = []
+    groups = context.services.outbox.groups
+    members = groups.members(group.key, 0, bulk.MOST)
+    found = list((await bulk.find_targets(context, [member.root_id for member in members])).values())
     offered: dict[str, OfferedResponder] = {}
-    for member in members:
-        document = documents.get(member.root_id)
-        if document is None or document.alert is None or not may_see(clearance, document.alert.tlp):
-            continue
-        here = {one.id: one for one in document.responders.get(document.id, ()) if _is_ready(one)}
-        offered = {name: one for name, one in offered.items() if name in here} if views else here
-        views.append(RedactedView(Subject.alert(document.alert), clearance))
+    for n, target in enumerate(found):
+        here = {one.id: one for one in target.offered if _is_ready(one)}
+        offered = {name: one for name, one in offered.items() if name in here} if n else here
     ordered = sorted(offered.values(), key=lambda one: names.title(one).casefold())
-    return _Targets(views, ordered, len(members), total)
+    return _Targets(found, ordered, len(members), groups.content(group, -1).count)
 
 
 def _is_ready(responder: OfferedResponder) -> bool:
@@ -117,6 +85,5 @@ def _is_ready(responder: OfferedResponder) -> bool:
 FEATURE = Feature(
     actions={
         ids.GROUP_RUN: Entry(on_menu, modal_title=TITLE),
-        ids.GROUP_START: Entry(on_start, Ack.WRITE),
     }
 )

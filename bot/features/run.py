@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from bot.cards import ids, inputs, names, notices, questions, runs
 from bot.cards import start as start_card
@@ -20,7 +20,7 @@ from bot.cards.lists import (
 from bot.cards.message import Message
 from bot.cards.start import Given, WizardState
 from bot.cards.text import count, foreign, slack_date
-from bot.features import home, responses, subjects
+from bot.features import bulk, home, responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import (
@@ -30,19 +30,17 @@ from bot.features.command_text import (
     same_name,
     split_inputs,
     split_name_and_id,
+    split_name_and_ids,
 )
 from bot.features.payload import button_token, clicked_element, is_ephemeral, is_in_modal, selected_value
+from bot.features.retries import until_answered
 from bot.redaction import RedactedView, Subject
-from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action, Artifact, BreakGlassInput, OfferedResponder, Parameter, RunInput
 
-T = TypeVar("T")
 USAGE = "run NAME ~id"
 MAX_KEPT = 2000  # characters of logins in a modal's metadata, which has 3,000
 MAX_PEOPLE = 20  # that are looked up for a form
-RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
-RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class RunRequest:
 async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
+    if await _on_several(context, text, typed):
+        return
     name, object_id = subjects.require_id(replace(context, text=text), USAGE)
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
@@ -93,6 +93,41 @@ async def on_run_command(context: Context) -> None:
     elif not can_run(responder) and (artifacts := subjects.takers(responder, targets, view)):
         raise subjects.runs_elsewhere(responder, artifacts, view, f"{command} run {names.example(responder)}")
     await start(context, await _typed_request(RunRequest(subject, responder), typed))
+
+
+async def _on_several(context: Context, text: str, typed: Mapping[str, str]) -> bool:
+    """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
+    name, wanted = split_name_and_ids(text)
+    if len(wanted) < 2:
+        return False
+    responses.require_permission(context, "manageAction")
+    if len(wanted) > bulk.MOST:
+        raise ResponderBotError("bad_request", f"At most {bulk.MOST} objects at once, not {len(wanted)}.")
+    targets = list((await bulk.find_targets(context, wanted)).values())
+    if len(wanted) == 2 and any(
+        one.view.subject.part(wanted[1]) for one in targets if one.view.subject.id == wanted[0]
+    ):
+        return False
+    if not targets:
+        raise ResponderBotError("not_found", f"You may see none of these {len(wanted)} objects. Nothing was run.")
+    every = sorted((one for target in targets for one in target.offered), key=can_run)
+    offered = list({one.id: one for one in every}.values())  # as it is where it can run, if anywhere
+    found = _named(name, offered)
+    if not found:
+        raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
+    if len(found) > 1:
+        which = ", ".join(names.title(one) for one in found[:10])
+        raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
+    request = await _typed_request(RunRequest(targets[0].view.subject, found[0]), typed)
+    if lacking := inputs.missing(found[0].parameters or (), request.parameters):
+        given = " ".join(f"{one.name}=..." for one in lacking)
+        sentence = f"{names.title(found[0])} needs inputs: add {given} to the command. Nothing was run."
+        raise ResponderBotError("bad_request", sentence)
+    on = count(len(targets), "object")
+    if len(targets) < len(wanted):
+        on = f"{len(targets)} of {len(wanted)} objects, those that you may see"
+    await bulk.ask(context, found[0], targets, on, channel=context.channel, parameters=request.parameters)
+    return True
 
 
 def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
@@ -460,22 +495,6 @@ async def create_action(context: Context, request: RunRequest) -> Action:
     if action is None:
         raise _unknown_outcome(request, context.services.command)
     return runs.titled_by(action, request.responder)
-
-
-async def until_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """Ask core, under an Idempotency-Key, until it answers; None if it doesn't."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + RETRY_LIMIT_S
-    for pause_s in RETRY_PAUSES_S:
-        if loop.time() + pause_s >= deadline:
-            break
-        await asyncio.sleep(pause_s)
-        try:
-            return await ask()
-        except ResponderBotError as error:
-            if UNANSWERED not in error.details:
-                raise
-    return None
 
 
 def _unknown_outcome(request: RunRequest, command: str) -> ResponderBotError:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.models import Document, Event, EventPage
+from core.models import BulkCounts, Document, Event, EventPage
 
 WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest", "Responder")
 NEW_ALERT = "alert.created"
@@ -52,6 +52,7 @@ class HeldEvents:
 
     events: list[Event] = field(default_factory=list)
     documents: dict[str, ReadDocument] = field(default_factory=dict)
+    bulks: dict[str, tuple[BulkCounts, int]] = field(default_factory=dict)  # and the event that they reflect
     last: int | None = None
     """Number of the last event that was read."""
 
@@ -59,6 +60,7 @@ class HeldEvents:
         """Add the page that follows."""
         self.events += page.events
         self.last = page.last
+        self.bulks |= {bulk.id: (bulk, page.as_of or page.last) for bulk in page.bulks or ()}
         for document in page.documents or ():
             read, earlier = ReadDocument(document, page.as_of or page.last), self.documents.get(document.id)
             if earlier is not None:  # a page has only the parts that its own events name

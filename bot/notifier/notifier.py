@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from bot.notifier.access import AccessMessages
+from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_only_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
@@ -18,7 +19,7 @@ from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.groups import is_group
-from bot.outbox.models import FOR_PERSON
+from bot.outbox.models import BULK, FOR_PERSON, is_bulk
 from core.common.errors import ResponderBotError
 from core.models import Document, EventPage
 
@@ -58,6 +59,7 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
+        self._bulks = BulkMessages(core, outbox)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = 0.0  # on the loop's clock: when to render the cards of groups; None: no need
@@ -173,11 +175,12 @@ class Notifier:
         while requests := self._outbox.refresh_requests(REQUESTS_AT_ONCE):
             named: dict[str, set[str]] = {}
             for request in requests:
-                if not is_group(request.root_id):
+                if not is_group(request.root_id) and not is_bulk(request.root_id):
                     named.setdefault(request.root_id, set()).add(request.log_id)
             documents = await self._documents(named)
             placing = Placing(self._outbox, self._channels, self._clock, named)
-            desired: list[DesiredMessage] = []
+            progress = [request.root_id for request in requests if is_bulk(request.root_id)]
+            desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None:
@@ -248,6 +251,8 @@ class Notifier:
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
+        for bulk, as_of in held.bulks.values():
+            desired += self._bulks.of(bulk, as_of)
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
@@ -282,8 +287,12 @@ class Notifier:
         timeline = self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
-        # A bulk has a message of its own, and may run on all alerts of a group.
-        own_runs = [one for one in action_ids if (action := timeline.action(one)) is None or not action.bulk]
+        # A bulk has a message of its own, and may run on all alerts of a group; approvals are asked for in each thread.
+        own_runs = [
+            one
+            for one in action_ids
+            if (action := timeline.action(one)) is None or not action.bulk or action.approval is not None
+        ]
         placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = self._renderer.alert_cards(timeline, is_progress=is_progress)
@@ -335,6 +344,8 @@ class Notifier:
             for root_id, document in documents.items():
                 desired += await isolated(self._requested(document, "", None), root_id, otherwise=[])
             await self._outbox.upsert(*desired)
+        posted = [message.key for message in self._outbox.messages_named(f"{BULK}:")]
+        await self._outbox.upsert(*await isolated(self._bulks.read(posted, by_person=False), "", otherwise=[]))
         await self._outbox.commit_page([], last)
         self._channels.changed.set()
 

@@ -142,7 +142,8 @@ class Renderer:
             desired += await self._direct_requests(whole, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
-            desired += self._end_replies(action, subject, timeline)
+            if not action.bulk:  # which has a message of its own
+                desired += self._end_replies(action, subject, timeline)
             desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)

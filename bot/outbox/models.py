@@ -17,6 +17,7 @@ NEWS = 6  # ends of runs, approvals, changes of cards
 OTHER = 7  # progress
 IN_BULK = 8  # one of many that are rendered again
 
+BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 NEWS_KINDS = ("end", "approval", "ask", "watch")  # of messages, by their keys
 
 Status = Literal[
@@ -170,6 +171,16 @@ def record_of(row: Row) -> MessageRecord:
     values = {name: row[name] for name in MessageRecord.__dataclass_fields__}
     values["is_plain"] = bool(values["is_plain"])
     return MessageRecord(**values)
+
+
+def bulk_key(bulk_id: str, place: str) -> str:
+    """The key of a bulk's message; `place` is a channel, or `team:user` for a direct message."""
+    return f"{BULK}:{bulk_id}:{place}"
+
+
+def is_bulk(key: str) -> bool:
+    """Whether it is the key of a bulk's message."""
+    return key.partition(":")[0] == BULK
 
 
 def is_person(channel: str) -> bool:

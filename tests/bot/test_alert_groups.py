@@ -164,7 +164,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         await env.client.run(RunInput(responder_id="Isolate_1_0", object_type="alert", object_id=alert_ids[0]))
         (later,) = await post(env, range(6, 7))  # while the question is open
         for _ in range(2):  # a double click
-            await anna.click(None, view_id=question["id"], action_id="group_start")
+            await anna.click(None, view_id=question["id"], action_id="bulk_start")
         await modal(anna, "5 runs accepted, 0 refused")
         ran = {one: await env.client.actions("alert", one) for one in [*alert_ids, secret, later]}
         started = {
@@ -179,7 +179,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         value = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
         await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=value)
         question = await modal(anna, "Each starts after 1 approval")
-        await anna.click(None, view_id=question["id"], action_id="group_start")
+        await anna.click(None, view_id=question["id"], action_id="bulk_start")
         told = await modal(anna, "5 runs accepted, 1 refused")
         assert f"{alert_ids[0]}: " in str(told)
 

@@ -1,0 +1,144 @@
+"""Run a responder on several objects at once: ask, start, tell what became of each, run again what failed.
+
+How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.cards import bulks, ids, names, notices
+from bot.cards.lists import can_run, reasons
+from bot.cards.message import Intent
+from bot.cards.text import count
+from bot.features import responses
+from bot.features.access import DIRECT_MESSAGE, own_clearance
+from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.payload import button_token
+from bot.features.retries import until_answered
+from bot.outbox import RefreshRequest
+from bot.outbox.models import bulk_key
+from bot.redaction import RedactedView, Subject
+from core.common.errors import ResponderBotError
+from core.models import BulkInput, Document, OfferedResponder
+
+TITLE = "Run on several"
+MOST = 100  # targets of one request to core
+IDS_AT_ONCE = 200  # as many as core answers
+UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object that the person may see, with the responders for it, also those that can't run and why."""
+
+    view: RedactedView
+    offered: Sequence[OfferedResponder] = ()
+
+
+async def find_targets(context: Context, wanted: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
+    """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
+    clearance, found = own_clearance(context), dict[str, Target]()
+    left = list(wanted)
+    while left:
+        answer = await context.core.documents(left[:IDS_AT_ONCE], responders=responders)
+        for document in answer.documents:
+            for object_id in _within(document, wanted):
+                subject = Subject.in_document(document, object_id)
+                view = RedactedView(subject, clearance) if subject is not None else None
+                if view is not None and view.is_open and (not responders or object_id in document.responders):
+                    found[object_id] = Target(view, document.responders.get(object_id, ()))
+        left = [*answer.left, *left[IDS_AT_ONCE:]]
+    return {object_id: found[object_id] for object_id in wanted if object_id in found}
+
+
+def _within(document: Document, wanted: Sequence[str]) -> Sequence[str]:
+    """Those of these ids that the document may have."""
+    if document.alert is None:
+        return wanted
+    known = {document.id, *(artifact.id for artifact in document.alert.artifacts)}
+    return [object_id for object_id in wanted if object_id in known]
+
+
+async def ask(
+    context: Context,
+    responder: OfferedResponder,
+    targets: Iterable[Target],
+    on: str,
+    *,
+    channel: str,
+    parameters: Mapping[str, Any] | None = None,
+) -> None:
+    """Ask to confirm the runs on these objects and no others; `channel` is where a message will tell how it goes."""
+    found = list(targets)
+    ready: list[RedactedView] = []
+    refused: list[tuple[str, str]] = []
+    for target in found:
+        here = next((one for one in target.offered if one.id == responder.id), None)
+        if here is not None and can_run(here):
+            ready.append(target.view)
+        else:
+            why = reasons(here) if here is not None else f"{names.title(responder)} doesn't take it"
+            refused.append((target.view.subject.id, target.view.text(why)))
+    place = f"{context.team}:{context.user}" if channel.startswith(DIRECT_MESSAGE) or not channel else channel
+    argument = bulks.start_argument(responder.id, (target.view for target in found), parameters or {})
+    start = Intent("bulk_start", place, argument)
+    await responses.show_with_buttons(
+        context,
+        TITLE,
+        f"bulk:{context.idempotency_key}",  # each question has a button, so a key, of its own
+        lambda button: bulks.confirm(responder, ready, refused, on, start, button=button),
+    )
+
+
+async def on_start(context: Context) -> None:
+    """Run it on the objects that the question named, once however often it is clicked; say what became of it."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    body = BulkInput(**json.loads(intent.argument), only_if_idle=True)
+    key = f"bulk-{button_token(context)}"
+    answer = await until_answered(lambda: context.core.run_bulk(body, key))
+    if answer is None:
+        raise ResponderBotError("unavailable", UNKNOWN)
+    context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, intent.object_id)))
+    await responses.respond(context, bulks.outcome(answer), TITLE)
+
+
+async def on_retry(context: Context) -> None:
+    """Run again, as a new bulk, what failed or was refused; a message of its own tells how it goes."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    responses.require_permission(context, "manageAction")
+    posted = context.services.outbox.message_at(context.channel, context.message_ts)
+    place = posted.key.split(":", 2)[2] if posted is not None else context.channel
+    key = f"retry-{button_token(context)}"
+    answer = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
+    if answer is None:
+        raise ResponderBotError("unavailable", UNKNOWN)
+    context.refresh_requests.extend(RefreshRequest(bulk_key(one, place)) for one in (answer.id, intent.object_id))
+    accepted = sum(entry.action is not None for entry in answer.actions)
+    text = f"Runs again on {count(accepted, 'object')}; {len(answer.actions) - accepted} refused ({answer.id})."
+    await responses.respond(context, notices.notice(text))
+
+
+async def on_details(context: Context) -> None:
+    """Show what became of each object, as far as this person may see it."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    bulk = await context.core.bulk(intent.object_id)
+    targets = await find_targets(context, [one.object_id for one in bulk.targets], responders=False)
+    views = {object_id: target.view for object_id, target in targets.items()}
+    await responses.show(context, TITLE, bulks.details(bulk, views))
+
+
+FEATURE = Feature(
+    actions={
+        ids.BULK_START: Entry(on_start, Ack.WRITE),
+        ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
+        ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
+    }
+)

@@ -1,0 +1,28 @@
+"""Ask core until it answers, under an Idempotency-Key, so that nothing runs twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from core.client import UNANSWERED
+from core.common.errors import ResponderBotError
+
+T = TypeVar("T")
+RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
+RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
+
+
+async def until_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """Ask core, under an Idempotency-Key, until it answers; None if it doesn't."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + RETRY_LIMIT_S
+    for pause_s in RETRY_PAUSES_S:
+        if loop.time() + pause_s >= deadline:
+            break
+        await asyncio.sleep(pause_s)
+        try:
+            return await ask()
+        except ResponderBotError as error:
+            if UNANSWERED not in error.details:
+                raise
+    return None
