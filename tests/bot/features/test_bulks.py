@@ -20,7 +20,7 @@ from tests.bot.features.environment import (
     topmost,
     within_limits,
 )
-from tests.bot.features.test_decisions import button
+from tests.bot.features.test_decisions import button, in_thread
 from tests.bot.running import SOC, UNLIMITED
 
 RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
@@ -48,10 +48,6 @@ async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: l
 async def shown(env: FeatureEnvironment, words: str) -> dict[str, Any]:
     """The message of a bulk, once it has these words."""
     return within_limits(await env.until("anna", lambda view: next(iter(bulk_messages(view, words)), None)))
-
-
-def thread_messages(view: EmulatorView) -> list[dict[str, Any]]:
-    return [m for m in view.messages(SOC) if m.get("thread_ts") not in (None, m["ts"])]
 
 
 async def test_a_run_on_thirty_alerts_posts_one_message_that_is_true_in_the_end(tmp_path: Path) -> None:
@@ -120,16 +116,15 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 3)
-        await start(env, "anna", "wait", alert_ids)
+        await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "0 of 3, 0 failed, 0 refused")
         assert ids.BULK_RETRY not in text_of(message)
         await env.bot.close()
         for alert_id in alert_ids:
             (action,) = await env.client.actions("alert", alert_id)
+            await env.client.approve(action.id)
             while action.end_date is None:
-                if action.status == "InProgress":
-                    await env.release_responder()
-                action = await env.client.action(action.id, wait_s=1)
+                action = await env.client.action(action.id, wait_s=10)
         async with (
             CoreClient(env.core.url, env.service_key) as core,
             running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
@@ -165,6 +160,34 @@ async def test_runs_on_several_ask_for_the_approval_of_each_and_take_typed_input
         await start(env, "anna", "vendor ban reason=C2 list=inbound", alert_ids)
         await shown(env, "0 of 2, 0 failed, 0 refused")
         for alert_id, card in zip(alert_ids, cards, strict=True):
-            await env.until("anna", lambda view, ts=card["ts"]: view.thread(SOC, ts)[1:] or None)
+            await env.until("anna", in_thread(card["ts"], "approval"))
             (action,) = await env.client.actions("alert", alert_id)
             assert '"reason":"C2"' in (action.parameters or "").replace(" ", "")
+
+
+async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 2)
+        conversation = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].command(conversation, f"/responder run fail {' '.join(alert_ids)}")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+
+        def told(view: EmulatorView) -> list[dict[str, Any]] | None:
+            return [m for m in view.messages(conversation) if "2 of 2, 2 failed" in text_of(m)] or None
+
+        (message,) = await env.until("anna", told)
+        await env["anna"].click(conversation, message["ts"], action_id=button(message, ids.BULK_RETRY))
+        await env.until("anna", lambda view: len(told(view) or ()) == 2 or None)
+        assert bulk_messages(env["anna"].live_view) == []
+
+
+async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert = await env.create_alert()
+        artifact = alert.artifacts[0].id
+        await env["anna"].command(SOC, f"/responder run fail {alert.id} {artifact}")
+        await env.until("anna", lambda view: "The firewall said no" in str(view.messages(SOC)) or None)
+        (action,) = await env.client.actions("case_artifact", artifact)
+        assert action.object_id == artifact
+        assert action.bulk is None
