@@ -104,10 +104,9 @@ async def _on_several(context: Context, text: str, typed: Mapping[str, str]) -> 
     if len(wanted) > bulk.MOST:
         raise ResponderBotError("bad_request", f"At most {bulk.MOST} objects at once, not {len(wanted)}.")
     targets = list((await bulk.find_targets(context, wanted)).values())
-    if len(wanted) == 2 and any(
-        one.view.subject.part(wanted[1]) for one in targets if one.view.subject.id == wanted[0]
-    ):
-        return False
+    is_part = any(one.view.subject.part(wanted[1]) for one in targets if one.view.subject.id == wanted[0])
+    if len(wanted) == 2 and (is_part or len(targets) == 1):
+        return False  # an alert and its observable, or what isn't there, which is told as for one
     if not targets:
         raise ResponderBotError("not_found", f"You may see none of these {len(wanted)} objects. Nothing was run.")
     every = sorted((one for target in targets for one in target.offered), key=can_run)

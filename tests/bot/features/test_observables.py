@@ -184,9 +184,11 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
         await env.told("anna", "*Tell* can't run on filename Invoice 7.exe")
     await say(SOC, f'/responder run tell {alert.id} "http://evil.example/?a=b c"')
     await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example/?a=b c")
-    for target in (other.id, f"~{'1' * 18}", "~1", "~10"):
+    for target in (f"~{'1' * 18}", "~99999"):
         await say(SOC, f"/responder run tell {alert.id} {target}")
         await env.told("anna", f"{alert.id} shows you no observable {target!r}")
+    await say(SOC, f"/responder run tell {alert.id} {other.id}")
+    await env.told("anna", "*Tell* on *2 objects*")  # it asks
     assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
     await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
     await env.told("anna", "Started Block Address")
