@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile, SlackUsers
 from core.store import people, users

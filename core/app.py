@@ -42,7 +42,7 @@ from core.api.endpoint import Endpoint
 from core.api.router import Router
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue

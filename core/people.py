@@ -16,7 +16,7 @@ import structlog
 
 from core.access import KEY_BYTES, Access, Caller, hash_key, parse_slack_id, require_person
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import PROGRAM_PROFILES, AccessRequest, ApproveAccessInput, Group, NewKey, UserEntry
 from core.store import events, objects, users

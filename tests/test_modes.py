@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot.outbox.store import open_store
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.private_files import create_database
 from core.store.opening import open_database
 

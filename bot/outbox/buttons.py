@@ -7,7 +7,7 @@ from bot.cards.message import ButtonIds, Intent
 from bot.outbox import messages
 from bot.outbox.models import Button, MessageRecord, record_of
 from bot.outbox.state import refuse_mismatch
-from core.common.database.sqlite import Database, Row, Transaction
+from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 
 ID_BYTES = 16  # 128 random bits: nobody guesses one

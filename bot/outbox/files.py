@@ -1,6 +1,6 @@
 """The SQL of the file table (bot/docs/delivery.md#states-of-a-file)."""
 
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 
 
 def upsert(tx: Transaction, message_key: str, file: tuple[str, str] | None, now: int) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from bot.cards.groups import BUCKETS, GroupContent
 from bot.cards.text import count, utc_time
 from bot.outbox.models import FOR_PERSON, LAST_ALERT
-from core.common.database.sqlite import Row, Transaction
+from core.common.database import Row, Transaction
 
 if TYPE_CHECKING:
-    from core.common.database.sqlite import Database
+    from core.common.database import Database
 
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
 UNCHANGED = 99  # instead of the rank of the update that a group needs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.common import leases
-from core.common.database.sqlite import Database, Transaction
+from core.common.database import Database, Transaction
 
 LEASE_MS = 60_000  # how long the process that accepted an interaction may take before another one does it
 

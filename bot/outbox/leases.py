@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from core.common import leases
-from core.common.database.sqlite import Database, Transaction
+from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 
 LEASE_MS = 10_000

@@ -5,7 +5,7 @@
 import secrets
 
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT, NEWS, OTHER, WITHHOLDING, MessageRecord
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 
 POST_ID_BYTES = 16
 

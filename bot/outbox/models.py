@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from bot.cards.message import Intent, Message
 from bot.redaction import RedactedView
-from core.common.database.sqlite import Row
+from core.common.database import Row
 
 # Values of the column `rank`: what is sent first has the lowest (bot/docs/delivery.md#what-goes-first).
 FOR_PERSON = 0  # a person waits for it

@@ -8,7 +8,7 @@ from typing import Literal
 
 from bot.outbox.messages import PENDING, selected
 from bot.outbox.models import LAST_ALERT, WITHHOLDING, MessageRecord, record_of
-from core.common.database.sqlite import Reads, Row
+from core.common.database import Reads, Row
 
 AGE_MS = 100_000  # a message that has waited for this long goes with those of the next higher rank
 STARVING_MS = 600_000

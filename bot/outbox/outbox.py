@@ -20,8 +20,8 @@ from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
 from core.common import leases
+from core.common.database import Transaction
 from core.common.database.probe import Probe
-from core.common.database.sqlite import Transaction
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key

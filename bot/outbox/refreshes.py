@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bot.outbox import messages
 from bot.outbox.models import RefreshRequest
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.redaction import RED
-from core.common.database.sqlite import Database, Transaction
+from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 
 MAX_CALLS = 8  # under way at a time, each to another channel

@@ -1,6 +1,6 @@
 """Named values that all replicas share."""
 
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 
 

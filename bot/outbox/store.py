@@ -8,7 +8,8 @@ from pathlib import Path
 
 import sqlite_utils
 
-from core.common.database.sqlite import Database, apply
+from core.common.database import Database
+from core.common.database.sqlite import SqliteDatabase, apply
 
 migrations = sqlite_utils.Migrations("bot")
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
@@ -25,7 +26,7 @@ def open_store(path: Path) -> Database:
         if db.table("backup").exists():
             _resume(db)
 
-    return Database(path, prepare)
+    return SqliteDatabase(path, prepare)
 
 
 def _resume(db: sqlite_utils.Database) -> None:

@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbox import files
 from bot.outbox.lookup import query_params
 from bot.outbox.models import MessageRecord
-from core.common.database.sqlite import Database
+from core.common.database import Database
 
 UPLOAD_FILE = "files.completeUploadExternal"  # the last call, which stands for all three in rate limits and errors
 DELETE_FILE = "files.delete"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from core.common.database.sqlite import Database
+from core.common.database import Database
 
 
 class Watches:

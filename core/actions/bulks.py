@@ -13,7 +13,7 @@ from core.actions import report as reports
 from core.actions.offers import Offers
 from core.actions.runs import CheckedRun, Runs
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, RunTarget
 from core.store import actions as stored_actions

@@ -13,7 +13,7 @@ from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.guards import RulesFor
 from core.actions.offers import Offers
-from core.common.database.sqlite import Database, Reads, Row
+from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Event, Kind
 from core.records import artifacts

@@ -12,7 +12,7 @@ from typing import Any
 from core.access import expand, full_login
 from core.actions.target import Target, applies
 from core.common.clock import Clock
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal
 from core.protection import ProtectedTargets, canonical

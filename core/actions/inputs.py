@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.access import require_person
-from core.common.database.sqlite import Reads
+from core.common.database import Reads
 from core.common.errors import ResponderBotError
 from core.engines.redaction import redact_keys
 from core.field_types import ERRORS_LIMIT

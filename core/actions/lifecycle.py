@@ -24,7 +24,7 @@ from core.actions.target import Target
 from core.actions.unit_of_work import OperationContext
 from core.common import leases
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
 from core.models import (

@@ -14,7 +14,7 @@ import structlog
 from core.actions.guards import Guards, RulesFor
 from core.actions.target import Target, applies
 from core.common.clock import Clock
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.common.words import spaced

@@ -14,7 +14,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from core.actions.unit_of_work import Operation, OperationContext, UnitOfWork
-from core.common.database.sqlite import OperationalError, Transaction
+from core.common.database import Transaction
 from core.common.errors import ResponderBotError
 from core.models import ArtifactInput, LogInput, TaskInput
 from core.records import artifacts, cases
@@ -104,9 +104,9 @@ def _apply(unit: UnitOfWork, operation: Any) -> str:
     except ValidationError as error:
         first = error.errors()[0]
         return f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
-    except OperationalError:
-        raise  # the whole transaction is in doubt
-    except Exception:  # otherwise the action could never end
+    except Exception as error:  # otherwise the action could never end
+        if unit.tx.is_in_doubt(error):
+            raise
         log.exception("operation_failed", operation=name)
         return f"The operation {name} could not be applied; core's log says why."
     return ""

@@ -11,7 +11,7 @@ from core.access import Caller, current_clearance, current_permissions, too_high
 from core.actions import target as targets
 from core.actions.guards import Guards, names_of
 from core.actions.target import Target
-from core.common.database.sqlite import Reads, Row
+from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Approval
 from core.store import actions as stored

@@ -12,7 +12,7 @@ from core.actions.lifecycle import LEASE_MS, Lifecycle
 from core.actions.offers import Offers
 from core.common import leases
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Row, Transaction
+from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Job, Progress, Report
 from core.store import actions as stored

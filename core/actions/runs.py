@@ -15,7 +15,7 @@ from core.actions.offers import Choice, Offers
 from core.actions.runner import EngineQueue, Runner
 from core.actions.target import Target
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, RunInput, Undo

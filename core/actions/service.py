@@ -13,7 +13,7 @@ from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Search, Transaction
+from core.common.database import Database, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput
 from core.records.events import Feed

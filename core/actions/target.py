@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from core.common.database.sqlite import Reads, Row
+from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, Alert, Kind
 from core.records import artifacts

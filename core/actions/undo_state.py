@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, Undo
 from core.records import events

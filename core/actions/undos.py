@@ -12,7 +12,7 @@ from core.actions.lifecycle import find
 from core.actions.offers import Offers
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Row, Transaction
+from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, RunInput, UndoInput
 from core.store import actions as stored

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 from core.common.errors import ResponderBotError
 from core.models import Alert, Artifact, Case, Kind, Task
 from core.records import alerts, artifacts, cases

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from core.access import Access
 from core.api import v1
 from core.api.endpoint import Endpoint, Request, json_response
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.field_types import CUSTOM_FIELD_KINDS
 from core.store import search as stored
 

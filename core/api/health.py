@@ -22,8 +22,8 @@ from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
 from core.common import logs
+from core.common.database import Database
 from core.common.database.probe import Probe
-from core.common.database.sqlite import Database
 from core.common.errors import ResponderBotError
 from core.models import ApiModel
 from core.store import measures

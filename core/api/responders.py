@@ -9,7 +9,7 @@ from core.actions.guards import RulesFor
 from core.actions.offers import Offers
 from core.actions.service import Actions
 from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
-from core.common.database.sqlite import Reads
+from core.common.database import Reads
 from core.models import ObjectInContext, OfferedResponder, PausedResponder
 from core.store.objects import parse_id
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from core.access import Caller, require_person
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_BULK_VALUES, AlertStatus
 from core.models import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACT_TAGS, MAX_ARTIFACTS
 from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, Case

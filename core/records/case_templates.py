@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.access import Caller
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
 from core.models import CaseTemplate, CaseTemplateInput, SearchInput, Task, TaskInput

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from core.access import Caller
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import (
     Artifact,

@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 
 from core.access import Caller
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Comment, CommentInput, Permission, SearchInput
 from core.records import alerts, cases, events

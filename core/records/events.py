@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from core.common.clock import Clock
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Event, EventPage
 from core.store import backup

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Attachment
 from core.store import objects

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import bad_request
 from core.field_types import MAX_SORTS
 from core.models import SearchInput

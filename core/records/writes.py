@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
 from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, StoredModel

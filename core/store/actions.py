@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from core.common.database.sqlite import Reads, Row, Search, Transaction
+from core.common.database import Reads, Row, Search, Transaction
 
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.common.private_files import make_private, narrow_database
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 

@@ -1,6 +1,6 @@
 """SQL for the last known catalogue of each engine."""
 
-from core.common.database.sqlite import Reads, Transaction
+from core.common.database import Reads, Transaction
 
 
 def save(tx: Transaction, engine: str, doc: str, at: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 
 
 def append(

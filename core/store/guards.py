@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 
 
 @dataclass(frozen=True)

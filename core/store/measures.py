@@ -1,6 +1,6 @@
 """SQL for health and metrics: a write probe, the size of the file, and counts of actions."""
 
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 
 
 def touch(tx: Transaction) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from core.common.database.sqlite import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 
 _COLUMNS = "id, team, slack_user, name, login, status, profile, message, created_at, expires_at, decided_by, decided_at"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.common.database.sqlite import Database, Reads, Row, Search
+from core.common.database import Database, Reads, Row, Search
 from core.common.errors import ResponderBotError
 
 Scalar = str | int | float | bool

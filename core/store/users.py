@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from core.common.database.sqlite import Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
 _COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"

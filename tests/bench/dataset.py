@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.common.database.sqlite import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.models import Action, Alert
 from core.store.schema import migrate
 
@@ -102,7 +102,7 @@ def fill(path: Path, alerts: int, actions: int) -> None:
 
 async def _create(path: Path) -> None:
     """Create the file as core does: its page size is set at creation."""
-    await Database(path, migrate).close()
+    await SqliteDatabase(path, migrate).close()
 
 
 def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:

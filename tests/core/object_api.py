@@ -16,7 +16,8 @@ from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import events as events_api
 from core.api.router import Router
-from core.common.database.sqlite import Database
+from core.common.database import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.models import Profile
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
@@ -79,7 +80,7 @@ class ObjectApi:
 @asynccontextmanager
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
-    database = Database(folder / "core.db", migrate)
+    database = SqliteDatabase(folder / "core.db", migrate)
     try:
         access, feed = Access(database, "soc.example", clock), Feed(database, clock)
         documents = Documents(database, feed, Offers([], {}, database, clock))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.access import Access, parse_slack_id
 from core.common.clock import now_ms
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from tests.clock import SetClock
 from tests.core.store.test_database import opened

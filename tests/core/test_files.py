@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.common.database.sqlite import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.models import Profile
 from core.store.schema import migrate
 from tests.core.object_api import ALERT
@@ -172,7 +172,7 @@ async def test_artifacts_of_an_earlier_core_get_the_fields_too(tmp_path: Path) -
     with sqlite3.connect(file) as connection:
         connection.executemany("INSERT INTO object (id, kind, doc) VALUES (?, ?, ?)", docs)
     connection.close()
-    database = Database(file, migrate)
+    database = SqliteDatabase(file, migrate)
     try:
         rows = await database.fetch_in_background("SELECT id, doc FROM object WHERE id > 900 ORDER BY id", {})
     finally:

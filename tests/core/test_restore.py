@@ -254,7 +254,7 @@ print(json.dumps(seen))
 async def test_a_restore_that_is_killed_leaves_one_database_or_the_other_and_may_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "origin").mkdir()
     database = open_database(tmp_path / "core.db")
-    copy(database.path, tmp_path / "copy.db", now_ms())
+    copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
     await database.transaction(lambda tx: tx.run("INSERT INTO catalogue (engine, doc, at) VALUES ('new', '', 1)"))
     for name in ("core.db", "core.db-wal"):  # as kill -9 leaves them: what is new stands in the second one
         shutil.copy(tmp_path / name, tmp_path / "origin" / name)

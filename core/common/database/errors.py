@@ -9,9 +9,6 @@ FILE_ERRORS = (
     *DAMAGE,
 )
 
-OperationalError = sqlite3.OperationalError
-"""Raised in a transaction when the database fails, such as on a full disk: let it pass, since all is rolled back."""
-
 STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter when SQLite's message quotes damaged text
 
 

@@ -3,12 +3,15 @@
 SQLite goes on writing to such a file, and whatever it then commits is lost.
 """
 
+import errno
 import os
+import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 _HEADER_PAGES = 28  # where the header of a database holds its number of pages
+FREE_BYTES = 2 * 1_048_576  # for the largest request: the probe's own small write may still fit where that doesn't
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 
@@ -120,3 +123,14 @@ def _sentence(file: _File, what: str) -> str:
         f"{Path(file.path).name} {what} while it was in use, so nothing is written to it any more;"
         " stop this process, put the file back or restore a backup, and start again."
     )
+
+
+def out_of_space(path: Path) -> str:
+    """Why FREE_BYTES can't be allocated beside this file, or "". Uses an unnamed file."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, FREE_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return str(error.strerror)
+    return ""  # other errors: the file system can't allocate in advance

@@ -1,21 +1,16 @@
 """Health of the database, found by a durable write and by errors that other work has met."""
 
 import asyncio
-import errno
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from core.common.database.sqlite import Database, Transaction
+from core.common.database.base import Database, Transaction
 from core.common.errors import ResponderBotError
 
 TIMEOUT_S = 2.0
 PROBE_EVERY_S = 1.0  # a probe is a durable write, so all callers together cause one per second at most
 FAILURE_SHOWN_S = 30.0  # how long an error of other reads and writes is reported while the probe succeeds
-FREE_BYTES = 2 * 1_048_576  # for the largest request: the probe's own small write may still fit where that doesn't
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,7 @@ class ProbeResult:
 
 
 class Probe:
-    """Checks a write of its own (`touch`), the free disk space, and recent errors of other reads and writes."""
+    """Checks a write of its own (`touch`), the free space, and recent errors of other reads and writes."""
 
     def __init__(
         self,
@@ -58,7 +53,7 @@ class Probe:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._database.transaction(self._touch)
                 self.write_s = self._seconds() - started
-                out_of_space = await asyncio.to_thread(_out_of_space, self._database.path)
+                out_of_space = await self._database.out_of_space()
         except TimeoutError:
             return ProbeResult(f"The store did not take a write within {TIMEOUT_S:g} s; look at its disk.", True)
         except ResponderBotError as error:
@@ -70,14 +65,3 @@ class Probe:
         if self._result.is_down:  # earlier failures of other work had the same cause
             self._database.forget_failure()
         return ProbeResult(self._database.damage() or self._database.failure(FAILURE_SHOWN_S))
-
-
-def _out_of_space(path: Path) -> str:
-    """Why FREE_BYTES can't be allocated beside this file, or "". Uses an unnamed file."""
-    try:
-        with tempfile.TemporaryFile(dir=path.parent) as file:
-            os.posix_fallocate(file.fileno(), 0, FREE_BYTES)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return str(error.strerror)
-    return ""  # other errors: the file system can't allocate in advance

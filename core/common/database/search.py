@@ -1,18 +1,18 @@
-"""A search that can be stopped."""
+"""A search of SQLite that can be stopped."""
 
 import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
 
-from core.common.database.transaction import Params, Row
+from core.common.database.base import Params, Row
 from core.common.errors import ResponderBotError
 
 SEARCH_CHECK_STEPS = 1_000_000  # virtual machine instructions between checks for a stop, some 10 ms
 
 
-class Search:
-    """Reads rows one by one, so that a search can stop early.
+class SqliteSearch:
+    """A search on a connection that is lent to it.
 
     `stop` may be called from any thread at any time, also before `begin` and after `end`.
     """
@@ -25,7 +25,6 @@ class Search:
         self._open: set[sqlite3.Cursor] = set()
 
     def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
-        """The rows of a query, read one by one. Raises ResponderBotError("bad_request") once the search is stopped."""
         assert self._connection is not None  # noqa: S101 - only between begin and end
         if self._is_stopped:
             raise ResponderBotError("bad_request", "The search was stopped.")

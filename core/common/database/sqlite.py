@@ -1,8 +1,7 @@
 """SQLite: one writer thread with group commit, and connections of their own for readers (core/docs/storage.md).
 
-Stores use `rows`, `run` and `transaction` only, so that another database could stand behind them. There is one writer
-because a connection shared between threads can lose an acknowledged write, and because a deferred BEGIN fails at once
-when it has to be upgraded to a write.
+There is one writer because a connection shared between threads can lose an acknowledged write, and because a deferred
+BEGIN fails at once when it has to be upgraded to a write.
 """
 
 import asyncio
@@ -18,14 +17,15 @@ from typing import Any, TypeVar
 
 import sqlite_utils
 
+from core.common.database.base import Params, Reads, Row, Search, Transaction
 from core.common.database.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
-from core.common.database.errors import STORE_ERRORS, OperationalError, code_of, describe, is_damage, is_file_error
-from core.common.database.files import OpenFiles
-from core.common.database.search import Search
-from core.common.database.transaction import Params, Reads, Row, Transaction
+from core.common.database.errors import STORE_ERRORS, code_of, describe, is_damage, is_file_error
+from core.common.database.files import OpenFiles, out_of_space
+from core.common.database.search import SqliteSearch
+from core.common.database.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 
-__all__ = ["Database", "OperationalError", "Params", "Reads", "Row", "Search", "Transaction", "apply"]
+__all__ = ["SqliteDatabase", "apply"]
 
 T = TypeVar("T")
 
@@ -57,8 +57,8 @@ class _Work:
             self.done.set_exception(self.error)
 
 
-class Database:
-    """A SQLite file; `migrate` brings its schema up to date.
+class SqliteDatabase:
+    """A `Database` in a SQLite file; `migrate` brings its schema up to date.
 
     Raises ResponderBotError("unavailable") for a file that isn't a database, or when the disk is full.
     """
@@ -78,7 +78,6 @@ class Database:
         self._pending: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self.commits = 0
-        """How many commits of this process have written something."""
         self._is_closed = False
         self._lost = ""  # what is wrong with the files, as of `_files_checked_at`
         self._files_checked_at = float("-inf")
@@ -93,14 +92,13 @@ class Database:
             self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
             self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
             self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
-            self._searches: set[Search] = set()
+            self._searches: set[SqliteSearch] = set()
             self._idle_readers: list[sqlite3.Connection] = []
             self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
             self._writer.start()
             opened.pop_all()
 
     async def close(self) -> None:
-        """Commit pending work, then close the file; later work raises ResponderBotError("unavailable")."""
         self._is_closed = True
         self._enqueue(asyncio.get_running_loop())
         self._queue.put([_STOP])
@@ -115,19 +113,18 @@ class Database:
         self._files.close()
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Run a short query on committed data, on the calling thread. Raises ResponderBotError("unavailable")."""
         return self._fetch(self._reader, sql, params)
 
     def row(self, sql: str, params: Params | None = None) -> Row | None:
-        """The first row of a short query, or None. Raises as `rows` does."""
         return next(iter(self._fetch(self._reader, sql, params)), None)
 
-    async def search(self, work: Callable[[Search], T]) -> T:
-        """Run a client's search in a thread, at most MAX_SEARCHES at once, for a limited time.
+    async def read(self, work: Callable[[Reads], T]) -> T:
+        """Runs at once, on the calling thread: it takes less time than to hand it over."""
+        return work(self)
 
-        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when the time is over.
-        """
-        loop, search = asyncio.get_running_loop(), Search()
+    async def search(self, work: Callable[[Search], T]) -> T:
+        """Runs in a thread, at most MAX_SEARCHES at once."""
+        loop, search = asyncio.get_running_loop(), SqliteSearch()
         self._searches.add(search)
         try:
             return await loop.run_in_executor(self._searchers, self._run_search, work, search, loop)
@@ -135,7 +132,7 @@ class Database:
             self._searches.discard(search)
             search.stop()
 
-    def _run_search(self, work: Callable[[Search], T], search: Search, loop: asyncio.AbstractEventLoop) -> T:
+    def _run_search(self, work: Callable[[Search], T], search: SqliteSearch, loop: asyncio.AbstractEventLoop) -> T:
         self._check_files_if_due()
         connection = self._take_reader()
         try:
@@ -156,7 +153,7 @@ class Database:
             self._idle_readers.append(connection)
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:
-        """Run several short reads of one moment in a thread, apart from searches. Raises as `rows` does."""
+        """Runs in a thread, apart from searches."""
         return await asyncio.get_running_loop().run_in_executor(self._snapshots, self._run_snapshot, work)
 
     def _run_snapshot(self, work: Callable[[Reads], T]) -> T:
@@ -164,7 +161,7 @@ class Database:
         connection = self._take_reader()
         try:
             connection.execute("BEGIN")
-            return work(Transaction(connection))  # the connection refuses writes
+            return work(SqliteTransaction(connection))  # the connection refuses writes
         except STORE_ERRORS as error:
             if not is_file_error(error):
                 raise
@@ -194,20 +191,13 @@ class Database:
         return connection
 
     async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Run a long read of core's own in a thread; use `search` for what clients ask for. Raises as `rows` does."""
-
         def read() -> list[Row]:
             return self._fetch(self._background_reader, sql, params)
 
         return await asyncio.get_running_loop().run_in_executor(self._background, read)
 
     async def transaction(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` in the writer thread; return its result once it is durable.
-
-        Work of several callers shares one commit. If `work` raises, it alone is rolled back and the error is raised
-        here. It may be run twice, so it must change nothing but the database. Raises ResponderBotError("unavailable")
-        when the file can't be written.
-        """
+        """Runs in the writer thread."""
         if self._is_closed:
             raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
         loop = asyncio.get_running_loop()
@@ -222,25 +212,28 @@ class Database:
         return result
 
     def on_commit(self, listener: Callable[[], None]) -> None:
-        """Call `listener` on the caller's loop after each commit of this process."""
         self._listeners.append(listener)
 
     def version(self) -> int:
-        """A number that changes when another process has committed."""
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
+    async def size_bytes(self) -> int:
+        """The size of the file, without its write-ahead log."""
+        row = self.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
+        return int(row["size"]) if row else 0
+
+    async def out_of_space(self) -> str:
+        return await asyncio.to_thread(out_of_space, self.path)
+
     def damage(self) -> str:
-        """A sentence about damage found in the file since it was opened, or ""."""
         return self._damage
 
     def failure(self, within_s: float) -> str:
-        """The last error of a read or write, as a sentence, if it is at most `within_s` old; else ""."""
         if self._failure is None or time.monotonic() - self._failure[0] > within_s:
             return ""
         return self._failure[1]
 
     def forget_failure(self) -> None:
-        """Clear what `failure` returns."""
         self._failure = None
 
     def _unavailable(self, sentence: str, cause: Exception | None = None) -> ResponderBotError:
@@ -374,7 +367,7 @@ class Database:
 
 def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
     """Run each without a savepoint, the usual case; False if one has raised after it had written something."""
-    transaction = Transaction(connection)
+    transaction = SqliteTransaction(connection)
     for item in works:
         before = connection.total_changes
         _attempt(item, transaction)
@@ -385,7 +378,7 @@ def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
 
 def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
     """Run each in a savepoint of its own, rolled back if it raises."""
-    transaction = Transaction(connection)
+    transaction = SqliteTransaction(connection)
     for item in works:
         connection.execute("SAVEPOINT item")
         _attempt(item, transaction)
@@ -394,11 +387,11 @@ def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
         connection.execute("RELEASE item")
 
 
-def _attempt(item: _Work, transaction: Transaction) -> None:
+def _attempt(item: _Work, transaction: SqliteTransaction) -> None:
     item.result = item.error = None
     try:
         item.result = item.work(transaction)
     except Exception as error:
-        if isinstance(error, OperationalError) and not is_damage(error):
+        if transaction.is_in_doubt(error) and not is_damage(error):
             raise  # such as a full disk: the whole commit is in doubt
         item.error = error

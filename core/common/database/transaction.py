@@ -1,24 +1,14 @@
-"""What statements run on: reads, and a transaction."""
+"""Statements on a connection to SQLite."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 
-Params = Mapping[str, Any]
-Row = sqlite3.Row
+from core.common.database.base import Params, Row
 
 
-class Reads(Protocol):
-    """What queries run on: a Database, or a Transaction."""
-
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None: ...
-
-
-class Transaction:
-    """Reads and writes that are committed together, or not at all."""
+class SqliteTransaction:
+    """The statements of a transaction that is open on this connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -31,16 +21,13 @@ class Transaction:
         return row
 
     def run(self, sql: str, params: Params | None = None) -> int:
-        """Run a statement and return the number of rows that it changed."""
         return self._connection.execute(sql, params or {}).rowcount
 
     def run_all(self, sql: str, params: Iterable[Params]) -> None:
-        """Run a statement once for each set of parameters."""
         self._connection.executemany(sql, params)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Roll back what is written within when it raises; the rest of the transaction stays."""
         self._connection.execute("SAVEPOINT inner")
         try:
             yield
@@ -49,3 +36,6 @@ class Transaction:
             raise
         finally:
             self._connection.execute("RELEASE inner")
+
+    def is_in_doubt(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.OperationalError)

@@ -13,8 +13,10 @@ from typing import Any
 
 import uvloop
 
+from core.common.database import Transaction
 from core.common.database.connection import PAGE_BYTES, WAL_PAGES
-from core.common.database.sqlite import Database, Transaction
+from core.common.database.sqlite import SqliteDatabase
+from core.common.database.transaction import SqliteTransaction
 from core.records import events
 from core.store import actions as stored
 from core.store import objects
@@ -69,15 +71,15 @@ def plain_connection(path: Path) -> sqlite3.Connection:
 
 async def main(given: dict[str, Any]) -> None:
     folder = Path(given["folder"])
-    database = Database(folder / "grouped.db", migrate)
-    await Database(folder / "direct.db", migrate).close()
+    database = SqliteDatabase(folder / "grouped.db", migrate)
+    await SqliteDatabase(folder / "direct.db", migrate).close()
     direct = plain_connection(folder / "direct.db")
     file = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     wal = os.open(folder / "pages", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def commit() -> None:
         direct.execute("BEGIN IMMEDIATE")
-        write_run(Transaction(direct))
+        write_run(SqliteTransaction(direct))
         direct.execute("COMMIT")
 
     def synced(fd: int, content: bytes) -> Callable[[], None]:

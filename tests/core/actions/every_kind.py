@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.engines.base import Report
 from core.models import (
     Action,

@@ -16,7 +16,7 @@ from core.actions.report import ReportLimits
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.engines.base import Engine, Report
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
 from core.protection import ProtectedTargets

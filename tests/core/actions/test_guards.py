@@ -12,7 +12,8 @@ import pytest
 from core.access import Caller
 from core.actions.guards import RulesFor
 from core.actions.target import load
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
+from core.common.database.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, AlertInput, AlertUpdate, RunInput
@@ -478,6 +479,7 @@ async def statements_of_a_start(harness: Harness) -> list[str]:
     found: list[str] = []
 
     def trace(tx: Transaction, to: Any) -> None:
+        assert isinstance(tx, SqliteTransaction)
         tx._connection.set_trace_callback(to)
 
     await harness.database.transaction(lambda tx: trace(tx, found.append))

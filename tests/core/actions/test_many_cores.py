@@ -14,7 +14,7 @@ import pytest
 from core.actions.lifecycle import LEASE_MS
 from core.actions.runner import Runner
 from core.actions.service import Actions
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput

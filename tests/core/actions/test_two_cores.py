@@ -15,7 +15,7 @@ import sqlite_utils
 from core.access import Access
 from core.actions.lifecycle import LEASE_MS
 from core.common.clock import now_ms
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 from core.engines.base import Report
 from core.models import Action
 from core.store.schema import migrations

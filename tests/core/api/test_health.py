@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
-from core.common.database.sqlite import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
 from core.store.schema import migrate
@@ -159,7 +159,7 @@ def test_only_a_vital_component_makes_core_down() -> None:
 
 async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path: Path) -> None:
     times = iter([float(number) for number in range(100)])
-    database = Database(tmp_path / "core.db", migrate)
+    database = SqliteDatabase(tmp_path / "core.db", migrate)
     try:
         probe = StoreProbe(database, lambda: next(times))
         assert (await probe.check()).ok

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from core.actions.service import LIST_LIMIT
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 from core.models import Action
 from core.store import actions as stored
 from core.store import objects

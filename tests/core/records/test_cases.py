@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.common.database.sqlite import Transaction
+from core.common.database import Transaction
 from core.models import TaskInput
 from core.records import cases
 from tests.core.object_api import ALERT, ObjectApi, object_api

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.common.database.sqlite import Database
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import events
 from core.records.events import Feed

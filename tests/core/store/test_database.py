@@ -14,8 +14,9 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import open_store
+from core.common.database import Database, Reads, Search, Transaction
 from core.common.database.connection import WAL_BYTES
-from core.common.database.sqlite import Database, Reads, Search, Transaction
+from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.measures import touch
@@ -24,7 +25,7 @@ from core.store.schema import migrate
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[Database]:
-    database = Database(path, migrate)
+    database = SqliteDatabase(path, migrate)
     try:
         yield database
     finally:
@@ -35,7 +36,7 @@ async def opened(path: Path) -> AsyncIterator[Database]:
 def test_a_file_that_is_no_database_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.db").write_bytes(content)
     with pytest.raises(ResponderBotError, match=r"a\.db can't be opened \(.*\); correct that, or name another file"):
-        Database(tmp_path / "a.db", migrate)
+        SqliteDatabase(tmp_path / "a.db", migrate)
 
 
 async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_path: Path) -> None:
@@ -165,11 +166,12 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     program = """
 import asyncio, os, sys
 from pathlib import Path
-from core.common.database.sqlite import Database
+from core.common.database import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.store.schema import migrate
 from core.store import objects
 async def main():
-    database = Database(Path(sys.argv[1]), migrate)
+    database = SqliteDatabase(Path(sys.argv[1]), migrate)
     while True:
         number = await database.transaction(objects.next_id)
         print(number, flush=True)
@@ -205,9 +207,9 @@ async def test_a_database_of_a_newer_release_is_left_alone(tmp_path: Path) -> No
         later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
         later.apply(db)
 
-    await Database(tmp_path / "a.db", newer).close()
+    await SqliteDatabase(tmp_path / "a.db", newer).close()
     with pytest.raises(ResponderBotError, match="made by a newer release"):
-        Database(tmp_path / "a.db", migrate)
+        SqliteDatabase(tmp_path / "a.db", migrate)
 
 
 async def test_work_for_a_closed_store_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -299,7 +301,7 @@ def first_rows(search: Search) -> list[Any]:
 
 
 async def test_a_search_that_takes_too_long_is_stopped_and_says_so(tmp_path: Path) -> None:
-    database = Database(tmp_path / "core.db", migrate, search_limit_s=0.1)
+    database = SqliteDatabase(tmp_path / "core.db", migrate, search_limit_s=0.1)
     try:
         searches = await asyncio.gather(*(database.search(endless) for _ in range(8)), return_exceptions=True)
         assert {str(error) for error in searches} == {
@@ -311,7 +313,7 @@ async def test_a_search_that_takes_too_long_is_stopped_and_says_so(tmp_path: Pat
 
 
 async def test_a_search_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
-    database = Database(tmp_path / "core.db", migrate, search_limit_s=600)
+    database = SqliteDatabase(tmp_path / "core.db", migrate, search_limit_s=600)
     try:
         searches = [asyncio.create_task(database.search(endless)) for _ in range(8)]
         await asyncio.sleep(0)
@@ -325,7 +327,7 @@ async def test_a_search_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None
 
 
 async def test_a_search_sees_what_was_written_after_one_that_stopped_early(tmp_path: Path) -> None:
-    database = Database(tmp_path / "core.db", migrate)
+    database = SqliteDatabase(tmp_path / "core.db", migrate)
     count = "SELECT last FROM sequence WHERE id = 2 UNION ALL SELECT 0"
 
     def newest(search: Search) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.common.database.sqlite import FILE_CHECK_EVERY_S, Database
+from core.common.database import Database
+from core.common.database.sqlite import FILE_CHECK_EVERY_S, SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.schema import migrate
@@ -24,7 +25,7 @@ from tests.core.core_process import ALERT, core_process, setup_in
 @asynccontextmanager
 async def filled(path: Path) -> AsyncIterator[Database]:
     """A database with rows in the file and others only in its write-ahead log."""
-    database = Database(path, migrate)
+    database = SqliteDatabase(path, migrate)
     try:
         for number in range(1, 51):
             await insert(database, number)
@@ -134,11 +135,12 @@ import asyncio, sys
 from pathlib import Path
 from core.common.errors import ResponderBotError
 from core.store import objects
-from core.common.database.sqlite import Database
+from core.common.database import Database
+from core.common.database.sqlite import SqliteDatabase
 from core.store.schema import migrate
 
 async def main():
-    database = Database(Path(sys.argv[1]), migrate)
+    database = SqliteDatabase(Path(sys.argv[1]), migrate)
     number = 0
     while True:
         number += 1

@@ -1,0 +1,116 @@
+"""What stores and features know of a database; `sqlite` implements it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+Params = Mapping[str, Any]
+
+
+class Row(Protocol):
+    """A row of a result, whose values are found by the names of its columns."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+    def keys(self) -> Iterable[str]:
+        """The names of the columns."""
+
+
+class Reads(Protocol):
+    """What queries run on."""
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        """The first row, or None."""
+
+
+class Transaction(Reads, Protocol):
+    """Reads and writes that are committed together, or not at all."""
+
+    def run(self, sql: str, params: Params | None = None) -> int:
+        """Run a statement and return the number of rows that it changed."""
+
+    def run_all(self, sql: str, params: Iterable[Params]) -> None:
+        """Run a statement once for each set of parameters."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Roll back what is written within when it raises; the rest of the transaction stays."""
+
+    def is_in_doubt(self, error: Exception) -> bool:
+        """Whether the database failed, such as on a full disk: let this error pass, since all is rolled back."""
+
+
+class Search(Protocol):
+    """Reads rows one by one, so that a search can stop early."""
+
+    def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
+        """The rows of a query, read one by one. Raises ResponderBotError("bad_request") once the search is stopped."""
+
+
+class Database(Protocol):
+    """A database. Each method that reads or writes raises ResponderBotError("unavailable") when it can't be used.
+
+    `work` is synchronous, must change nothing but the database, and may be run twice.
+    """
+
+    @property
+    def commits(self) -> int:
+        """How many commits of this process have written something."""
+
+    async def close(self) -> None:
+        """Commit pending work, then close; later work raises ResponderBotError("unavailable")."""
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        """Being replaced by `read`."""
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        """Being replaced by `read`."""
+
+    async def read(self, work: Callable[[Reads], T]) -> T:
+        """Run short queries on committed data. Another commit may come between two of them: see `snapshot`.
+
+        It may suspend, or not.
+        """
+
+    async def snapshot(self, work: Callable[[Reads], T]) -> T:
+        """Run several short queries on the data of one moment."""
+
+    async def search(self, work: Callable[[Search], T]) -> T:
+        """Run a client's search, a few at once, for a limited time.
+
+        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when the time is over.
+        """
+
+    async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
+        """Run a long query of core's or the bot's own; use `search` for what clients ask for."""
+
+    async def transaction(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work`; return its result once it is durable.
+
+        Work of several callers may share one commit. If `work` raises, it alone is rolled back, and the error is raised
+        here. Commits are serial, over all processes.
+        """
+
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        """Call `listener` on the caller's loop after each commit of this process."""
+
+    def version(self) -> int:
+        """A number that changes when another process has committed."""
+
+    async def size_bytes(self) -> int:
+        """The size of what is stored."""
+
+    async def out_of_space(self) -> str:
+        """Why the largest request doesn't fit any more, or "" (also if that can't be known)."""
+
+    def damage(self) -> str:
+        """A sentence about damage found since the database was opened, or ""."""
+
+    def failure(self, within_s: float) -> str:
+        """The last error of a read or write, as a sentence, if it is at most `within_s` old; else ""."""
+
+    def forget_failure(self) -> None:
+        """Clear what `failure` returns."""
