@@ -80,43 +80,52 @@ class Access:
         """A login or its first part as a full login: in lower case, with the domain."""
         return full_login(name, self._user_domain)
 
-    def authenticate(self, key: str, *, login: str | None = None) -> Caller:
-        """The caller with this key, and with this login if one is given. Raises ResponderBotError("authentication")."""
-        key_hash = hash_key(key)
-        row = users.by_key_hash(self._database, key_hash)
-        if row is None or row["disabled"] or not hmac.compare_digest(row["key_hash"], key_hash):
-            raise _authentication_failure()
-        if login is not None and self.normalize_login(login) != row["login"]:
-            raise _authentication_failure()
-        return _caller(row, acted_through=row["login"])
+    async def authenticate(self, key: str, *, login: str | None = None, on_behalf_of: str | None = None) -> Caller:
+        """The caller with this key, and with this login if one is given, acting as another user if one is named.
 
-    def on_behalf_of(self, caller: Caller, name: str) -> Caller:
-        """The caller acting as the user `name`, without `manageUser`. Raises ResponderBotError("forbidden")."""
+        On behalf of somebody nobody has `manageUser`. Raises ResponderBotError("authentication") and "forbidden".
+        """
+        key_hash = hash_key(key)
+
+        def read(reads: Reads) -> Caller:
+            row = users.by_key_hash(reads, key_hash)
+            if row is None or row["disabled"] or not hmac.compare_digest(row["key_hash"], key_hash):
+                raise _authentication_failure()
+            if login is not None and self.normalize_login(login) != row["login"]:
+                raise _authentication_failure()
+            caller = _caller(row, acted_through=row["login"])
+            return caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)
+
+        return await self._database.read(read)
+
+    def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
         caller.require("actOnBehalf", "act for somebody else")
         login = self.normalize_login(name)
-        row = users.by_login(self._database, login)
+        row = users.by_login(reads, login)
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
         user = _caller(row, acted_through=caller.login)
         return Caller(user.login, user.permissions - {"manageUser"}, user.acted_through, user.profile, user.clearance)
 
-    def person_by_slack(self, team: str, slack_user: str) -> Person:
+    async def person_by_slack(self, team: str, slack_user: str) -> Person:
         """The user linked to a person in Slack, with or without a team. Raises ResponderBotError("not_found")."""
-        row = users.by_slack(self._database, team, slack_user) or users.by_slack(self._database, "", slack_user)
+        row = await self._database.read(
+            lambda reads: users.by_slack(reads, team, slack_user) or users.by_slack(reads, "", slack_user)
+        )
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
         return person_of(row)
 
-    def who(self, clearance: int, permission: Permission | None = None) -> Sequence[Person]:
+    async def who(self, clearance: int, permission: Permission | None = None) -> Sequence[Person]:
         """The first people with access who may see this TLP and have this permission, by login."""
-        rows = (row for row in users.list_all(self._database) if not row["disabled"])
+        rows = (row for row in await self.list_users() if not row["disabled"])
         people = (person_of(row) for row in rows if row["profile"] not in PROGRAM_PROFILES)
         able = (p for p in people if p.clearance >= clearance and (permission is None or permission in p.permissions))
         return list(islice(able, WHO_LIMIT))
 
-    def slack_users(self, login: str) -> SlackUsers:
+    async def slack_users(self, login: str) -> SlackUsers:
         """The Slack users that a login is linked to; none if it isn't, or there is no such login."""
-        rows = users.links_of(self._database, login)
+        rows = await self._database.read(lambda reads: users.links_of(reads, login))
         return SlackUsers(login=login, slack_ids=[f"{row['team']}:{row['slack_user']}" for row in rows])
 
     async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
@@ -208,9 +217,9 @@ class Access:
             raise ResponderBotError("not_found", sentence)
         return login
 
-    def list_users(self) -> Sequence[Row]:
+    async def list_users(self) -> Sequence[Row]:
         """All users: login, profile, clearance, disabled, created_at, slack_ids."""
-        return users.list_all(self._database)
+        return await self._database.read(users.list_all)
 
     def new_login(self, name: str) -> str:
         """The login of a user to be added. Raises ResponderBotError("bad_request") for what can't be one."""

@@ -275,7 +275,7 @@ def _user_list(args: argparse.Namespace) -> int:
 
     async def work(access: "Access") -> None:
         rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
-        for row in access.list_users():
+        for row in await access.list_users():
             slack = (row["slack_ids"] or "-").replace(" :", " ").removeprefix(":")
             rows.append(
                 (row["login"], row["profile"], names[row["clearance"]], slack, "disabled" if row["disabled"] else "")
@@ -371,7 +371,8 @@ def _group_remove(args: argparse.Namespace) -> int:
 
 def _group_list(args: argparse.Namespace) -> int:
     async def work(people: "People") -> None:
-        _print_table([("GROUP", "MEMBERS"), *((group.name, " ".join(group.members)) for group in people.groups())])
+        groups = await people.groups()
+        _print_table([("GROUP", "MEMBERS"), *((group.name, " ".join(group.members)) for group in groups)])
 
     return _with_people(args, work)
 

@@ -82,18 +82,20 @@ class People:
 
         return await self._change(work)
 
-    def requests(self, caller: Caller) -> Sequence[AccessRequest]:
+    async def requests(self, caller: Caller) -> Sequence[AccessRequest]:
         """The newest requests, pending ones first. Raises ResponderBotError("forbidden")."""
         if not caller.may("actOnBehalf"):
             _require_admin(caller, "see requests for access")
         now = self._clock()
-        return [_shown(row, now) for row in stored.newest_requests(self._database, MAX_LISTED)]
+        rows = await self._database.read(lambda reads: stored.newest_requests(reads, MAX_LISTED))
+        return [_shown(row, now) for row in rows]
 
-    def request_by_id(self, caller: Caller, request_id: str) -> AccessRequest:
+    async def request_by_id(self, caller: Caller, request_id: str) -> AccessRequest:
         """Raises ResponderBotError: forbidden, not_found."""
         if not caller.may("actOnBehalf"):
             _require_admin(caller, "see requests for access")
-        return _shown(_request(self._database, objects.parse_id(request_id)), self._clock())
+        number = objects.parse_id(request_id)
+        return _shown(await self._database.read(lambda reads: _request(reads, number)), self._clock())
 
     async def approve(self, caller: Caller, request_id: str, wanted: ApproveAccessInput) -> AccessRequest:
         """Add a user for the one who asked, linked to them.
@@ -136,7 +138,7 @@ class People:
         """End the requests on which nobody decides in time, each once, also with several cores."""
         while True:
             try:
-                if due := stored.due(self._database, self._clock()):
+                if due := await self._database.read(lambda reads: stored.due(reads, self._clock())):
                     await self._change(partial(_expire, numbers=due))
             except ResponderBotError as error:
                 log.warning("requests_not_expired", reason=error.message)
@@ -146,11 +148,11 @@ class People:
 
     # --- users ------------------------------------------------------------------------------------------------------
 
-    def users(self, caller: Caller) -> Sequence[UserEntry]:
+    async def users(self, caller: Caller) -> Sequence[UserEntry]:
         """All users, for org-admins and the bot itself. Raises ResponderBotError("forbidden")."""
         if not caller.may("actOnBehalf"):
             _require_admin(caller, "see all users")
-        return self._entries(self._database)
+        return await self._database.read(self._entries)
 
     async def set_disabled(self, caller: Caller, name: str, disabled: bool) -> UserEntry:
         """Raises ResponderBotError: forbidden, not_found."""
@@ -199,9 +201,9 @@ class People:
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def groups(self) -> Sequence[Group]:
+    async def groups(self) -> Sequence[Group]:
         """All groups that have members."""
-        return _groups(self._database)
+        return await self._database.read(_groups)
 
     async def set_members(self, caller: Caller, name: str, logins: Sequence[str]) -> Group:
         """Let a group have these members. Raises ResponderBotError: forbidden, bad_request."""

@@ -26,7 +26,7 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
     """Routes under `/api/user`."""
 
     async def find_by_slack(request: Request) -> Response:
-        return json_response(access.person_by_slack(request.path["team"], request.path["user"]))
+        return json_response(await access.person_by_slack(request.path["team"], request.path["user"]))
 
     async def who(request: Request) -> Response:
         clearance, permission = request.query.get("clearance", "0"), request.query.get("permission")
@@ -35,10 +35,11 @@ def endpoints(access: Access, organisation: str) -> Sequence[Endpoint]:
         permissions: Sequence[Permission] = get_args(Permission)
         if permission is not None and permission not in permissions:
             raise ResponderBotError("bad_request", f"permission must be one of {', '.join(permissions)}.")
-        return json_list_response(access.who(int(clearance), next((p for p in permissions if p == permission), None)))
+        wanted = next((p for p in permissions if p == permission), None)
+        return json_list_response(await access.who(int(clearance), wanted))
 
     async def slack_users(request: Request) -> Response:
-        return json_response(access.slack_users(request.path["login"]))
+        return json_response(await access.slack_users(request.path["login"]))
 
     async def current(request: Request) -> Response:
         caller = request.caller

@@ -35,7 +35,7 @@ def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]
         return [_custom_field(name, kind) for name, kind in sorted(kinds.items())]
 
     async def users() -> list[Mapping[str, Any]]:
-        active = [(row["login"], row["profile"]) for row in access.list_users() if not row["disabled"]]
+        active = [(row["login"], row["profile"]) for row in await access.list_users() if not row["disabled"]]
         return [
             v1.to_v1({"_type": "user", "_id": login, "login": login, "name": login, "profile": profile})
             for login, profile in active

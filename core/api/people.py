@@ -30,10 +30,10 @@ def endpoints(people: People) -> Sequence[Endpoint]:
         return json_response(found, status=201 if is_new else 200)
 
     async def list_requests(request: Request) -> Response:
-        return json_list_response(people.requests(request.caller))
+        return json_list_response(await people.requests(request.caller))
 
     async def get(request: Request) -> Response:
-        return json_response(people.request_by_id(request.caller, request.path["id"]))
+        return json_response(await people.request_by_id(request.caller, request.path["id"]))
 
     async def approve(request: Request) -> Response:
         return json_response(await people.approve(request.caller, request.path["id"], request.body))
@@ -42,7 +42,7 @@ def endpoints(people: People) -> Sequence[Endpoint]:
         return json_response(await people.deny(request.caller, request.path["id"], request.body.message))
 
     async def list_users(request: Request) -> Response:
-        return json_list_response(people.users(request.caller))
+        return json_list_response(await people.users(request.caller))
 
     async def disable(request: Request) -> Response:
         return json_response(await people.set_disabled(request.caller, request.path["login"], True))
@@ -54,7 +54,7 @@ def endpoints(people: People) -> Sequence[Endpoint]:
         return json_response(await people.new_key(request.caller, request.path["login"]))
 
     async def list_groups(_: Request) -> Response:
-        return json_list_response(people.groups())
+        return json_list_response(await people.groups())
 
     async def set_members(request: Request) -> Response:
         return json_response(await people.set_members(request.caller, request.path["name"], request.body.members))

@@ -177,30 +177,28 @@ class Router:
 
     async def _handle(self, context: RequestContext, receive: Receive) -> Response:
         """Check the request in the documented order and call its handler."""
-        caller = self._authenticate(context) if context.needs_key else _ANONYMOUS
+        caller = await self._authenticate(context) if context.needs_key else _ANONYMOUS
         context.check_sizes()
         endpoint, path_params = self._routes.find(context.lookup_method, context.raw_path)
         context.endpoint = endpoint
         if caller is _ANONYMOUS and not endpoint.is_public:  # whatever spelling of an address led here
-            caller = self._authenticate(context)
+            caller = await self._authenticate(context)
         elif caller is _ANONYMOUS and "authorization" in context.headers:  # /health tells org-admins more
             with suppress(ResponderBotError):
-                caller = self._authenticate(context)
+                caller = await self._authenticate(context)
         raw, body = await self._bodies.read(context, endpoint, receive)
         if endpoint.takes_body and caller is not _ANONYMOUS:
-            caller = self._authenticate(context)  # the user may have been disabled while the body arrived
+            caller = await self._authenticate(context)  # the user may have been disabled while the body arrived
         _authorize(endpoint, caller)
         limiter = partial(self._searches.run, caller.login, receive)
         headers = context.headers
         request = Request(caller, body, path_params, context.query(), headers, raw, context.request_id, limiter)
         return await endpoint.handler(request)
 
-    def _authenticate(self, context: RequestContext) -> Caller:
+    async def _authenticate(self, context: RequestContext) -> Caller:
         key, login = credentials(context.headers)
-        caller = self._access.authenticate(key, login=login)
         name = context.headers.get("x-on-behalf-of")
-        if name is not None:
-            caller = self._access.on_behalf_of(caller, name)
+        caller = await self._access.authenticate(key, login=login, on_behalf_of=name)
         context.set_caller(caller)
         return caller
 

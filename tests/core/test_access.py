@@ -22,7 +22,7 @@ def access(database: Database) -> Access:
 async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         key = await access(database).add("Anna", "analyst")
-        caller = access(database).authenticate(key)
+        caller = await access(database).authenticate(key)
         kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert (caller.login, caller.acted_through) == ("anna@responder-bot.local", "anna@responder-bot.local")
     assert caller.permissions == {"manageAction", "manageAlert", "manageCase", "manageTask"}
@@ -36,10 +36,10 @@ async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: 
         first = await users.add("anna", "analyst")
         second = await users.new_key("anna")
         with pytest.raises(ResponderBotError, match="Authentication failure"):
-            users.authenticate(first)
+            await users.authenticate(first)
         await users.disable("anna")
         with pytest.raises(ResponderBotError, match="Authentication failure") as caught:
-            users.authenticate(second)
+            await users.authenticate(second)
     assert caught.value.code == "authentication"
 
 
@@ -48,27 +48,26 @@ async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None
         users = access(database)
         key = await users.add("anna", "analyst")
         await users.add("ben", "analyst")
-        assert users.authenticate(key, login="ANNA").login == "anna@responder-bot.local"
+        assert (await users.authenticate(key, login="ANNA")).login == "anna@responder-bot.local"
         with pytest.raises(ResponderBotError, match="Authentication failure"):
-            users.authenticate(key, login="ben")
+            await users.authenticate(key, login="ben")
 
 
 async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
-        bot = users.authenticate(await users.add("bot", "service"))
-        anna = users.authenticate(await users.add("anna@example.org", "org-admin"))
+        bot, anna = await users.add("bot", "service"), await users.add("anna@example.org", "org-admin")
         await users.add("other-bot", "service")
         await users.add("gone", "analyst")
         await users.disable("gone")
 
-        acting = users.on_behalf_of(bot, "Anna@Example.org")
+        acting = await users.authenticate(bot, on_behalf_of="Anna@Example.org")
         assert (acting.login, acting.acted_through) == ("anna@example.org", "bot@responder-bot.local")
         assert acting.may("manageCaseTemplate")
         assert not acting.may("manageUser")
-        for caller, name in [(anna, "bot"), (bot, "other-bot"), (bot, "gone"), (bot, "nobody")]:
+        for key, name in [(anna, "bot"), (bot, "other-bot"), (bot, "gone"), (bot, "nobody")]:
             with pytest.raises(ResponderBotError) as caught:
-                users.on_behalf_of(caller, name)
+                await users.authenticate(key, on_behalf_of=name)
             assert caught.value.code == "forbidden"
         assert caught.value.message == "User nobody@responder-bot.local is unknown or disabled"
 
@@ -79,17 +78,17 @@ async def test_a_slack_id_belongs_to_one_user(tmp_path: Path) -> None:
         await users.add("anna", "analyst", clearance=3)
         await users.add("ben", "analyst")
         await users.link("anna", "T1:U1")
-        assert users.person_by_slack("T1", "U1").login == "anna@responder-bot.local"
-        assert users.person_by_slack("T1", "U1").clearance == 3
+        assert (await users.person_by_slack("T1", "U1")).login == "anna@responder-bot.local"
+        assert (await users.person_by_slack("T1", "U1")).clearance == 3
         for name, slack_id in [("ben", "T1:U1"), ("anna", "U2")]:
             with pytest.raises(ResponderBotError) as caught:
                 await users.link(name, slack_id)
             assert caught.value.code == "exists"
         with pytest.raises(ResponderBotError, match="No user is linked"):
-            users.person_by_slack("T2", "U1")
+            await users.person_by_slack("T2", "U1")
         await users.unlink("anna")
         with pytest.raises(ResponderBotError, match="No user is linked"):
-            users.person_by_slack("T1", "U1")
+            await users.person_by_slack("T1", "U1")
 
 
 async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> No
             with pytest.raises(ResponderBotError, match=r"is linked to anna@responder-bot\.local already") as caught:
                 await users.add("ben", "analyst", slack_id=slack_id)
             assert caught.value.code == "exists"
-        assert [row["login"] for row in users.list_users()] == ["anna@responder-bot.local"]
+        assert [row["login"] for row in await users.list_users()] == ["anna@responder-bot.local"]
 
 
 @given(st.text())
@@ -125,4 +124,4 @@ async def test_a_login_that_does_not_fit_into_a_header_is_refused(tmp_path: Path
             with pytest.raises(ResponderBotError, match="can't be a login"):
                 await access.add(login, "analyst")
         await access.add(" Anna.Lead+soc ", "analyst")
-        assert [row["login"] for row in access.list_users()] == ["anna.lead+soc@example.org"]
+        assert [row["login"] for row in await access.list_users()] == ["anna.lead+soc@example.org"]

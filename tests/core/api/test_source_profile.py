@@ -81,13 +81,13 @@ async def test_a_source_has_no_slack_link_and_nobody_acts_on_its_behalf(tmp_path
             with pytest.raises(ResponderBotError, match="for programs") as caught:
                 await link
             assert caught.value.code == "bad_request"
-        assert [row["login"] for row in access.list_users() if row["login"].startswith("siem")] == []
+        assert [row["login"] for row in await access.list_users() if row["login"].startswith("siem")] == []
         on_behalf = await acting_for(core, "source")
         await core.key("analyst")
         await access.link("analyst", "T1:U2")
         await access.set_profile("analyst", "source")
         with pytest.raises(ResponderBotError, match="No user is linked"):
-            access.person_by_slack("T1", "U2")
+            await access.person_by_slack("T1", "U2")
         changed = await acting_for(core, "analyst")
     assert [on_behalf, changed] == [403, 403]
 
