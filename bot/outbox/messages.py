@@ -132,9 +132,16 @@ def post_failed(tx: Transaction, key: str, began_at: int) -> None:
     )
 
 
-def mark_sent(tx: Transaction, key: str, version: int, now: int, ts: str, conversation: str) -> None:
-    """Note that Slack has this version, under this `ts` in this conversation."""
-    tx.run(
+def mark_sent(
+    tx: Transaction, message: MessageRecord, version: int, now: int, ts: str, conversation: str, check_at: int
+) -> None:
+    """Note that Slack has this version, under this `ts` in this conversation.
+
+    If another replica has noted another post since `message` was read, that one stays, since its thread may have
+    replies; `check_at` is when to look for this one as a duplicate.
+    """
+    values: dict[str, str | int] = {"key": message.key, "ts": ts}
+    is_noted = tx.run(
         f"""UPDATE message SET status = CASE WHEN version > :version THEN 'outdated' ELSE 'shown' END,
                attempted_version = 0, attempted_at = 0, ts = :ts, conversation = :conversation, changed_at = :now,
                event_updated_at = CASE WHEN rank = {FOR_PERSON} OR ts = '' THEN event_updated_at ELSE :now END,
@@ -144,9 +151,15 @@ def mark_sent(tx: Transaction, key: str, version: int, now: int, ts: str, conver
                failures = 0, problem = '',
                rank = CASE WHEN version = :version THEN {OTHER} WHEN rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT}
                    THEN {NEWS} ELSE rank END
-           WHERE key = :key AND status <> 'deleted'""",
-        {"key": key, "version": version, "now": now, "ts": ts, "conversation": conversation},
+           WHERE key = :key AND status <> 'deleted' AND ts = :before""",
+        {**values, "version": version, "now": now, "conversation": conversation, "before": message.ts},
     )
+    if not is_noted:
+        tx.run(
+            """UPDATE message SET duplicate_check_at = max(duplicate_check_at, :check_at)
+               WHERE key = :key AND status <> 'deleted' AND ts NOT IN ('', :ts)""",
+            {**values, "check_at": check_at},
+        )
 
 
 def mark_deleted(tx: Transaction, message: MessageRecord, now: int) -> None:

@@ -286,7 +286,7 @@ class Sender:
 
     def _sent(self, message: MessageRecord, version: int, ts: str, channel: str) -> Outcome:
         now = self._clock()
-        return lambda tx: messages.mark_sent(tx, message.key, version, now, ts, channel)
+        return lambda tx: messages.mark_sent(tx, message, version, now, ts, channel, now + DUPLICATE_CHECK_MS)
 
     def _content(self, message: MessageRecord) -> dict[str, Any]:
         content = message.content()

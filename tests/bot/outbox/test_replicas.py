@@ -5,8 +5,9 @@ from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import MessageOutbox, RefreshRequest
-from tests.bot.outbox.harness import desired, outbox_environment
+from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
+from tests.bot.outbox.harness import SOC, cancelled, desired, outbox_environment, until
+from tests.bot.running import UNLIMITED
 
 
 async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tmp_path: Path) -> None:
@@ -49,3 +50,35 @@ async def test_the_leader_sends_what_another_replica_writes(tmp_path: Path) -> N
         await other.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
         await other.close()
+
+
+async def test_a_card_keeps_its_thread_when_a_former_leader_gets_an_answer_late(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        slack = AsyncWebClient(token=env.emulator.bot_token, base_url=env.emulator.api_url, retry_handlers=[])
+        former = MessageOutbox(tmp_path / "slack.db", slack, env.clock, rate_limiter=RateLimiter(**UNLIMITED))
+        faults, arrive = env.emulator.faults, asyncio.Event()
+        faults.hold("chat.postMessage", arrive)
+        await former.upsert(desired("alert:~1:C0SOC", "card"))
+        former_sending = asyncio.create_task(former.sender.run())
+        await until(lambda: not faults.waiting("chat.postMessage"))
+        env.clock.ahead_ms += 2_100
+        sending = asyncio.create_task(env.outbox.sender.run())
+        await env.shows("card")  # posted by the leader, which had not found it
+        (card,) = await env.anna.messages(SOC)
+        faults.lose_answer("chat.postMessage")
+        await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
+        await env.shows("card", "done")
+        await until(env.outbox.problems)  # whether the reply arrived isn't known
+        await cancelled(sending)
+
+        arrive.set()
+        await former.upsert(desired("alert:~3:C0SOC", "another"))  # sent once the answer is recorded
+        await env.shows("card", "done", "card", "another")
+        env.clock.ahead_ms += 61_000
+        former.sender.wake()
+        await env.shows("card", "done", "another")
+        await until(lambda: not former.waiting())
+        assert [reply["text"] for reply in await env.anna.thread(SOC, card["ts"])] == ["card", "done"]
+        await cancelled(former_sending)
+        await former.close()
