@@ -57,7 +57,6 @@ from core.records.comments import Comments
 from core.records.events import Feed
 from core.settings import CoreSettings, folder_problems, run_as_problems
 from core.store import actions as stored_actions
-from core.store.backup import database_id
 from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0
@@ -136,13 +135,13 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     database = open_database(section.database)
     stack.push_async_callback(database.close)
     access = Access(database, section.user_domain, clock)
-    feed = Feed(database, clock)
+    feed = await Feed.open(database, clock)
 
     for problem in (*folder_problems(settings), *run_as_problems(settings)):
         raise ResponderBotError("unavailable", problem)
     if any(responder.run_as for responder in settings.responder.values()):
         open_job_folders(section.jobs)
-    made = engines.make(settings, database_id(database))
+    made = engines.make(settings, feed.database_id)
     for engine in made:
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)

@@ -16,7 +16,7 @@ from core.actions.offers import Offers
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Event, Kind
-from core.records import artifacts
+from core.records import artifacts, events
 from core.records.events import Feed
 from core.store import actions as stored
 from core.store import bulks as stored_bulks
@@ -63,7 +63,7 @@ class Documents:
                 "events": _array(event.to_json() for event in taken),
                 "last": str(taken[-1].seq if taken else page.last),
                 "database": json.dumps(page.database),
-                "asOf": str(self._feed.last(reads)),
+                "asOf": str(events.last(reads)),
                 "documents": _array(self._json(document) for document in found.documents.values()),
                 "bulks": self._bulks(reads, found),
             }
@@ -96,7 +96,7 @@ class Documents:
                     left = unique[position + 1 :]
                     break
             shown = {
-                "asOf": str(self._feed.last(reads)),
+                "asOf": str(events.last(reads)),
                 "database": json.dumps(self._feed.database_id),
                 "documents": _array(self._json(document) for document in found.documents.values()),
                 "missing": json.dumps(missing),

@@ -13,7 +13,7 @@ from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
 from core.common.clock import Clock
-from core.common.database import Database, Search, Transaction
+from core.common.database import Database, Reads, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput
 from core.records.events import Feed
@@ -59,7 +59,7 @@ class Actions:
         if action.engine_job_id or action.approval is not None:
             return action
         await self._runner.wait_for_job_id(_number(action), JOB_ID_WAIT_S)
-        row = stored.find(self._database, _number(action))
+        row = await self._database.read(lambda reads: stored.find(reads, _number(action)))
         return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
 
     async def cancel(self, caller: Caller, action_id: str) -> None:
@@ -115,10 +115,10 @@ class Actions:
 
         return await self._database.transaction(work)
 
-    def get_json(self, action_id: str) -> str:
+    async def get_json(self, action_id: str) -> str:
         """An action's JSON with its whole report and parameters. Raises ResponderBotError("not_found")."""
         number = objects.parse_id(action_id)
-        row = None if number is None else stored.whole_doc(self._database, number)
+        row = None if number is None else await self._database.read(lambda reads: stored.whole_doc(reads, number))
         if row is None:
             raise ResponderBotError("not_found", "Action not found")
         parts = ("report", "operations", "parameters")
@@ -131,23 +131,27 @@ class Actions:
         Raises ResponderBotError("not_found").
         """
         position = self._feed.position()
-        found = before = self.get_json(action_id)
+        found = before = await self.get_json(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     while found == before:
                         await self._feed.changed(position)
                         position = self._feed.position()
-                        found = self.get_json(action_id)
+                        found = await self.get_json(action_id)
         return found
 
-    def list_json(self, kind: Kind, object_id: str) -> str | None:
+    async def list_json(self, kind: Kind, object_id: str) -> str | None:
         """The JSON array of an object's actions, newest first; None if it is too long to be read on the event loop.
 
         Raises ResponderBotError("not_found").
         """
-        number = targets.existing(self._database, kind, objects.parse_id(object_id))
-        docs = stored.newest_docs_of(self._database, kind, number, SHORT_LIST)
+
+        def read(reads: Reads) -> list[str]:
+            number = targets.existing(reads, kind, objects.parse_id(object_id))
+            return stored.newest_docs_of(reads, kind, number, SHORT_LIST)
+
+        docs = await self._database.read(read)
         return f"[{','.join(docs)}]" if len(docs) < SHORT_LIST and sum(map(len, docs)) < SHORT_LIST_CHARS else None
 
     async def list_range(self, kind: Kind, object_id: str, window: Window) -> SearchResult:
@@ -155,7 +159,7 @@ class Actions:
 
         Raises ResponderBotError("not_found").
         """
-        number = targets.existing(self._database, kind, objects.parse_id(object_id))
+        number = await self._database.read(lambda reads: targets.existing(reads, kind, objects.parse_id(object_id)))
         limit = LIST_LIMIT if window.limit is None else min(window.limit, LIST_LIMIT)
 
         def read(search: Search) -> SearchResult:
@@ -169,9 +173,9 @@ class Actions:
         """Search actions. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, "action", request, reports.shorten)
 
-    def paused(self) -> list[PausedResponder]:
+    async def paused(self) -> list[PausedResponder]:
         """The responders that are paused, by name."""
-        found = self._offers.guards.paused(self._database)
+        found = await self._database.read(self._offers.guards.paused)
         return [item.model_copy(update={"title": self._offers.title(item.name)}) for item in found]
 
     async def resume(self, caller: Caller, responder_id: str) -> PausedResponder:

@@ -47,7 +47,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     async def list_actions(request: Request) -> Response:
         kind, object_id = targets.parse_kind(request.path["kind"]), request.path["id"]
         window = parse_range(request.query.get("range", "all"))
-        text = actions.list_json(kind, object_id) if window == EVERYTHING else None
+        text = await actions.list_json(kind, object_id) if window == EVERYTHING else None
         if text is not None:
             return json_response(text)
         found = await request.run_search(actions.list_range(kind, object_id, window))
@@ -59,7 +59,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
 
     async def cancel(request: Request) -> Response:
         await actions.cancel(request.caller, request.path["id"])
-        return json_response(actions.get_json(request.path["id"]))
+        return json_response(await actions.get_json(request.path["id"]))
 
     async def approve(request: Request) -> Response:
         return json_response(await actions.approve(request.caller, request.path["id"]))

@@ -29,7 +29,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return json_response(await alerts.create(request.caller, request.body), status=201)
 
     async def get(request: Request) -> Response:
-        return json_response(alerts.get_json(request.path["id"]))
+        return json_response(await alerts.get_json(request.path["id"]))
 
     async def add_artifact(request: Request) -> Response:
         added = await alerts.add_artifacts(request.caller, request.path["id"], request.body)

@@ -17,7 +17,7 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
         return json_response(await templates.create(request.caller, request.body), status=201)
 
     async def get(request: Request) -> Response:
-        return json_response(templates.get_json(request.path["idOrName"]))
+        return json_response(await templates.get_json(request.path["idOrName"]))
 
     return [
         Endpoint(

@@ -1,6 +1,6 @@
 """Routes of cases and their tasks, logs and artifacts."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -41,7 +41,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         return json_response(added[0], status=201) if len(added) == 1 else json_list_response(added, status=201)
 
     async def list_logs(request: Request) -> Response:
-        task = cases.get_task(request.path["id"])
+        task = await cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
         search_input = SearchInput(query=of_task, range=request.query.get("range", "all"))
         found = await request.run_search(cases.search("case_task_log", search_input))
@@ -125,9 +125,9 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _get_endpoint(path: str, json_of: Callable[[str], str], response: Any, name: str) -> Endpoint:
+def _get_endpoint(path: str, json_of: Callable[[str], Awaitable[str]], response: Any, name: str) -> Endpoint:
     async def handler(request: Request) -> Response:
-        return json_response(json_of(request.path["id"]))
+        return json_response(await json_of(request.path["id"]))
 
     return Endpoint("GET", f"{path}/{{id}}", handler, f"Get {_with_article(name)}", response=response, errors=(404,))
 

@@ -17,7 +17,7 @@ def endpoints(comments: Comments) -> list[Endpoint]:
     """Routes of comments. Who may change one depends on its alert or case, so `Comments` checks permissions."""
 
     async def get(request: Request) -> Response:
-        return json_response(comments.get_json(request.path["id"]))
+        return json_response(await comments.get_json(request.path["id"]))
 
     async def update(request: Request) -> Response:
         return json_response(await comments.update(request.caller, request.path["id"], request.body))

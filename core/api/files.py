@@ -22,7 +22,7 @@ def endpoints(database: Database) -> list[Endpoint]:
     """The download of a file by its id."""
 
     async def download(request: Request) -> Response:
-        return _answer(database, request)
+        return await _answer(database, request)
 
     summary = "The content of a file, by the `id` of an artifact's `attachment`"
     return [Endpoint("GET", _PATH, download, summary, response=ANY_TYPE, query=_QUERY, errors=(404,))]
@@ -34,14 +34,14 @@ def version_1(database: Database) -> list[Endpoint]:
     async def download(request: Request) -> Response:
         if request.query.get("asZip", "").lower() in ("true", "1"):
             raise ResponderBotError("bad_request", "Files are not sent as a zip; leave out asZip.")
-        return _answer(database, request)
+        return await _answer(database, request)
 
     return [Endpoint("GET", path, download, "Download a file", response=ANY_TYPE, errors=(404,)) for path in _VERSION_1]
 
 
-def _answer(database: Database, request: Request) -> Response:
+async def _answer(database: Database, request: Request) -> Response:
     file_id = request.path["fileId"]
-    content = files.content_of(database, file_id)
+    content = await database.read(lambda reads: files.content_of(reads, file_id))
     name = quote(request.query.get("name") or file_id, safe="")
     # Foreign content: no browser may ever show it as a page of core's.
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Security-Policy": "sandbox"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ _ALWAYS_EMPTY = frozenset(["procedures", "attachments", "similarAlerts", "simila
 """Steps to what core doesn't keep."""
 
 
-Get = Callable[[str], str]
+Get = Callable[[str], Awaitable[str]]
 """The JSON of an object by its id or name; raises ResponderBotError("not_found")."""
 
 
@@ -168,7 +168,7 @@ def endpoints(
 
     async def run(query: Query) -> SearchResult:
         if query.kind == artifacts.KIND and query.id:  # it may be in an alert, where no search finds it
-            return window_of(query, [json.loads(cases.get_artifact_json(query.id))])
+            return window_of(query, [json.loads(await cases.get_artifact_json(query.id))])
         if query.parents is None and not query.is_choice:
             return await searches[query.kind](query.to_search())
         items = list(await (choices[query.kind]() if query.parents is None else observables_of(query.parents)))
@@ -182,7 +182,7 @@ def endpoints(
         return SearchResult([json.dumps(item) for item in items[window.offset : end]], len(items))
 
     async def handle(request: Request) -> Response:
-        query = _parse(request.raw, gets, field_names, choices)
+        query = await _parse(request.raw, gets, field_names, choices)
         found = await request.run_search(run(replace(query, range="0-0") if query.is_count else query))
         if query.is_count:
             return json_response(str(found.total))
@@ -200,17 +200,17 @@ def endpoints(
     return [Endpoint("POST", PATH, handle, "Run a query of version 1", errors=(404,))]
 
 
-def _parse(raw: Any, gets: Mapping[str, Get], field_names: Mapping[str, str], choices: Collection[str]) -> Query:
+async def _parse(raw: Any, gets: Mapping[str, Get], field_names: Mapping[str, str], choices: Collection[str]) -> Query:
     match raw:
         case {"query": [dict(first), *rest]} if len(rest) < MAX_STEPS:
-            query = _first_step(first, gets, field_names, choices)
+            query = await _first_step(first, gets, field_names, choices)
             for step in rest:
                 query = query.step(step)
             return query
     raise bad_request(f'A query must be {{"query": [step, ...]}} with at most {MAX_STEPS} steps')
 
 
-def _first_step(
+async def _first_step(
     step: Mapping[str, Any], gets: Mapping[str, Get], field_names: Mapping[str, str], choices: Collection[str]
 ) -> Query:
     match step:
@@ -219,7 +219,7 @@ def _first_step(
         case {"_name": str(name)} if name in _LISTS:
             return Query(_LISTS[name], field_names=field_names)
         case {"_name": str(name), "idOrName": str(wanted)} if name in _GETS:
-            found = json.loads(gets[_GETS[name]](wanted))
+            found = json.loads(await gets[_GETS[name]](wanted))
             return Query(_GETS[name], [{"_id": found["id"]}], field_names=field_names)
     raise bad_request(
         f"{_excerpt(step)} can't be the first step; that is one of {', '.join([*_LISTS, *_GETS, *choices])}"

@@ -31,7 +31,7 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         return json_response(_json(explained))
 
     async def list_paused(_: Request) -> Response:
-        return json_list_response(actions.paused())
+        return json_list_response(await actions.paused())
 
     async def resume(request: Request) -> Response:
         return json_response(await actions.resume(request.caller, request.path["name"]))

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from urllib.parse import unquote
@@ -113,7 +113,7 @@ class Router:
         body_limit_bytes: int = BODY_LIMIT_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
         observe: ResponseObserver | None = None,
-        last_event: Callable[[], int] | None = None,
+        last_event: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         """`last_event` gives the number of the newest event, which the response to a change names."""
         self._routes = RouteTable(endpoints)
@@ -136,7 +136,7 @@ class Router:
         response.raw_headers.append((b"x-request-id", context.request_id.encode()))
         if context.method != "GET" and response.status_code < 300 and self._last_event is not None:
             with suppress(ResponderBotError):  # the change is made; that the database failed since is told elsewhere
-                response.raw_headers.append((b"x-last-event", str(self._last_event()).encode()))
+                response.raw_headers.append((b"x-last-event", str(await self._last_event()).encode()))
         response.raw_headers.extend(_COMMON_HEADERS)
         self._record(context, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)

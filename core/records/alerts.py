@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations
+from functools import partial
+from itertools import combinations, islice
 from typing import Any, Literal, TypeVar
 
 from core.access import Caller, require_person
@@ -64,9 +65,9 @@ class Alerts:
 
         return await self._change(work)
 
-    def get_json(self, id_or_ref: str) -> str:
+    async def get_json(self, id_or_ref: str) -> str:
         """An alert's JSON. Raises ResponderBotError("not_found"), as do the next methods."""
-        return str(_row(self._database, id_or_ref)["doc"])
+        return str((await self._database.read(lambda reads: _row(reads, id_or_ref)))["doc"])
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""
@@ -100,7 +101,7 @@ class Alerts:
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, request: ArtifactsInput) -> list[Artifact]:
         """Add artifacts to an alert; one that it has already is changed."""
-        number = resolve_alert(self._database, id_or_ref)
+        number = await self._number(id_or_ref)
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             alert = _writable(tx, caller, number, "change alert")
@@ -117,7 +118,7 @@ class Alerts:
 
         Raises ResponderBotError: not_found for the alert or the template, bad_request if it is in a case already.
         """
-        number = resolve_alert(self._database, id_or_ref)
+        number = await self._number(id_or_ref)
 
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
@@ -147,7 +148,7 @@ class Alerts:
         return await search(self._database, KIND, request)
 
     async def _set(self, caller: Caller, id_or_ref: str, update: Callable[[Alert], dict[str, Any]]) -> Alert:
-        number = resolve_alert(self._database, id_or_ref)
+        number = await self._number(id_or_ref)
 
         def work(tx: Transaction, now: int) -> Alert:
             alert = _writable(tx, caller, number, "change alert")
@@ -159,13 +160,16 @@ class Alerts:
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
 
+    async def _number(self, id_or_ref: str) -> int:
+        return await self._database.read(lambda reads: resolve_alert(reads, id_or_ref))
+
     async def _numbers(self, ids_or_refs: Iterable[str]) -> list[int]:
         """The numbers of alerts; yields to the event loop, as each reference can take dozens of look-ups."""
-        numbers = list[int]()
-        for id_or_ref in ids_or_refs:
-            if numbers and len(numbers) % LOOKED_UP_AT_ONCE == 0:
+        numbers, left = list[int](), iter(ids_or_refs)
+        while some := list(islice(left, LOOKED_UP_AT_ONCE)):
+            if numbers:
                 await asyncio.sleep(0)
-            numbers.append(resolve_alert(self._database, id_or_ref))
+            numbers += await self._database.read(partial(_resolve_all, some))
         return numbers
 
     async def _check_size(self, numbers: Sequence[int], more_values: int = 0) -> None:
@@ -180,6 +184,10 @@ class Alerts:
 def resolve_alert(reads: Reads, id_or_ref: str) -> int:
     """The number in the id of an alert, given by id or `type;source;sourceRef`. Raises "not_found"."""
     return int(_row(reads, id_or_ref)["id"])
+
+
+def _resolve_all(ids_or_refs: Sequence[str], reads: Reads) -> list[int]:
+    return [resolve_alert(reads, id_or_ref) for id_or_ref in ids_or_refs]
 
 
 def load(reads: Reads, object_id: int) -> Alert:

@@ -32,9 +32,9 @@ class CaseTemplates:
         now = self._clock()
         return await self._database.transaction(lambda tx: _create(tx, request, caller.login, now))
 
-    def get_json(self, id_or_name: str) -> str:
+    async def get_json(self, id_or_name: str) -> str:
         """A template's JSON. Raises ResponderBotError("not_found")."""
-        return str(_row(self._database, id_or_name)["doc"])
+        return str((await self._database.read(lambda reads: _row(reads, id_or_name)))["doc"])
 
     async def search(self, request: SearchInput) -> SearchResult:
         """Search case templates. Raises ResponderBotError("bad_request") for an invalid query."""

@@ -56,9 +56,9 @@ class Cases:
 
     async def add_task(self, caller: Caller, case_id: str, request: TaskInput) -> Task:
         """Add a task to a case. Raises ResponderBotError("not_found")."""
-        number = self._number("case", case_id)
 
         def work(tx: Transaction, now: int) -> Task:
+            number = _number(tx, "case", case_id)
             _require_clearance(tx, caller, "case", number, "create task")
             return new_tasks(tx, load_case(tx, number), [request], caller.login, now)[0]
 
@@ -66,7 +66,7 @@ class Cases:
 
     async def add_log(self, caller: Caller, task_id: str, request: LogInput) -> Log:
         """Add a log to a task; a `Waiting` task becomes `InProgress`. Raises ResponderBotError("not_found")."""
-        number = self._number("case_task", task_id)
+        number = _parsed("case_task", task_id)
 
         def work(tx: Transaction, now: int) -> Log:
             _require_clearance(tx, caller, "case_task", number, "create log")
@@ -79,9 +79,10 @@ class Cases:
 
         Raises ResponderBotError: not_found, exists if the case has one of them already, bad_request, too_large.
         """
-        number, new = self._number("case", case_id), artifacts.expand_artifacts([request])
+        new = artifacts.expand_artifacts([request])
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
+            number = _number(tx, "case", case_id)
             _require_clearance(tx, caller, "case", number, "create artifact")
             return artifacts.add_to_case(tx, load_case(tx, number), new, caller.login, now)
 
@@ -89,9 +90,9 @@ class Cases:
 
     async def update_case(self, caller: Caller, case_id: str, request: CaseUpdate) -> Case:
         """Change named fields. Raises ResponderBotError: not_found, bad_request (too many tags or fields)."""
-        number = self._number("case", case_id)
 
         def work(tx: Transaction, now: int) -> Case:
+            number = _number(tx, "case", case_id)
             _require_clearance(tx, caller, "case", number, "change case")
             case = load_case(tx, number)
             changes = requested_changes(request, case)
@@ -103,7 +104,7 @@ class Cases:
 
     async def update_task(self, caller: Caller, task_id: str, request: TaskUpdate) -> Task:
         """Change what the request names. Raises ResponderBotError("not_found")."""
-        number = self._number("case_task", task_id)
+        number = _parsed("case_task", task_id)
 
         def work(tx: Transaction, now: int) -> Task:
             _require_clearance(tx, caller, "case_task", number, "change task")
@@ -113,7 +114,7 @@ class Cases:
 
     async def update_log(self, caller: Caller, log_id: str, request: LogUpdate) -> Log:
         """Change what the request names. Raises ResponderBotError("not_found")."""
-        number = self._number("case_task_log", log_id)
+        number = _parsed("case_task_log", log_id)
 
         def work(tx: Transaction, now: int) -> Log:
             _require_clearance(tx, caller, "case_task_log", number, "change log")
@@ -125,7 +126,7 @@ class Cases:
 
     async def update_artifact(self, caller: Caller, artifact_id: str, request: ArtifactUpdate) -> Artifact:
         """Change what the request names. Raises ResponderBotError("not_found")."""
-        number = self._number("case_artifact", artifact_id)
+        number = _parsed("case_artifact", artifact_id)
 
         def work(tx: Transaction, now: int) -> Artifact:
             _require_clearance(tx, caller, "case_artifact", number, "change artifact")
@@ -134,22 +135,23 @@ class Cases:
 
         return await self._change(work)
 
-    def get_task(self, task_id: str) -> Task:
+    async def get_task(self, task_id: str) -> Task:
         """A task by its id. Raises ResponderBotError("not_found")."""
-        return Task.model_validate_json(self.get_task_json(task_id))
+        return Task.model_validate_json(await self.get_task_json(task_id))
 
-    def get_case_json(self, case_id: str) -> str:
+    async def get_case_json(self, case_id: str) -> str:
         """A case's JSON, by its id or case number. Raises ResponderBotError("not_found"), as do the next three."""
-        return self._json("case", case_id)
+        return await self._json("case", case_id)
 
-    def get_task_json(self, task_id: str) -> str:
-        return self._json("case_task", task_id)
+    async def get_task_json(self, task_id: str) -> str:
+        return await self._json("case_task", task_id)
 
-    def get_log_json(self, log_id: str) -> str:
-        return self._json("case_task_log", log_id)
+    async def get_log_json(self, log_id: str) -> str:
+        return await self._json("case_task_log", log_id)
 
-    def get_artifact_json(self, artifact_id: str) -> str:
-        return artifacts.load(self._database, self._number("case_artifact", artifact_id)).artifact.to_json()
+    async def get_artifact_json(self, artifact_id: str) -> str:
+        number = _parsed("case_artifact", artifact_id)
+        return (await self._database.read(lambda reads: artifacts.load(reads, number))).artifact.to_json()
 
     async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
         """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
@@ -159,16 +161,9 @@ class Cases:
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
 
-    def _number(self, kind: Kind, text: str) -> int:
-        number = objects.parse_id(text)
-        if number is not None:
-            return number
-        if kind == "case":
-            return resolve_case(self._database, text)
-        raise _missing(kind)
-
-    def _json(self, kind: Kind, text: str) -> str:
-        return str(_row(self._database, kind, self._number(kind, text))["doc"])
+    async def _json(self, kind: Kind, text: str) -> str:
+        row = await self._database.read(lambda reads: _row(reads, kind, _number(reads, kind, text)))
+        return str(row["doc"])
 
 
 # --- for use within a transaction -----------------------------------------------------------------------------------
@@ -338,6 +333,19 @@ def _root(reads: Reads, kind: Kind, object_id: int) -> int:
     if kind == "case_task_log":
         return _root(reads, "case_task", row["parent_id"])
     return int(row["parent_id"])
+
+
+def _number(reads: Reads, kind: Kind, text: str) -> int:
+    """The number in an id; of a case also by its case number. Raises ResponderBotError("not_found")."""
+    is_case_number = kind == "case" and objects.parse_id(text) is None
+    return resolve_case(reads, text) if is_case_number else _parsed(kind, text)
+
+
+def _parsed(kind: Kind, text: str) -> int:
+    number = objects.parse_id(text)
+    if number is None:
+        raise _missing(kind)
+    return number
 
 
 def _row(reads: Reads, kind: Kind, object_id: int) -> Row:

@@ -28,7 +28,7 @@ class Comments:
     ) -> Comment:
         """Comment on an alert or a case. Raises ResponderBotError("not_found")."""
         resolve = alerts.resolve_alert if kind == "alert" else cases.resolve_case
-        parent = resolve(self._database, parent_id)
+        parent = await self._database.read(lambda reads: resolve(reads, parent_id))
 
         def work(tx: Transaction, now: int) -> Comment:
             _require_clearance(tx, caller, kind, parent, "create comment")
@@ -71,9 +71,9 @@ class Comments:
 
         return await self._change(work)
 
-    def get_json(self, comment_id: str) -> str:
+    async def get_json(self, comment_id: str) -> str:
         """A comment's JSON. Raises ResponderBotError("not_found")."""
-        return str(_row(self._database, comment_id)["doc"])
+        return str((await self._database.read(lambda reads: _row(reads, comment_id)))["doc"])
 
     async def search(self, request: SearchInput) -> SearchResult:
         """Search comments. Raises ResponderBotError("bad_request") for an invalid query."""

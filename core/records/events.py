@@ -33,6 +33,11 @@ def record_all(
     stored.append(tx, at=at, type=type, object_type=object_type, object_ids=object_ids, root_id=root_id, user=user)
 
 
+def last(reads: Reads) -> int:
+    """The number of the newest event."""
+    return stored.bounds(reads)[1]
+
+
 @dataclass(frozen=True)
 class FeedPosition:
     """A position in the store's history, for `Feed.changed`."""
@@ -44,13 +49,18 @@ class FeedPosition:
 class Feed:
     """Reads the feed, and waits for changes."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, database_id: str) -> None:
         self._database = database
         self._clock = clock
         self._committed = asyncio.Event()
-        self.database_id = backup.database_id(database)
+        self.database_id = database_id
         """Sequence numbers of another database mean other events."""
         database.on_commit(self._on_commit)
+
+    @classmethod
+    async def open(cls, database: Database, clock: Clock) -> "Feed":
+        """The feed of a database. Raises ResponderBotError("unavailable")."""
+        return cls(database, clock, await database.read(backup.database_id))
 
     async def page(self, after: int | None, wait_s: float, database: str = "") -> EventPage:
         """The events after number `after` (None: after the newest); waits up to `wait_s` if there are none yet.
@@ -58,28 +68,36 @@ class Feed:
         Raises ResponderBotError("gone") with `first` if some of them were pruned, or if `after` is a number of another
         `database`; and with `restored`, the time of the backup (ms), if `after` was lost when that was restored.
         """
-        last = self.last()
-        self._check_not_lost(after)
+        seq, page = await self._database.read(lambda reads: self._first(reads, after, database))
+        if wait_s <= 0 or (after is not None and after > seq):
+            return page  # such a number was never given: its database was replaced, and the reader learns it now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not page.events:
+                    position = self.position()
+                    page = await self._after(seq)
+                    if not page.events:
+                        await self.changed(position)
+                        page = await self._after(seq)  # before the next position, which costs as much
+        return page
+
+    def _first(self, reads: Reads, after: int | None, database: str) -> tuple[int, EventPage]:
+        """The number that a page begins after, and the page as it is now."""
+        newest = last(reads)
+        _check_not_lost(reads, after, newest)
         if database not in ("", self.database_id):
             raise ResponderBotError(
                 "gone",
                 "Core has another database now; read all objects again, and go on without `after`.",
-                details={"first": last + 1},
+                details={"first": newest + 1},
             )
-        seq = last if after is None else min(after, last)
-        if after is not None and after > last:  # never given: its database was replaced, and the reader learns it now
-            wait_s = 0
-        self._check_not_pruned(seq)
-        page = self.read(self._database, seq)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(wait_s, 0)):
-                while not page.events:
-                    position = self.position()
-                    page = self.read(self._database, seq)
-                    if not page.events:
-                        await self.changed(position)
-                        page = self.read(self._database, seq)  # before the next position, which costs as much
-        return page
+        seq = newest if after is None else min(after, newest)
+        page = self.read(reads, seq)
+        _check_not_pruned(reads, seq)  # afterwards: what was pruned before it was read would be missing
+        return seq, page
+
+    async def _after(self, seq: int) -> EventPage:
+        return await self._database.read(lambda reads: self.read(reads, seq))
 
     def position(self) -> FeedPosition:
         """The current position; take it before reading, so that `changed` misses nothing."""
@@ -92,9 +110,9 @@ class Feed:
                 async with asyncio.timeout(POLL_S):
                     await position.committed.wait()
 
-    def last(self, reads: Reads | None = None) -> int:
+    async def last(self) -> int:
         """The number of the newest event."""
-        return stored.bounds(reads or self._database)[1]
+        return await self._database.read(last)
 
     async def prune(self, days: int) -> None:
         """Delete the events that are older than `days`."""
@@ -110,25 +128,27 @@ class Feed:
         events = [_event(row) for row in stored.after(reads, seq, PAGE_EVENTS)]
         return EventPage(events=events, last=events[-1].seq if events else seq, database=self.database_id)
 
-    def _check_not_lost(self, after: int | None) -> None:
-        made_at = None if after is None else backup.lost(self._database, after)
-        if made_at is not None:
-            raise ResponderBotError(
-                "gone",
-                f"Core was restored from a backup of {backup.as_time(made_at)}, without event {after}; read all"
-                " objects again, and go on without `after`.",
-                details={"first": self.last() + 1, "restored": made_at},
-            )
 
-    def _check_not_pruned(self, seq: int) -> None:
-        first, last = stored.bounds(self._database)
-        oldest_readable = first - 1 if first else last
-        if seq < oldest_readable:
-            raise ResponderBotError(
-                "gone",
-                f"Events before {oldest_readable + 1} are no longer kept; read the objects again.",
-                details={"first": oldest_readable + 1},
-            )
+def _check_not_lost(reads: Reads, after: int | None, newest: int) -> None:
+    made_at = None if after is None else backup.lost(reads, after)
+    if made_at is not None:
+        raise ResponderBotError(
+            "gone",
+            f"Core was restored from a backup of {backup.as_time(made_at)}, without event {after}; read all"
+            " objects again, and go on without `after`.",
+            details={"first": newest + 1, "restored": made_at},
+        )
+
+
+def _check_not_pruned(reads: Reads, seq: int) -> None:
+    first, newest = stored.bounds(reads)
+    oldest_readable = first - 1 if first else newest
+    if seq < oldest_readable:
+        raise ResponderBotError(
+            "gone",
+            f"Events before {oldest_readable + 1} are no longer kept; read the objects again.",
+            details={"first": oldest_readable + 1},
+        )
 
 
 def _event(row: Row) -> Event:

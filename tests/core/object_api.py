@@ -82,7 +82,7 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
     database = SqliteDatabase(folder / "core.db", migrate)
     try:
-        access, feed = Access(database, "soc.example", clock), Feed(database, clock)
+        access, feed = Access(database, "soc.example", clock), await Feed.open(database, clock)
         documents = Documents(database, feed, Offers([], {}, database, clock))
         router = Router(
             [

@@ -123,11 +123,11 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         )
         await lifecycle.end_restored()
         async with action_parts(database, harness.clock, engine) as core:
-            found = Action.model_validate_json(core.actions.get_json(running.id))
-            feed = Feed(database, harness.clock)
+            found = Action.model_validate_json(await core.actions.get_json(running.id))
+            feed = await Feed.open(database, harness.clock)
             while True:
                 mark = feed.position()
-                ended = Action.model_validate_json(core.actions.get_json(ending.id))
+                ended = Action.model_validate_json(await core.actions.get_json(ending.id))
                 if ended.end_date is not None:
                     break
                 await feed.changed(mark)

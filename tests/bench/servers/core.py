@@ -75,7 +75,7 @@ async def _new_status(core: Core, on_progress: Any, number: int) -> dict[str, An
     loop = asyncio.get_running_loop()
     at = loop.woken_at if isinstance(loop, WakeupTimestampLoop) else 0.0
     await asyncio.sleep(ANSWER_DELAY_S)
-    return {"at": at, "seq": core.feed.last()}
+    return {"at": at, "seq": await core.feed.last()}
 
 
 _sockets: dict[int, socket.socket] = {}

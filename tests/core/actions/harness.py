@@ -69,7 +69,7 @@ async def action_parts(
     runner = Runner(lifecycle, offers, database, clock, tick_s=tick_s)
     await runner.open()
     try:
-        actions = Actions(lifecycle, runner, offers, database, Feed(database, clock), clock)
+        actions = Actions(lifecycle, runner, offers, database, await Feed.open(database, clock), clock)
         yield ActionParts(lifecycle, runner, actions, offers, Undos(actions.runs, offers, database, clock))
     finally:
         await runner.close()
@@ -92,16 +92,16 @@ class Harness:
     offers: Offers
     undos: Undos
 
-    def alert_json(self) -> str:
-        return Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
+    async def alert_json(self) -> str:
+        return await Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
 
-    def action(self, action_id: str) -> Action:
-        return Action.model_validate_json(self.actions.get_json(action_id))
+    async def action(self, action_id: str) -> Action:
+        return Action.model_validate_json(await self.actions.get_json(action_id))
 
     async def ended(self, action_id: str) -> Action:
         while True:
             position = self.feed.position()
-            action = self.action(action_id)
+            action = await self.action(action_id)
             if action.end_date is not None:
                 return action
             await self.feed.changed(position)
@@ -130,7 +130,7 @@ async def open_harness(
             await access.add(name, profile)
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
-        feed = Feed(database, clock)
+        feed = await Feed.open(database, clock)
         yield Harness(
             own.lifecycle,
             own.runner,

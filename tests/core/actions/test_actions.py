@@ -32,7 +32,7 @@ async def test_an_action_goes_from_waiting_to_in_progress_to_success(tmp_path: P
         started = await harness.actions.start(ANNA, run_input(harness))
         run = await harness.engine.taken.get()
         await run.begin()
-        running = harness.action(started.action.id)
+        running = await harness.action(started.action.id)
         run.finish(Report(True, full={"message": "Host is cut off"}))
         ended = await harness.ended(started.action.id)
         page = await harness.feed.page(0, wait_s=0)
@@ -66,7 +66,7 @@ async def test_operations_are_applied_one_by_one_and_recorded_with_their_outcome
         run = await harness.engine.taken.get()
         run.finish(Report(True, operations=operations))
         ended = await harness.ended(started.action.id)
-        target = json.loads(harness.alert_json())
+        target = json.loads(await harness.alert_json())
     shown = [
         (operation["type"], operation["status"], operation["message"]) for operation in json.loads(ended.operations)
     ]
@@ -191,7 +191,7 @@ async def test_an_action_that_waits_for_a_slot_can_be_cancelled(tmp_path: Path) 
         await harness.actions.cancel(LEAD, second.action.id)
         run.finish(Report(True))
         await harness.ended(first.action.id)
-        cancelled = harness.action(second.action.id)
+        cancelled = await harness.action(second.action.id)
         with pytest.raises(ResponderBotError, match="has ended") as caught:
             await harness.actions.cancel(ANNA, second.action.id)
     assert cancelled.status == "Deleted"
@@ -268,7 +268,8 @@ async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path
             await harness.actions.approve(BEN, expired.action.id)
         await harness.runner.tick()
         reasons = [
-            json.loads(harness.action(started.action.id).report)["errorMessage"] for started in (denied, expired)
+            json.loads((await harness.action(started.action.id)).report)["errorMessage"]
+            for started in (denied, expired)
         ]
         assert harness.engine.runs == []
     assert reasons == [
@@ -282,7 +283,7 @@ async def test_a_large_report_is_cut_in_lists_and_whole_in_the_action(tmp_path: 
         started = await harness.actions.start(ANNA, run_input(harness))
         (await harness.engine.taken.get()).finish(Report(True, full={"text": "x" * 5000}))
         whole = await harness.ended(started.action.id)
-        listed = json.loads(harness.actions.list_json("alert", harness.alert_id) or "")[0]
+        listed = json.loads(await harness.actions.list_json("alert", harness.alert_id) or "")[0]
     assert json.loads(whole.report)["full"] == {"text": "x" * 5000}
     assert json.loads(listed["report"])["full"]["truncated"] is True
     assert len(listed["report"]) <= 2048
@@ -332,7 +333,7 @@ async def test_operations_over_the_limit_are_reported_in_one_entry(tmp_path: Pat
     limits = operations.OperationLimits(count=250, bytes=20_000)
     async with open_harness(tmp_path, operation_limits=limits) as harness:
         ended = [await ended_with(harness, report) for report in (many, long)]
-        tags = json.loads(harness.alert_json())["tags"]
+        tags = json.loads(await harness.alert_json())["tags"]
     first, second = (json.loads(action.operations) for action in ended)
     assert ([entry["status"] for entry in first], len(tags)) == (["Success"] * 250 + ["Failure"], 256)
     assert first[-1]["message"].startswith("29750 more operations were not applied: a run may ask for at most 250")
@@ -345,7 +346,7 @@ async def test_a_slice_of_operations_saves_an_object_once_with_one_event(tmp_pat
     async with open_harness(tmp_path) as harness:
         action = await ended_with(harness, many)
         page = await harness.feed.page(0, wait_s=0)
-        tags = json.loads(harness.alert_json())["tags"]
+        tags = json.loads(await harness.alert_json())["tags"]
     assert tags == [f"t{number}" for number in range(len(many))]
     assert [event.type for event in page.events if event.at][-4:] == [*["alert.updated"] * 3, "action.ended"]
     assert {entry["status"] for entry in json.loads(action.operations)} == {"Success"}
@@ -357,9 +358,9 @@ async def test_other_writers_come_in_between_two_slices_of_operations(tmp_path: 
         started = await harness.actions.start(ANNA, run_input(harness))
         (await harness.engine.taken.get()).finish(Report(True, operations=tuple(many)))
         seen = set()
-        while harness.action(started.action.id).end_date is None:
+        while (await harness.action(started.action.id)).end_date is None:
             await harness.database.transaction(lambda tx: None)
-            seen.add(len(json.loads(harness.alert_json())["tags"]))
+            seen.add(len(json.loads(await harness.alert_json())["tags"]))
     assert len(seen) > 2
 
 
@@ -375,12 +376,12 @@ async def test_the_next_core_continues_after_the_last_stored_slice_without_the_e
         while not harness.lifecycle.has_stored_report(number):
             await harness.database.transaction(lambda tx: None)
         await harness.runner.close()  # between two slices
-        half = json.loads(harness.alert_json())["tags"]
+        half = json.loads(await harness.alert_json())["tags"]
         engine = ScriptedEngine()
         harness.clock.now_ms += LEASE_MS
         async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine):
             ended = await harness.ended(started.action.id)
-        tags = json.loads(harness.alert_json())["tags"]
+        tags = json.loads(await harness.alert_json())["tags"]
     applied = json.loads(ended.operations)
     assert engine.runs == []
     assert 0 < len(half) < len(tags)
@@ -394,7 +395,7 @@ async def test_the_report_limit_covers_operations_in_lists(tmp_path: Path) -> No
     many = [{"type": "Nonsense", "text": "ü" * 90} for number in range(200)]
     async with open_harness(tmp_path, report_limit_bytes=4096) as harness:
         whole = await ended_with(harness, many)
-        (listed,) = json.loads(harness.actions.list_json("alert", harness.alert_id) or "")
+        (listed,) = json.loads(await harness.actions.list_json("alert", harness.alert_id) or "")
     shown = json.loads(listed["operations"])
     assert len((listed["operations"] + listed["report"]).encode()) <= 4096
     assert json.loads(listed["report"])["success"] is True
@@ -414,7 +415,7 @@ async def test_a_vote_is_refused_if_the_voter_lost_their_rights_after_authentica
             with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
                 await decide(BEN, action.id)
             assert caught.value.code == "forbidden"
-        waiting = harness.action(action.id)
+        waiting = await harness.action(action.id)
         await harness.actions.approve(LEAD, action.id)
         run = await harness.engine.taken.get()
         run.finish(Report(True))
@@ -450,8 +451,8 @@ async def test_a_secret_parameter_is_removed_from_report_artifacts_and_operation
         tag = {"type": "AddTagToAlert", "tag": "hunter2222"}
         run.finish(Report(True, full=echo, summary=echo, artifacts=(echo,), operations=(tag, "hunter2222"), input=echo))
         ended = await harness.ended(started.action.id)
-        assert "hunter2222" not in harness.actions.get_json(started.action.id)
-        assert "hunter2222" not in harness.alert_json()
+        assert "hunter2222" not in await harness.actions.get_json(started.action.id)
+        assert "hunter2222" not in await harness.alert_json()
     assert json.loads(ended.report)["message"] == "Used REMOVED"
 
 
@@ -463,7 +464,7 @@ async def test_operations_on_a_full_object_fail_and_the_run_ends(tmp_path: Path)
     limits = operations.OperationLimits(count=3_000)
     async with open_harness(tmp_path, tags=[f"x{number}" for number in range(950)], operation_limits=limits) as harness:
         ended = await ended_with(harness, [*tags, *fields])
-        alert = json.loads(harness.alert_json())
+        alert = json.loads(await harness.alert_json())
     applied = json.loads(ended.operations)
     assert [entry["status"] for entry in applied[: len(tags)]] == ["Success"] * 50 + ["Failure"] * 150
     assert "would have 1001 tags; at most 1000 are kept" in applied[50]["message"]

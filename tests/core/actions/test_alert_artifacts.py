@@ -383,7 +383,7 @@ async def test_a_run_whose_artifact_is_removed_meanwhile_ends(tmp_path: Path) ->
     engine = ScriptedEngine(offered=offered)
     async with open_harness(tmp_path, engine=engine, policies=policies, artifacts=[IP, DOMAIN]) as harness:
         alerts = Alerts(harness.database, harness.clock, "soc")
-        artifacts = json.loads(harness.alert_json())["artifacts"]
+        artifacts = json.loads(await harness.alert_json())["artifacts"]
         on = {"object_type": "case_artifact", "object_id": artifacts[0]["id"]}
         waiting = (await harness.actions.start(ANNA, run_input(harness).model_copy(update=on))).action
         running = (await harness.actions.start(ANNA, run_input(harness, "Notify_2_1").model_copy(update=on))).action

@@ -193,7 +193,7 @@ async def test_more_approvals_by_now_are_more_votes(tmp_path: Path) -> None:
         action = await started(harness)
         async with restarted(tmp_path, harness, policies=rules(approval=2)) as core:
             await core.actions.approve(BEN, action.id)
-            assert harness.action(action.id).status == "Waiting"
+            assert (await harness.action(action.id)).status == "Waiting"
             assert not harness.engine.runs
             await core.actions.approve(LEAD, action.id)
             await finish(harness)
@@ -295,7 +295,7 @@ async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path
             with pytest.raises(ResponderBotError) as error:
                 await core.actions.approve(BEN, waiting[1].id)
             assert error.value.code == "rate_limited"
-            assert harness.action(waiting[1].id).status == "Waiting"  # and can be approved once it is free
+            assert (await harness.action(waiting[1].id)).status == "Waiting"  # and can be approved once it is free
             harness.clock.now_ms += HOUR_MS
             await core.actions.approve(BEN, waiting[1].id)
             await finish(harness)
@@ -370,9 +370,9 @@ async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path
         await ran(harness, success=False)
         harness.clock.now_ms += 11 * 60_000  # too long ago to count
         await ran(harness, success=False)
-        assert harness.actions.paused() == []
+        assert await harness.actions.paused() == []
         failed = await ran(harness, success=False)
-        (paused,) = harness.actions.paused()
+        (paused,) = await harness.actions.paused()
         assert (paused.name, paused.title, paused.failures, paused.action_id) == (NAME, "Notify", 2, failed.id)
         harness.clock.now_ms += 365 * 24 * HOUR_MS
         async with restarted(tmp_path, harness, policies=broken()) as core:
@@ -387,7 +387,7 @@ async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path
                 await core.actions.resume(LEAD, NAME)
             assert error.value.code == "conflict"
         await ran(harness, success=False)  # one failure after it is no reason yet
-        page = harness.feed.read(harness.database, 0)
+        page = await harness.feed.page(0, wait_s=0)
         told = [(event.type, event.object_id) for event in page.events if event.object_type == "Responder"]
         assert told == [("responder.paused", paused.id), ("responder.resumed", paused.id)]
 
@@ -401,7 +401,7 @@ async def test_what_waits_while_it_is_paused(tmp_path: Path) -> None:
             await harness.ended(action.id)
         with pytest.raises(ResponderBotError) as error:
             await harness.actions.approve(BEN, actions[2].id)
-        assert (error.value.code, harness.action(actions[2].id).status) == ("conflict", "Waiting")
+        assert (error.value.code, (await harness.action(actions[2].id)).status) == ("conflict", "Waiting")
         await harness.actions.resume(LEAD, NAME)
         await harness.actions.approve(BEN, actions[2].id)
         await finish(harness)
@@ -425,7 +425,7 @@ async def test_only_failures_of_the_responder_count(tmp_path: Path) -> None:
         await harness.actions.approve(BEN, action.id)
         await finish(harness, success=False)
         await harness.ended(action.id)
-        assert harness.actions.paused() == []
+        assert await harness.actions.paused() == []
 
 
 # --- reasons --------------------------------------------------------------------------------------------------------

@@ -71,11 +71,11 @@ async def test_operations_change_what_they_say(tmp_path: Path) -> None:
     async with objects_of_every_kind(tmp_path) as objects:
         await objects.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
         case, task = (
-            Case.model_validate_json(objects.cases.get_case_json(objects.ids["case"])),
-            objects.cases.get_task(objects.ids["case_task"]),
+            Case.model_validate_json(await objects.cases.get_case_json(objects.ids["case"])),
+            await objects.cases.get_task(objects.ids["case_task"]),
         )
         await objects.run("case_artifact", TAG_ARTIFACT)
-        artifact = Artifact.model_validate_json(objects.cases.get_artifact_json(objects.ids["case_artifact"]))
+        artifact = Artifact.model_validate_json(await objects.cases.get_artifact_json(objects.ids["case_artifact"]))
         database = objects.harness.database
         made = [
             json.loads(row["doc"]) for row in database.rows("SELECT doc FROM object WHERE kind != 'alert' ORDER BY id")
@@ -96,8 +96,8 @@ async def test_operations_on_an_alert_in_a_case_change_the_case(tmp_path: Path) 
         ]
         case = await objects.alerts.create_case(LEAD, objects.ids["alert"])
         outcomes = await objects.outcomes("alert", TAG_CASE, TASK, FIELD, READ)
-        after = Case.model_validate_json(objects.cases.get_case_json(case.id))
-        alert = Alert.model_validate_json(objects.alerts.get_json(objects.ids["alert"]))
+        after = Case.model_validate_json(await objects.cases.get_case_json(case.id))
+        alert = Alert.model_validate_json(await objects.alerts.get_json(objects.ids["alert"]))
     assert [status for _, status, _ in outcomes] == ["Success"] * 4
     assert (after.tags, after.custom_fields["score"]["integer"], alert.status) == (["x"], 5, "Imported")
 

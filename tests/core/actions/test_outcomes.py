@@ -104,7 +104,7 @@ async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_pa
         await harness.access.disable("anna")
         with pytest.raises(ResponderBotError, match="may no longer run responders"):
             await harness.actions.approve(BEN, action_id)
-        assert how(harness.action(action_id)) == ("Failure", "failed", None)
+        assert how(await harness.action(action_id)) == ("Failure", "failed", None)
 
 
 async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_the_time_of_dispatch_leaves_out_the_wait_for_approval(tmp_path: P
         run = await next_run(harness.engine)
         harness.clock.now_ms += 2_000
         await run.begin()
-        running = harness.action(action_id)
+        running = await harness.action(action_id)
         harness.clock.now_ms += 3_000
         run.finish(Report(True))
         ended = await harness.ended(action_id)

@@ -15,9 +15,9 @@ from tests.core.actions.harness import ANNA, BEN, Harness, open_harness, run_inp
 EVERYTHING = Window(0, None)
 
 
-def listed(harness: Harness) -> list[Action]:
+async def listed(harness: Harness) -> list[Action]:
     """The actions of the alert, newest first, as its list has them."""
-    text = harness.actions.list_json("alert", harness.alert_id)
+    text = await harness.actions.list_json("alert", harness.alert_id)
     assert text is not None
     return [Action.model_validate(item) for item in json.loads(text)]
 
@@ -34,12 +34,12 @@ async def test_who_approves_sees_the_parameters_without_secrets_and_they_stay_af
     policy = {"BlockHost_1_0": ResponderSection(approval=1)}
     async with open_harness(tmp_path, policies=policy) as harness:
         started = await harness.actions.start(ANNA, run_input(harness, parameters=given))
-        before = listed(harness)[0]
+        before = (await listed(harness))[0]
         await harness.actions.approve(BEN, started.action.id)
         run = await harness.engine.taken.get()
         run.finish(Report(True))
         ended = await harness.ended(started.action.id)
-        after = listed(harness)[0]
+        after = (await listed(harness))[0]
         none = await harness.actions.start(ANNA, run_input(harness, "Notify_2_1"))
     assert [json.loads(action.parameters or "") for action in (started.action, before, after, ended)] == [shown] * 4
     assert json.loads(ended.report)["parameters"] == shown | {"user": "anna@example.org", "organisation": "soc"}
@@ -55,8 +55,8 @@ async def test_large_parameters_are_cut_in_lists_and_whole_in_the_action(tmp_pat
     async with open_harness(tmp_path) as harness:
         for parameters in (fits, large):
             await harness.actions.start(ANNA, run_input(harness, "Notify_2_1", parameters=parameters))
-        second, first = listed(harness)
-        whole_one = harness.action(second.id)
+        second, first = await listed(harness)
+        whole_one = await harness.action(second.id)
         (await harness.engine.taken.get()).finish(Report(True))
         (await harness.engine.taken.get()).finish(Report(True))
         ended = await harness.ended(second.id)

@@ -182,7 +182,7 @@ async def test_glass_is_broken_by_two_org_admins_and_it_is_kept_why(tmp_path: Pa
         }
         (override,) = ended.break_glass.overrides
         assert (override.rule, override.message) == ("protect", "its target is protected (10.0.0.0/8)")
-        shown = json.loads(harness.actions.list_json("case_artifact", bad) or "")
+        shown = json.loads(await harness.actions.list_json("case_artifact", bad) or "")
         assert shown[0]["breakGlass"]["reason"] == GLASS["reason"]
 
 

@@ -44,7 +44,7 @@ async def test_a_deleted_case_and_its_parts_take_no_runs_until_it_is_opened_agai
         with pytest.raises(ResponderBotError, match=f"Case {case_id} is deleted; open it again") as refused:
             await objects.run(kind)
         assert refused.value.code == "not_found"
-        assert json.loads(objects.harness.actions.list_json(kind, objects.ids[kind]) or "[]") == []
+        assert json.loads(await objects.harness.actions.list_json(kind, objects.ids[kind]) or "[]") == []
         await objects.cases.update_case(LEAD, case_id, CaseUpdate(status="Open"))
         assert (await objects.run(kind)).status == "Success"
 
@@ -67,7 +67,9 @@ async def test_without_only_if_idle_two_requests_are_two_runs(tmp_path: Path) ->
             run.finish(Report(True))
         await harness.ended(first.action.id)
         await harness.ended(second.action.id)
-        listed = [action["id"] for action in json.loads(harness.actions.list_json("alert", harness.alert_id) or "")]
+        listed = [
+            action["id"] for action in json.loads(await harness.actions.list_json("alert", harness.alert_id) or "")
+        ]
     assert listed == [second.action.id, first.action.id]
     assert {run.job.action_id for run in runs} == set(listed)
 
@@ -174,7 +176,7 @@ async def test_an_answer_waits_a_moment_for_a_remote_job_id(tmp_path: Path) -> N
         await runs[prompt.id].begin("remote-1")
         answers = [await answering, await harness.actions.with_job_id(late)]
         await runs[late.id].begin("remote-2")
-        later = harness.action(late.id)
+        later = await harness.action(late.id)
         for run in runs.values():
             run.finish(Report(True))
         await harness.ended(late.id)

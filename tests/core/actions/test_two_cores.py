@@ -179,7 +179,7 @@ async def test_a_database_without_leases_is_migrated_and_its_open_actions_go_on(
         run = await next_run(other)
         run.finish(Report(True))
         assert (run.job.action_id, run.job.resumed) == (action.id, True)
-        assert json.loads(core.actions.get_json(action.id))["createdAt"] == action.created_at
+        assert json.loads(await core.actions.get_json(action.id))["createdAt"] == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ async def released(harness: Harness, report: Report = DONE) -> Action:
     return await harness.ended(run.job.action_id)
 
 
-def undo_of(harness: Harness, action: Action) -> Undo:
-    undo = harness.action(action.id).undo
+async def undo_of(harness: Harness, action: Action) -> Undo:
+    undo = (await harness.action(action.id)).undo
     assert undo is not None
     return undo
 
@@ -120,16 +120,16 @@ async def test_an_undo_runs_its_responder_on_the_same_object_and_is_told_what_it
         assert "undoes" not in run.job.parameters  # which nobody can set
         run.finish(DONE)
         await harness.ended(started.id)
-        assert undo_of(harness, started) == Undo(responder=RELEASE, status="available")
+        assert await undo_of(harness, started) == Undo(responder=RELEASE, status="available")
         undoing = (await harness.undos.undo(BEN, started.id, UndoInput())).action
         assert (undoing.responder_name, undoing.object_id, undoing.created_by) == (RELEASE, harness.alert_id, BEN.login)
         assert (undoing.undoes, undoing.undo) == (started.id, None)
-        assert undo_of(harness, started) == Undo(responder=RELEASE, status="running", action_id=undoing.id)
+        assert await undo_of(harness, started) == Undo(responder=RELEASE, status="running", action_id=undoing.id)
         release = await next_run(harness.engine)
         assert release.job.parameters == {"user": BEN.login, "organisation": "soc", "undoes": started.id}
         release.finish(DONE)
         await harness.ended(undoing.id)
-        assert undo_of(harness, started) == Undo(responder=RELEASE, status="undone", action_id=undoing.id)
+        assert await undo_of(harness, started) == Undo(responder=RELEASE, status="undone", action_id=undoing.id)
         again = await refused(harness.undos.undo(ANNA, started.id, UndoInput()))
         assert (again.code, again.message) == ("conflict", f"It was undone, by {undoing.id}.")
         assert again.details["action"]["id"] == undoing.id
@@ -162,10 +162,10 @@ async def test_a_failed_undo_may_be_tried_again(tmp_path: Path) -> None:
         action = await blocked(harness)
         first = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
         await released(harness, FAILED)
-        assert undo_of(harness, action) == Undo(responder=RELEASE, status="failed", action_id=first.id)
+        assert await undo_of(harness, action) == Undo(responder=RELEASE, status="failed", action_id=first.id)
         second = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
         await released(harness)
-        assert undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=second.id)
+        assert await undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=second.id)
 
 
 async def test_what_failed_or_has_no_undo_is_not_undone(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_what_failed_or_has_no_undo_is_not_undone(tmp_path: Path) -> None:
         started = (await harness.actions.start(ANNA, run_input(harness))).action
         (await next_run(harness.engine)).finish(FAILED)
         await harness.ended(started.id)
-        assert undo_of(harness, started) == Undo(responder=RELEASE)
+        assert await undo_of(harness, started) == Undo(responder=RELEASE)
         error = await refused(harness.undos.undo(ANNA, started.id, UndoInput()))
         assert error.message == "Only what has succeeded can be undone; this is Failure."
         plain = (await harness.actions.start(ANNA, run_input(harness, RELEASE))).action
@@ -190,11 +190,11 @@ async def test_an_undo_waits_for_the_approvals_of_its_own_responder(tmp_path: Pa
         undoing = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
         assert undoing.approval is not None
         await harness.actions.deny(BEN, undoing.id, "not yet")
-        assert undo_of(harness, action).status == "failed"
+        assert (await undo_of(harness, action)).status == "failed"
         again = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
         await harness.actions.approve(BEN, again.id)
         await released(harness)
-        assert undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=again.id)
+        assert await undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=again.id)
 
 
 async def test_inputs_that_both_responders_have_are_those_of_the_run(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_timed_run_is_undone_once_whichever_way_the_clock_jumps(tmp_path
     async with harness_with(tmp_path, undo_after_minutes=240) as harness:
         action = await blocked(harness)
         due = harness.clock.now_ms + 240 * MINUTE_MS
-        assert undo_of(harness, action) == Undo(responder=RELEASE, after_minutes=240, status="available", at=due)
+        assert await undo_of(harness, action) == Undo(responder=RELEASE, after_minutes=240, status="available", at=due)
         harness.clock.now_ms = due - 1
         await harness.undos.run_due()
         assert runs_of(harness, RELEASE) == 0
@@ -226,7 +226,7 @@ async def test_a_timed_run_is_undone_once_whichever_way_the_clock_jumps(tmp_path
         await harness.undos.run_due()
         ended = await released(harness)
         assert (ended.created_by, ended.undoes, ended.status) == (ANNA.login, action.id, "Success")
-        assert undo_of(harness, action).status == "undone"
+        assert (await undo_of(harness, action)).status == "undone"
         for now in (due - 300 * MINUTE_MS, due, due + 2_000 * MINUTE_MS):  # back, and over it again
             harness.clock.now_ms = now
             await harness.undos.run_due()
@@ -258,7 +258,7 @@ async def test_how_long_a_run_may_stay_in_force(
             assert late.code == "bad_request"
         else:
             action = await blocked(harness, undoAfterMinutes=asked)
-            undo = undo_of(harness, action)
+            undo = await undo_of(harness, action)
             assert undo.after_minutes == minutes
             assert undo.at == (None if minutes is None else harness.clock.now_ms + int(minutes) * MINUTE_MS)
 
@@ -285,8 +285,8 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         late = await refused(harness.undos.set_time(BEN, action.id, 60))
         assert late.message.startswith("It is being undone, by ~")
         await released(harness)
-        last = harness.feed.last() - 1
-        updated = [event for event in harness.feed.read(harness.database, 0).events if event.object_id == action.id]
+        last = await harness.feed.last() - 1
+        updated = [event for event in (await harness.feed.page(0, wait_s=0)).events if event.object_id == action.id]
         assert [event.type for event in updated][-6:] == ["action.ended", *["action.updated"] * 5]
         assert last
 
@@ -299,13 +299,13 @@ async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp
         await harness.undos.run_due()  # somebody undoes it at this moment
         assert runs_of(harness, RELEASE) + harness.engine.taken.qsize() <= 2
         await released(harness, FAILED)
-        assert undo_of(harness, action).status == "failed"
+        assert (await undo_of(harness, action)).status == "failed"
         harness.clock.now_ms += RETRY_MS
         await harness.undos.run_due()
         await released(harness)
         harness.clock.now_ms += 1_000 * MINUTE_MS
         await harness.undos.run_due()
-        assert (undo_of(harness, action).status, runs_of(harness, RELEASE)) == ("undone", 2)
+        assert ((await undo_of(harness, action)).status, runs_of(harness, RELEASE)) == ("undone", 2)
 
 
 async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp
         failed = await released(harness, FAILED)
         harness.clock.now_ms += 10 * LAST_RETRY_MS
         assert await harness.undos.run_due() == 0
-        assert undo_of(harness, action) == Undo(
+        assert await undo_of(harness, action) == Undo(
             responder=RELEASE, after_minutes=60, status="failed", action_id=failed.id
         )
 
@@ -336,15 +336,15 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
         await harness.access.disable("anna")
-        before = harness.feed.last()
+        before = await harness.feed.last()
         harness.clock.now_ms = due
         for _ in range(5):
             await harness.undos.run_due()
             harness.clock.now_ms += RETRY_MS
-        undo = undo_of(harness, action)
+        undo = await undo_of(harness, action)
         assert (undo.status, undo.at, undo.action_id) == ("waiting", due, None)
         assert undo.message == f"{ANNA.login} asked for this and may no longer run responders; undo it yourself."
-        assert [event.type for event in harness.feed.read(harness.database, before).events] == ["action.updated"]
+        assert [event.type for event in (await harness.feed.page(before, wait_s=0)).events] == ["action.updated"]
         (part,) = undo_parts(harness.undos)
         sentence = "1 run was to be undone by now and could not be; its `undo` says why. Core tries again."
         assert (part.name, part.ok, part.message) == ("timed undo", False, sentence)
@@ -352,7 +352,7 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         await harness.access.enable("anna")
         await harness.undos.run_due()
         await released(harness)
-        assert (undo_of(harness, action).status, undo_parts(harness.undos)) == ("undone", [])
+        assert ((await undo_of(harness, action)).status, undo_parts(harness.undos)) == ("undone", [])
 
 
 async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp_path: Path) -> None:
@@ -362,13 +362,13 @@ async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp
         await harness.actions.runs._offers.refresh()
         harness.clock.now_ms += 60 * MINUTE_MS
         await harness.undos.run_due()
-        undo = undo_of(harness, action)
+        undo = await undo_of(harness, action)
         assert (undo.status, undo.message) == ("waiting", f"Responder {RELEASE} not found")
         harness.engine.offered = (BLOCK_HOST, RELEASE_HOST)
         await harness.actions.runs._offers.refresh()
         await harness.undos.undo(BEN, action.id, UndoInput())
         await released(harness)
-        assert undo_of(harness, action).status == "undone"
+        assert (await undo_of(harness, action)).status == "undone"
 
 
 async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Path) -> None:
@@ -379,12 +379,12 @@ async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Pat
         second = await next_run(harness.engine)
         harness.clock.now_ms += 30 * MINUTE_MS
         await harness.undos.run_due()  # the second may still fail
-        assert undo_of(harness, first).status == "available"
+        assert (await undo_of(harness, first)).status == "available"
         second.finish(DONE)
         await harness.ended(started.id)
         harness.clock.now_ms += RETRY_MS
         await harness.undos.run_due()
-        undo = undo_of(harness, first)
+        undo = await undo_of(harness, first)
         assert (undo.status, undo.at) == ("replaced", None)
         assert undo.message == f"{started.id} ran on the same object later, so that decides when it is undone."
         harness.clock.now_ms += 60 * MINUTE_MS
@@ -426,7 +426,7 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
     async with opened(tmp_path / "core.db") as database, action_parts(database, clock, other) as core:
         await core.lifecycle.end_restored()
         assert await core.undos.run_due() == 0
-        undo = Action.model_validate_json(core.actions.get_json(action.id)).undo
+        undo = Action.model_validate_json(await core.actions.get_json(action.id)).undo
     assert undo is not None
     assert (undo.status, undo.at) == ("failed", None)
     assert str(undo.message).startswith("Core was restored from a backup of ")
@@ -443,17 +443,17 @@ async def test_the_rules_of_both_responders_hold_for_an_undo_and_its_time(tmp_pa
         assert extended.code == "forbidden"
         harness.clock.now_ms += 60 * MINUTE_MS
         await harness.undos.run_due()
-        assert undo_of(harness, first).status == "replaced"
-        undo = undo_of(harness, second)
+        assert (await undo_of(harness, first)).status == "replaced"
+        undo = await undo_of(harness, second)
         assert (undo.status, "only ben@example.org may run it" in str(undo.message)) == ("waiting", True)
         await harness.undos.undo(BEN, first.id, UndoInput())
         await released(harness)
         too_often = await refused(harness.undos.undo(BEN, second.id, UndoInput()))
-        assert (too_often.code, undo_of(harness, second).status) == ("rate_limited", "waiting")
+        assert (too_often.code, (await undo_of(harness, second)).status) == ("rate_limited", "waiting")
         harness.clock.now_ms += 61 * MINUTE_MS
         await harness.undos.undo(BEN, second.id, UndoInput())
         await released(harness)
-        assert undo_of(harness, second).status == "undone"
+        assert (await undo_of(harness, second)).status == "undone"
 
 
 async def test_a_paused_release_waits_until_it_is_resumed(tmp_path: Path) -> None:
@@ -464,13 +464,13 @@ async def test_a_paused_release_waits_until_it_is_resumed(tmp_path: Path) -> Non
         action = await blocked(harness)
         harness.clock.now_ms += 60 * MINUTE_MS
         await harness.undos.run_due()
-        undo = undo_of(harness, action)
+        undo = await undo_of(harness, action)
         assert (undo.status, "paused" in str(undo.message)) == ("waiting", True)
         await harness.actions.resume(LEAD, RELEASE)
         harness.clock.now_ms += RETRY_MS
         await harness.undos.run_due()
         await released(harness)
-        assert undo_of(harness, action).status == "undone"
+        assert (await undo_of(harness, action)).status == "undone"
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------

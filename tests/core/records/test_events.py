@@ -26,7 +26,7 @@ async def change(database: Database, number: int, at: int = 1) -> None:
 
 async def test_earlier_events_are_answered_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        feed = Feed(database, SetClock())
+        feed = await Feed.open(database, SetClock())
         await change(database, 5)
         page = await feed.page(0, wait_s=30)
     assert [(event.seq, event.object_id, event.root_id, event.type) for event in page.events] == [
@@ -37,7 +37,7 @@ async def test_earlier_events_are_answered_at_once(tmp_path: Path) -> None:
 
 async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        feed = Feed(database, SetClock())
+        feed = await Feed.open(database, SetClock())
         await change(database, 5)
         waiting = asyncio.ensure_future(feed.page(None, wait_s=30))
         await asyncio.sleep(0)  # until it waits
@@ -48,7 +48,7 @@ async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> Non
 
 async def test_a_commit_of_another_process_is_seen_too(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as here, opened(tmp_path / "a.db") as there:
-        feed = Feed(here, SetClock())
+        feed = await Feed.open(here, SetClock())
         waiting = asyncio.ensure_future(feed.page(0, wait_s=30))
         await asyncio.sleep(0)
         await change(there, 9)
@@ -58,14 +58,14 @@ async def test_a_commit_of_another_process_is_seen_too(tmp_path: Path) -> None:
 
 async def test_a_wait_without_events_ends_empty(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        page = await Feed(database, SetClock()).page(0, wait_s=0.05)
+        page = await (await Feed.open(database, SetClock())).page(0, wait_s=0.05)
     assert (page.events, page.last) == ([], 0)
 
 
 async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
-        feed = Feed(database, clock)
+        feed = await Feed.open(database, clock)
         await change(database, 1, at=clock() - 31 * DAY_MS)
         await change(database, 2, at=clock())
         await feed.prune(30)
@@ -79,7 +79,7 @@ async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Pat
 async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
-        feed = Feed(database, clock)
+        feed = await Feed.open(database, clock)
         await change(database, 1, at=clock() - 31 * DAY_MS)
         await feed.prune(30)
         page = await feed.page(1, wait_s=0)
